@@ -21,7 +21,7 @@
 //! `runtime::comm::coll::small_coll` defines the content of the messages.
 
 use crate::error::{Result, fail};
-use crate::runtime::component::{Member, Post};
+use crate::runtime::component::{CollMailbox, Member, Post};
 use crate::sys::memory::buf::Region;
 use crate::sys::os::shm_segment::Span;
 use crate::sys::sync;
@@ -114,30 +114,6 @@ impl MailboxView {
         u64::from(self.context) << 32 | u64::from(number as u32)
     }
 
-    /// Writes `data` as message `number`. Numbers start at 1 and are consecutive; the caller must
-    /// have finished the preceding number. Returns false if another rank may still be reading the
-    /// block or page that the message needs.
-    pub(super) fn post(&self, number: u64, what: u32, data: Region) -> bool {
-        let is_small = data.len() <= SMALL;
-        let ahead = if is_small { BLOCKS } else { PAGES };
-        if self.known.load(Relaxed) + ahead < number && !self.is_free(number, ahead) {
-            return false;
-        }
-        let block = self.memory.block(Self::block(self.own, number), SMALL);
-        let Some(([stamp, words], bytes)) = block else { return false };
-        match is_small {
-            true => bytes.part(0, data.len()).copy_from(data),
-            false => self.page(self.own, number, data.len()).copy_from(data),
-        }
-        words.store(u64::from(what) << 32 | data.len() as u64, Relaxed);
-        stamp.store(self.stamp(number), Release);
-        // Prefetches the block of `number + 2` for writing, because its cache lines are in the
-        // caches of the other ranks since the previous round. The block of `number + 1` is not
-        // prefetched, because other ranks may already poll it.
-        self.memory.will_write(Self::block(self.own, number + 2));
-        true
-    }
-
     /// Reads the ranks' progress words. Returns true if all ranks have finished message `number -
     /// ahead`.
     #[cold]
@@ -166,9 +142,45 @@ impl MailboxView {
         number.saturating_add_signed(i64::from(ahead))
     }
 
+    fn add_to_user(&self, mark: u64) {
+        if let Some(word) = user_word(&self.memory, self.own) {
+            word.fetch_or(mark, Release);
+        }
+    }
+}
+
+impl CollMailbox for MailboxView {
+    fn room(&self) -> usize {
+        ROOM
+    }
+
+    /// Writes `data` as message `number`. Numbers start at 1 and are consecutive; the caller must
+    /// have finished the preceding number. Returns false if another rank may still be reading the
+    /// block or page that the message needs.
+    fn post(&self, number: u64, what: u32, data: Region) -> bool {
+        let is_small = data.len() <= SMALL;
+        let ahead = if is_small { BLOCKS } else { PAGES };
+        if self.known.load(Relaxed) + ahead < number && !self.is_free(number, ahead) {
+            return false;
+        }
+        let block = self.memory.block(Self::block(self.own, number), SMALL);
+        let Some(([stamp, words], bytes)) = block else { return false };
+        match is_small {
+            true => bytes.part(0, data.len()).copy_from(data),
+            false => self.page(self.own, number, data.len()).copy_from(data),
+        }
+        words.store(u64::from(what) << 32 | data.len() as u64, Relaxed);
+        stamp.store(self.stamp(number), Release);
+        // Prefetches the block of `number + 2` for writing, because its cache lines are in the
+        // caches of the other ranks since the previous round. The block of `number + 1` is not
+        // prefetched, because other ranks may already poll it.
+        self.memory.will_write(Self::block(self.own, number + 2));
+        true
+    }
+
     /// Returns message `number` of `rank`, or `None` if it is not published. The data is valid
     /// until this rank calls `finish(number)`.
-    pub(super) fn look(&self, rank: i32, number: u64) -> Option<Post> {
+    fn look(&self, rank: i32, number: u64) -> Option<Post> {
         let mailbox = *self.members.get(rank as usize)? as usize;
         let at = Self::block(mailbox, number);
         let ([stamp, words], bytes) = self.memory.block(at, SMALL)?;
@@ -183,7 +195,7 @@ impl MailboxView {
 
     /// Marks message `number` as finished by this rank. `met` means that this rank has seen message
     /// `number` of all other ranks.
-    pub(super) fn finish(&self, number: u64, met: bool) {
+    fn finish(&self, number: u64, met: bool) {
         if met {
             self.known.store(number - 1, Relaxed);
         }
@@ -192,21 +204,15 @@ impl MailboxView {
         }
     }
 
-    fn add_to_user(&self, mark: u64) {
-        if let Some(word) = user_word(&self.memory, self.own) {
-            word.fetch_or(mark, Release);
-        }
-    }
-
     /// Publishes that this rank has left the communicator and writes no further messages.
-    pub(super) fn leave(&self) {
+    fn leave(&self) {
         self.add_to_user(LEFT);
     }
 
     /// Returns true if `rank` has left the communicator. The flag stays set, because the rank's
     /// mailbox is reused only after this view is dropped. A caller that sees the flag also sees all
     /// earlier messages of the rank.
-    pub(super) fn has_left(&self, rank: i32) -> bool {
+    fn has_left(&self, rank: i32) -> bool {
         let word = self
             .members
             .get(rank as usize)
@@ -312,11 +318,10 @@ impl Places {
     }
 
     /// Creates a view in a reserved slot, or in slot 0, which only one communicator ever uses.
-    /// `ranks`: number of ranks of the transport; `own`: this rank. `memory`: two spans over the
-    /// memory of all slots.
+    /// `ranks`: number of ranks of the transport; `own`: this rank. `memory`: memory of all slots.
     pub(super) fn open(
         &mut self,
-        memory: [Option<Span>; 2],
+        memory: Option<Span>,
         (ranks, own): (usize, usize),
         context: u32,
         members: &[Member],
@@ -329,7 +334,7 @@ impl Places {
         let Some(mine) = members.iter().find(|member| at(member).0 == own) else {
             return fail!(DTL_ERROR_INTERNAL, "rank {own} is not a member of its own board");
         };
-        let [Some(first), Some(again)] = memory else {
+        let Some(memory) = memory else {
             self.release(mine.place);
             return fail!(
                 DTL_ERROR_INTERNAL,
@@ -342,18 +347,16 @@ impl Places {
             .iter()
             .map(|member| u32::try_from(mailbox(member)).unwrap_or(u32::MAX))
             .collect();
-        let view = MailboxView::new(first, offsets, mailbox(mine), context);
+        let view = MailboxView::new(memory.clone(), offsets, mailbox(mine), context);
         let (_, place) = at(mine);
         if place > 0 {
             let reader = |member: &Member| {
                 let ((rank, _), mailbox) = (at(member), mailbox(member));
-                Reader { rank, mailbox, before: user(&again, mailbox) }
+                Reader { rank, mailbox, before: user(&memory, mailbox) }
             };
             let members = members.iter().map(reader).collect();
-            self.set(
-                place,
-                SlotState::Used(Last { memory: again, user: u64::from(context) + 1, members }),
-            );
+            let user = u64::from(context) + 1;
+            self.set(place, SlotState::Used(Last { memory, user, members }));
         }
         Ok(view)
     }

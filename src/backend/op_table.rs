@@ -1,7 +1,10 @@
 //! Table of a transport's operations in flight. Operation IDs are never reused.
 
+use super::match_queues::{Matcher, UnexpectedMessage};
+use crate::abi::status::*;
 use crate::error::{Result, fail};
-use crate::runtime::component::OpId;
+use crate::runtime::component::{Completion, Matched, OpId, Selector};
+use crate::sys::memory::buf::Region;
 
 /// Table of operations in flight. An ID has the slot index in its low 32 bits and the slot's
 /// generation in its high 32 bits.
@@ -19,11 +22,6 @@ struct OpSlot<T> {
 const ROOM: usize = 256;
 
 impl<T> Operations<T> {
-    /// Creates an empty table.
-    pub fn new() -> Self {
-        Operations { slots: Vec::with_capacity(ROOM), free: Vec::with_capacity(ROOM) }
-    }
-
     /// Adds an operation and returns its ID. Fails if memory is exhausted.
     #[inline(always)] // row: shm_message_8
     pub fn add(&mut self, what: T) -> Result<OpId> {
@@ -54,7 +52,7 @@ impl<T> Operations<T> {
     /// Returns the operation with ID `id`, or `None` if it was removed.
     pub fn get(&self, id: OpId) -> Option<&T> {
         let slot =
-            self.slots.get(index_of(id)).filter(|slot| slot.generation == generation_of(id))?;
+            self.slots.get(slot_of(id)).filter(|slot| slot.generation == generation_of(id))?;
         slot.what.as_ref()
     }
 
@@ -62,13 +60,13 @@ impl<T> Operations<T> {
     #[must_use]
     pub fn get_mut(&mut self, id: OpId) -> Option<&mut T> {
         let slot =
-            self.slots.get_mut(index_of(id)).filter(|slot| slot.generation == generation_of(id))?;
+            self.slots.get_mut(slot_of(id)).filter(|slot| slot.generation == generation_of(id))?;
         slot.what.as_mut()
     }
 
     /// Removes and returns an operation and invalidates its ID; `None` if already removed.
     pub fn remove(&mut self, id: OpId) -> Option<T> {
-        let index = index_of(id);
+        let index = slot_of(id);
         let slot = self.slots.get_mut(index).filter(|slot| slot.generation == generation_of(id))?;
         let what = slot.what.take()?;
         // A slot with exhausted generations is not reused.
@@ -89,17 +87,146 @@ impl<T> Operations<T> {
     }
 }
 
+/// An empty table.
 impl<T> Default for Operations<T> {
     fn default() -> Self {
-        Self::new()
+        Operations { slots: Vec::with_capacity(ROOM), free: Vec::with_capacity(ROOM) }
     }
+}
+
+/// Operation in flight of a transport that matches messages itself. `S` and `R` are the transport's
+/// records of a send and of a receive, `U` is its record of an unexpected message.
+pub enum Operation<S, R, U> {
+    /// A send.
+    Send(S),
+    /// A receive.
+    Receive(R),
+    /// A message that a matched probe removed from the queue; it is received later.
+    Taken(UnexpectedMessage<U>),
+    /// A matched message that its sender has canceled since; the completion of its receive.
+    Withdrawn(Completion),
+    /// A completed operation.
+    Done(Completion),
+}
+
+impl<S, R, U> Operations<Operation<S, R, U>> {
+    /// Completes an operation.
+    pub fn finish(&mut self, id: OpId, done: Completion) {
+        if let Some(operation) = self.get_mut(id) {
+            *operation = Operation::Done(done);
+        }
+    }
+
+    /// If an operation is complete, stores its completion, removes the operation and returns true.
+    #[inline]
+    pub fn test(&mut self, id: OpId, completion: &mut Completion) -> Result<bool> {
+        match self.get(id) {
+            None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", id.0),
+            Some(&Operation::Done(done)) => {
+                self.remove(id);
+                *completion = done;
+                Ok(true)
+            }
+            Some(_) => Ok(false),
+        }
+    }
+
+    /// Reserves the message that a receive with `select` would match now for one receive. `done` is
+    /// the status of the message, as a probe with `select` has returned it.
+    pub fn take<P: PartialEq>(
+        &mut self,
+        matcher: &mut Matcher<P, U>,
+        select: &Selector,
+        done: Completion,
+    ) -> Result<Matched> {
+        // The slot is allocated first, so that no message is lost if there is no memory.
+        let message = self.add(Operation::Done(done))?;
+        if let (Some(taken), Some(place)) = (matcher.take_unexpected(select), self.get_mut(message))
+        {
+            *place = Operation::Taken(taken);
+        }
+        Ok(Matched { message, done })
+    }
+
+    /// Replaces a reserved message by its receive, and returns the message. If the sender has
+    /// canceled the message, completes the receive and returns `None`.
+    pub fn start_matched(
+        &mut self,
+        message: OpId,
+        receive: R,
+    ) -> Result<Option<UnexpectedMessage<U>>> {
+        match self.get_mut(message) {
+            Some(place @ Operation::Taken(_)) => {
+                match std::mem::replace(place, Operation::Receive(receive)) {
+                    Operation::Taken(taken) => Ok(Some(taken)),
+                    _ => Ok(None),
+                }
+            }
+            Some(place @ &mut Operation::Withdrawn(done)) => {
+                *place = Operation::Done(done);
+                Ok(None)
+            }
+            _ => fail!(
+                DTL_ERROR_INVALID_HANDLE,
+                "message {:#x} was received or never taken",
+                message.0
+            ),
+        }
+    }
+
+    /// Cancels the message from rank `from` that `is` selects, unless its receive has started.
+    /// Returns true if the message was canceled.
+    pub fn cancel_message<P: PartialEq>(
+        &mut self,
+        matcher: &mut Matcher<P, U>,
+        from: i32,
+        is: impl Fn(&U) -> bool,
+    ) -> bool {
+        matcher.remove_unexpected(from, &is).is_some() || self.cancel_taken(from, is)
+    }
+
+    /// Marks the reserved messages from rank `from` that `is` selects as canceled. Returns true if
+    /// there were any.
+    pub fn cancel_taken(&mut self, from: i32, is: impl Fn(&U) -> bool) -> bool {
+        let mut found = false;
+        for (_, operation) in self.iter_mut() {
+            let Operation::Taken(taken) = operation else { continue };
+            if taken.source == from && is(&taken.what) {
+                let (status, match_bits) = (DTL_ERROR_CANCELED, taken.match_bits);
+                *operation =
+                    Operation::Withdrawn(Completion { source: from, status, match_bits, size: 0 });
+                found = true;
+            }
+        }
+        found
+    }
+}
+
+/// Converts a rank to `i32`, the type that the component traits use.
+pub fn rank_of(rank: usize) -> i32 {
+    i32::try_from(rank).unwrap_or(i32::MAX)
+}
+
+/// Converts a rank to an index. A negative number becomes an index that no rank has.
+pub fn index_of(rank: i32) -> usize {
+    usize::try_from(rank).unwrap_or(usize::MAX)
+}
+
+/// Returns the completion of a receive of a message from rank `source`.
+pub fn done(source: usize, status: dtl_status_t, word: u64, size: u64) -> Completion {
+    Completion { source: rank_of(source), status, match_bits: word, size }
+}
+
+/// Returns the status of a receive of `size` bytes into a buffer.
+pub fn fitting(size: u64, into: Region) -> dtl_status_t {
+    if size > into.len() as u64 { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
 }
 
 fn id_of(index: u32, generation: u32) -> OpId {
     OpId(u64::from(generation) << 32 | u64::from(index))
 }
 
-fn index_of(id: OpId) -> usize {
+fn slot_of(id: OpId) -> usize {
     (id.0 & 0xFFFF_FFFF) as usize
 }
 

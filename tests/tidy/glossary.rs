@@ -19,7 +19,7 @@ const COMMON: &str = "
     explain extra family fault field find float folder found framed from gate global guarded
     handler head header hint hold hot identity include inline input instance interest
     interface job journal key label layout leaf library lifecycle limit link list live
-    located location locked log lookup loop mark matcher member method missing mode mover name
+    located location locked log lookup loop mark matcher member method missing mode name
     nesting net non note notice null number object offer on once open opener option other
     outcome output over own owner pack part pending phase piece plan point poll position post
     process program property query range reader ready reconnect record recovery refusal region

@@ -84,7 +84,7 @@ impl Router {
             node,
             across,
             nodes,
-            operations: Operations::new(),
+            operations: Operations::default(),
             held: Vec::with_capacity(64),
             posted: 0,
             turn: HierLevel::Node,

@@ -3,7 +3,7 @@
 //! published.
 
 use super::wakeup::Doorbell;
-use crate::backend::coll_mailbox::{self, MailboxView, Places, ROOM};
+use crate::backend::coll_mailbox::{self, MailboxView, Places};
 use crate::error::{Result, fail};
 use crate::runtime::component::{self, Member, Post};
 use crate::sys::memory::buf::Region;
@@ -31,14 +31,10 @@ impl Mailboxes {
     /// ranks is 1 or above `MOST_RANKS`, or if memory is exhausted.
     fn room(&self) -> Option<&MailboxMemory> {
         let make = || {
-            let memory = SharedMapping::private(
-                coll_mailbox::PLACES * coll_mailbox::place_bytes(self.ranks),
-            )
-            .ok()?;
-            Some(MailboxMemory {
-                memory,
-                bells: (0..coll_mailbox::PLACES).map(|_| Arc::default()).collect(),
-            })
+            let len = coll_mailbox::PLACES * coll_mailbox::place_bytes(self.ranks);
+            let memory = SharedMapping::private(len).ok()?;
+            let bells = (0..coll_mailbox::PLACES).map(|_| Arc::default()).collect();
+            Some(MailboxMemory { memory, bells })
         };
         let has_boards = (2..=coll_mailbox::MOST_RANKS).contains(&self.ranks);
         if has_boards { self.room.get_or_init(make).as_ref() } else { None }
@@ -67,15 +63,15 @@ impl Mailboxes {
         // The doorbell of the first member's place, which all members can compute. Communicators
         // may share a doorbell.
         let bell = members.first().and_then(|first| room.bells.get(first.place as usize));
-        let Some(bell) = bell else {
+        let Some(bell) = bell.map(Arc::clone) else {
             return Some(fail!(
                 DTL_ERROR_INTERNAL,
                 "there is no such place for a board: {members:?}"
             ));
         };
-        let slots = || room.memory.span(0, room.memory.len());
-        let mailbox = places.open([slots(), slots()], (self.ranks, own), context, members);
-        Some(mailbox.map(|mailbox| Box::new(Local { mailbox, bell: Arc::clone(bell) }) as _))
+        let slots = room.memory.span(0, room.memory.len());
+        let mailbox = places.open(slots, (self.ranks, own), context, members);
+        Some(mailbox.map(|mailbox| Box::new(Local { mailbox, bell }) as _))
     }
 }
 
@@ -86,7 +82,7 @@ struct Local {
 
 impl component::CollMailbox for Local {
     fn room(&self) -> usize {
-        ROOM
+        self.mailbox.room()
     }
 
     fn post(&self, number: u64, what: u32, data: Region) -> bool {

@@ -3,7 +3,7 @@
 
 use crate::abi::status::*;
 use crate::backend::match_queues::{self, Matcher};
-use crate::backend::op_table::Operations;
+use crate::backend::op_table::{Operation, Operations};
 use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::lock::{Condvar, Mutex};
@@ -29,22 +29,14 @@ pub(super) struct RankState {
     pub(super) sleepers: u32,
 }
 
-pub(super) enum InprocOperation {
-    Send {
-        dest: i32,
-    },
-    Receive {
-        into: Region,
-        /// Source that the receive names (a rank or DTL_ANY_SOURCE).
-        source: i32,
-    },
-    /// A receive into whose buffer a message is being copied; it cannot be canceled.
-    Filling,
-    /// A message that a matched probe removed from the queue; it is received later.
-    Taken(match_queues::UnexpectedMessage<InprocMessage>),
-    /// A matched message that its sender has canceled since; the completion of its receive.
-    Withdrawn(Completion),
-    Done(Completion),
+/// Operation in flight. Of a send, the destination is recorded.
+pub(super) type InprocOperation = Operation<i32, Receive, InprocMessage>;
+
+#[derive(Clone, Copy)]
+pub(super) struct Receive {
+    pub(super) into: Region,
+    /// Source that the receive names (a rank or DTL_ANY_SOURCE).
+    pub(super) source: i32,
 }
 
 /// Unexpected message: no matching receive is posted yet.
@@ -58,7 +50,7 @@ pub(super) enum InprocMessage {
 impl RankSlot {
     pub(super) fn new(ranks: usize) -> Self {
         let state = RankState {
-            operations: Operations::new(),
+            operations: Operations::default(),
             matcher: Matcher::new(ranks),
             events: 0,
             sleepers: 0,
@@ -76,9 +68,7 @@ impl RankSlot {
     }
 
     pub(super) fn finish_locked(&self, state: &mut RankState, id: OpId, done: Completion) {
-        if let Some(operation) = state.operations.get_mut(id) {
-            *operation = InprocOperation::Done(done);
-        }
+        state.operations.finish(id, done);
         self.wake(state);
     }
 
@@ -87,19 +77,8 @@ impl RankSlot {
     pub(super) fn cancel_send(&self, sender: i32, send: OpId) -> bool {
         let is =
             |message: &InprocMessage| matches!(message, InprocMessage::Lent(_, by) if *by == send);
-        let mut state = self.state.lock();
-        if state.matcher.remove_unexpected(sender, is).is_some() {
-            return true;
-        }
-        for (_, operation) in state.operations.iter_mut() {
-            if let InprocOperation::Taken(taken) = operation {
-                if taken.source == sender && is(&taken.what) {
-                    *operation = InprocOperation::Withdrawn(canceled(sender, taken.match_bits));
-                    return true;
-                }
-            }
-        }
-        false
+        let RankState { operations, matcher, .. } = &mut *self.state.lock();
+        operations.cancel_message(matcher, sender, is)
     }
 
     /// Counts an event (a completed operation or an arrived message) and wakes all sleeping threads
@@ -122,10 +101,6 @@ pub(super) fn sent(rank: i32, word: u64, data: Region) -> Completion {
 
 pub(super) fn failed(rank: i32, word: u64) -> Completion {
     Completion { source: rank, status: DTL_ERROR_RANK_FAILURE, match_bits: word, size: 0 }
-}
-
-pub(super) fn canceled(rank: i32, word: u64) -> Completion {
-    Completion { source: rank, status: DTL_ERROR_CANCELED, match_bits: word, size: 0 }
 }
 
 /// Returns the completion that a receive of `message` would have.

@@ -2,8 +2,8 @@
 //! space, so the application may have allocated the memory. This module finds shared regions by
 //! their keys and allocates the synchronization words beside the data.
 
-use crate::error::{Error, Result, fail, failure};
-use crate::runtime::component::{self, PART_WORDS, PartKey, SharedOffer};
+use crate::error::{Result, fail};
+use crate::runtime::component::{self, PART_WORDS, PartKey, SharedOffer, part_is_gone};
 use crate::sys::memory::buf::Region;
 use crate::sys::os::shm_segment::{SharedMapping, Span};
 use crate::sys::sync::lock::Mutex;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 const WORDS_BYTES: usize = 8 * PART_WORDS;
 
 /// Shared regions of all ranks of a communicator, by number.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Parts(Arc<Mutex<Numbered>>);
 
 #[derive(Default)]
@@ -36,10 +36,6 @@ struct Made {
 struct InprocRegion(Arc<Made>);
 
 impl Parts {
-    fn again(&self) -> Parts {
-        Parts(Arc::clone(&self.0))
-    }
-
     pub(super) fn offer(
         &self,
         rank: i32,
@@ -61,7 +57,7 @@ impl Parts {
         let mut numbered = self.0.lock();
         numbered.last += 1;
         let made =
-            Arc::new(Made { number: numbered.last, rank, bytes, words, among: self.again() });
+            Arc::new(Made { number: numbered.last, rank, bytes, words, among: self.clone() });
         numbered.all.insert(made.number, Arc::downgrade(&made));
         Ok(Box::new(InprocRegion(made)))
     }
@@ -70,17 +66,9 @@ impl Parts {
         let made = self.0.lock().all.get(&key[0]).and_then(Weak::upgrade);
         match made.filter(|made| made.rank == rank && key[1] == made.check()) {
             Some(made) => Ok(Box::new(InprocRegion(made))),
-            None => Err(gone(rank)),
+            None => Err(part_is_gone(rank)),
         }
     }
-}
-
-fn gone(rank: i32) -> Error {
-    failure!(
-        DTL_ERROR_NOT_FOUND,
-        "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
-         is another job's"
-    )
 }
 
 impl Made {

@@ -1,6 +1,6 @@
 //! Tests of the transport between ranks of one process, without communicators.
 
-use super::comm_self::SelfComm;
+use super::SelfComm;
 use super::transport::{EAGER, endpoints};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;

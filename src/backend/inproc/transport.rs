@@ -13,10 +13,11 @@
 
 use super::coll_mailbox::Mailboxes;
 use super::rank_state::{
-    InprocMessage, InprocOperation, RankSlot, RankState, canceled, failed, found, received, sent,
+    InprocMessage, InprocOperation, RankSlot, RankState, Receive, failed, found, received, sent,
 };
 use super::shared_region::Parts;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
+use crate::abi::status::DTL_ERROR_CANCELED;
 use crate::backend::coll_mailbox::Places;
 use crate::backend::match_queues;
 use crate::backend::peer_map::BYTES_PER_RANK;
@@ -44,12 +45,6 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
     check_room(ranks)?;
     let sides = (0..ranks).map(|_| RankSlot::new(ranks)).collect();
     let is_crowded = ranks > process::affinity().len();
-    let properties = |rank| Properties {
-        needs_progress: false,
-        is_one_node: true,
-        is_oversubscribed: Some(is_crowded),
-        ..Properties::new(rank, count, "copies within this process")
-    };
     let boards = Mailboxes::new(ranks);
     let (blamed, parts) = (AtomicUsize::new(0), Parts::default());
     let fabric = Arc::new(InprocShared { size: count, sides, blamed, boards, parts });
@@ -57,7 +52,12 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
         rank,
         fabric: Arc::clone(&fabric),
         places: Mutex::default(),
-        properties: properties(rank),
+        properties: Properties {
+            needs_progress: false,
+            is_one_node: true,
+            is_oversubscribed: Some(is_crowded),
+            ..Properties::new(rank, count, "copies within this process")
+        },
     };
     Ok((0..count).map(endpoint).collect())
 }
@@ -90,14 +90,6 @@ struct InprocShared {
     parts: Parts,
 }
 
-/// Outcome of sending a small message.
-#[derive(PartialEq, Eq)]
-enum Small {
-    Delivered,
-    /// Memory for the message is exhausted, or its receiver has left.
-    NotTaken,
-}
-
 impl InprocShared {
     fn side(&self, rank: i32) -> Result<&RankSlot> {
         usize::try_from(rank).ok().and_then(|rank| self.sides.get(rank)).ok_or_else(|| {
@@ -123,21 +115,24 @@ impl InprocTransport {
         self.fabric.side(self.rank)
     }
 
-    fn send_small(&self, target: &RankSlot, data: Region, word: u64) -> Small {
+    /// Delivers a small message. Returns false if memory for the message is exhausted, or its
+    /// receiver has left.
+    fn send_small(&self, target: &RankSlot, data: Region, word: u64) -> bool {
         let mut state = target.state.lock();
         if target.has_left() {
-            return Small::NotTaken;
+            return false;
         }
         if let Some(posted) = state.matcher.take_posted(self.rank, word) {
-            if let Some(&InprocOperation::Receive { into, .. }) = state.operations.get(posted) {
-                target.finish_locked(&mut state, posted, received(into, data, self.rank, word));
+            if let Some(&InprocOperation::Receive(receive)) = state.operations.get(posted) {
+                let done = received(receive.into, data, self.rank, word);
+                target.finish_locked(&mut state, posted, done);
             }
-            return Small::Delivered;
+            return true;
         }
-        let Some(copy) = Scratch::copy_of(data) else { return Small::NotTaken };
+        let Some(copy) = Scratch::copy_of(data) else { return false };
         state.matcher.arrive(self.rank, word, InprocMessage::Copied(copy));
         target.wake(&mut state);
-        Small::Delivered
+        true
     }
 
     /// Copies into the matching posted receive if there is one; else queues a reference to the
@@ -159,9 +154,8 @@ impl InprocTransport {
             target.wake(&mut state);
             return Ok(());
         };
-        let receive = state.operations.get_mut(posted);
-        let into = match receive.map(|place| std::mem::replace(place, InprocOperation::Filling)) {
-            Some(InprocOperation::Receive { into, .. }) => into,
+        let into = match state.operations.get(posted) {
+            Some(InprocOperation::Receive(receive)) => receive.into,
             _ => Region::EMPTY,
         };
         drop(state);
@@ -216,7 +210,7 @@ impl InprocTransport {
         id: OpId,
         message: match_queues::UnexpectedMessage<InprocMessage>,
     ) -> Result<()> {
-        let Some(&InprocOperation::Receive { into, .. }) = state.operations.get(id) else {
+        let Some(&InprocOperation::Receive(Receive { into, .. })) = state.operations.get(id) else {
             return Ok(());
         };
         match message.what {
@@ -225,9 +219,6 @@ impl InprocTransport {
                 own.finish_locked(&mut state, id, done);
             }
             InprocMessage::Lent(bytes, send) => {
-                if let Some(operation) = state.operations.get_mut(id) {
-                    *operation = InprocOperation::Filling;
-                }
                 drop(state);
                 // Neither operation can be canceled now, because matching removed both from the
                 // queues that `cancel` searches. Both are unfinished, so both buffers are valid.
@@ -283,13 +274,13 @@ impl Transport for InprocTransport {
     ) -> Result<OpId> {
         let (target, own) = (self.fabric.side(dest)?, self.own()?);
         let is_small = data.len() <= EAGER && mode != SendMode::Synchronous;
-        if is_small && self.send_small(target, data, word) == Small::Delivered {
+        if is_small && self.send_small(target, data, word) {
             return Ok(OpId::COMPLETED);
         }
         // The receiver has left, or there was no memory for a copy, in which case the receiver
         // reads the sender's buffer, as for large messages. The operation is added first, because
         // the receiver of the message completes it, perhaps immediately.
-        let id = own.state.lock().operations.add(InprocOperation::Send { dest })?;
+        let id = own.state.lock().operations.add(InprocOperation::Send(dest))?;
         self.send_large(target, data, word, (id, mode))?;
         Ok(id)
     }
@@ -298,8 +289,8 @@ impl Transport for InprocTransport {
         let named = self.named(select)?;
         let own = self.own()?;
         let mut state = own.state.lock();
-        let id =
-            state.operations.add(InprocOperation::Receive { into: data, source: select.source })?;
+        let receive = Receive { into: data, source: select.source };
+        let id = state.operations.add(InprocOperation::Receive(receive))?;
         let Some(message) = state.matcher.take_unexpected(&select) else {
             match named {
                 // A rank marks itself as left before it searches this rank's posted receives under
@@ -331,57 +322,22 @@ impl Transport for InprocTransport {
         let Some(done) = state.matcher.peek(&select).map(found) else {
             return self.nothing_from(source);
         };
-        let message = state.operations.add(InprocOperation::Done(done))?;
-        if let Some(taken) = state.matcher.take_unexpected(&select) {
-            if let Some(place) = state.operations.get_mut(message) {
-                *place = InprocOperation::Taken(taken);
-            }
-        }
-        Ok(Some(Matched { message, done }))
+        let RankState { operations, matcher, .. } = &mut *state;
+        operations.take(matcher, &select, done).map(Some)
     }
 
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
         let own = self.own()?;
         let mut state = own.state.lock();
-        let taken = match state.operations.get_mut(message) {
-            Some(place @ InprocOperation::Taken(_)) => std::mem::replace(
-                place,
-                InprocOperation::Receive { into: data, source: DTL_ANY_SOURCE },
-            ),
-            Some(place @ &mut InprocOperation::Withdrawn(done)) => {
-                *place = InprocOperation::Done(done);
-                return Ok(message);
-            }
-            _ => {
-                return fail!(
-                    DTL_ERROR_INVALID_HANDLE,
-                    "message {:#x} was received or never taken",
-                    message.0
-                );
-            }
-        };
-        if let InprocOperation::Taken(taken) = taken {
+        let receive = Receive { into: data, source: DTL_ANY_SOURCE };
+        if let Some(taken) = state.operations.start_matched(message, receive)? {
             self.give(own, state, message, taken)?;
         }
         Ok(message)
     }
 
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
-        let mut test = || -> Result<bool> {
-            let operations = &mut self.own()?.state.lock().operations;
-            match operations.get(op) {
-                None => {
-                    fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", op.0)
-                }
-                Some(&InprocOperation::Done(done)) => {
-                    operations.remove(op);
-                    *completion = done;
-                    Ok(true)
-                }
-                Some(_) => Ok(false),
-            }
-        };
-        poll_of(test())
+        poll_of(self.own().and_then(|own| own.state.lock().operations.test(op, completion)))
     }
 
     /// Does nothing: the side that matches a message also completes it.
@@ -389,17 +345,17 @@ impl Transport for InprocTransport {
 
     fn cancel(&self, op: OpId) -> Result<()> {
         let own = self.own()?;
-        let done = canceled(self.rank, 0);
+        let done = Completion { status: DTL_ERROR_CANCELED, ..failed(self.rank, 0) };
         let mut state = own.state.lock();
         let dest = match state.operations.get(op) {
-            Some(&InprocOperation::Receive { source, .. }) => {
+            Some(&InprocOperation::Receive(Receive { source, .. })) => {
                 if state.matcher.cancel(source, &op) {
                     own.finish_locked(&mut state, op, done);
                 }
                 return Ok(());
             }
-            Some(&InprocOperation::Send { dest }) => dest,
-            Some(_) | None => return Ok(()),
+            Some(&InprocOperation::Send(dest)) => dest,
+            _ => return Ok(()),
         };
         drop(state);
         if self.fabric.side(dest)?.cancel_send(self.rank, op) {

@@ -69,18 +69,22 @@ impl Direct for P2pTransport {
     }
 
     fn hold(&self, memory: &DeviceMemory<'_>) -> Result<Option<Hold>> {
-        let by_dmabuf = match self.with(|engine| Ok(devices(engine).map(|of| of.find(memory))))? {
-            Some(DeviceMapping::Yes(hold)) => return Ok(Some(hold)),
-            Some(DeviceMapping::New { by_dmabuf }) => by_dmabuf,
-            Some(DeviceMapping::No) | None => return Ok(None),
-        };
+        let by_dmabuf =
+            match self.engine.with(|engine| Ok(engine.wire.devices().map(|of| of.find(memory))))? {
+                Some(DeviceMapping::Yes(hold)) => return Ok(Some(hold)),
+                Some(DeviceMapping::New { by_dmabuf }) => by_dmabuf,
+                Some(DeviceMapping::No) | None => return Ok(None),
+            };
         // The engine's lock is not held, because the backend may be the program's.
         let by = by_dmabuf.then(|| (memory.export)());
-        self.with(|engine| Ok(devices(engine).and_then(|of| of.add(memory, by))))
+        self.engine.with(|engine| Ok(engine.wire.devices().and_then(|of| of.add(memory, by))))
     }
 
     fn refusal(&self) -> Option<String> {
-        self.with(|engine| Ok(devices(engine).and_then(|of| of.refusal()))).ok().flatten()
+        self.engine
+            .with(|engine| Ok(engine.wire.devices().and_then(|of| of.refusal())))
+            .ok()
+            .flatten()
     }
 
     fn isend(
@@ -91,7 +95,7 @@ impl Direct for P2pTransport {
         word: u64,
         mode: SendMode,
     ) -> Result<OpId> {
-        self.with(|engine| {
+        self.engine.with(|engine| {
             let op = engine.isend(host, dest, word, mode)?;
             engine.add_shadow(op, shadow);
             Ok(op)
@@ -99,16 +103,12 @@ impl Direct for P2pTransport {
     }
 
     fn irecv(&self, host: Region, shadow: &Arc<HostShadow>, select: Selector) -> Result<OpId> {
-        self.with(|engine| {
+        self.engine.with(|engine| {
             let op = engine.irecv(host, select)?;
             engine.add_shadow(op, shadow);
             Ok(op)
         })
     }
-}
-
-fn devices(engine: &mut Engine) -> Option<&mut dyn WireDevices> {
-    engine.wire.devices()
 }
 
 impl Engine {

@@ -22,12 +22,14 @@ use super::{RxFrame, Wire, recv_fast};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::match_queues::{Matcher, PostedReceive, UnexpectedMessage};
-use crate::backend::op_table::Operations;
+use crate::backend::op_table::{self, Operations};
 use crate::backend::peer_map::PeerMap;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{Completion, OpId, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::collections::VecDeque;
+
+pub(super) use crate::backend::op_table::{done, fitting, index_of, rank_of};
 
 /// Number of frame receives that are kept posted.
 pub(super) const RECEIVES: usize = 8;
@@ -49,8 +51,9 @@ pub(super) struct Engine {
     pub(super) incoming: VecDeque<(OpId, Frame)>,
     /// Frames whose receive could not be posted, because the `Wire` was out of resources.
     pub(super) unposted: Vec<Frame>,
-    /// Number of frame receives that have no buffer, because memory was exhausted.
-    pub(super) frameless: usize,
+    /// Number of frame receives to be kept posted. Some are not posted while the `Wire` is out of
+    /// resources or memory for their frames is exhausted.
+    pub(super) receives: usize,
     pub(super) pool: Vec<Frame>,
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
@@ -105,25 +108,15 @@ pub(super) enum Control {
 /// Payload transfer in progress on the `Wire`.
 pub(super) struct Payload {
     pub(super) op: OpId,
-    pub(super) of: Mover,
-}
-
-pub(super) enum Mover {
-    /// The scratch byte replaces an empty message or an empty buffer.
-    Send(Option<OpId>, #[allow(dead_code, reason = "the wire reads it")] Option<Scratch>),
-    Receive(OpId, #[allow(dead_code, reason = "the wire writes it")] Option<Scratch>),
+    /// The send or receive; `None` for the empty payload of a canceled rendezvous request.
+    pub(super) of: Option<OpId>,
+    /// Byte that replaces an empty message or an empty buffer.
+    #[allow(dead_code, reason = "the wire accesses it")]
+    pub(super) stand_in: Option<Scratch>,
 }
 
 /// Operation in flight.
-pub(super) enum Operation {
-    Send(Send),
-    Receive(Receive),
-    /// A message that a matched probe removed from the queue; it is received later.
-    Taken(UnexpectedMessage<Arrival>),
-    /// A matched message that its sender has canceled since; the completion of its receive.
-    Withdrawn(Completion),
-    Done(Completion),
-}
+pub(super) type Operation = op_table::Operation<Send, Receive, Arrival>;
 
 #[derive(Clone, Copy)]
 pub(super) struct Send {
@@ -192,30 +185,13 @@ pub(super) enum MessageBytes {
 }
 
 impl MessageBytes {
-    pub(super) fn region(&mut self) -> Region {
+    pub(super) fn region(&self) -> Region {
         match self {
             MessageBytes::Copied(copy) => copy.region(),
             MessageBytes::Framed(frame, size) => frame.payload(*size),
             MessageBytes::Lent(lent) => lent.bytes,
         }
     }
-}
-
-pub(super) fn done(rank: usize, status: dtl_status_t, word: u64, size: u64) -> Completion {
-    Completion { source: rank_of(rank), status, match_bits: word, size }
-}
-
-/// Converts a rank to `i32`, the type that the component traits use.
-pub(super) fn rank_of(rank: usize) -> i32 {
-    i32::try_from(rank).unwrap_or(i32::MAX)
-}
-
-pub(super) fn index_of(rank: i32) -> usize {
-    usize::try_from(rank).unwrap_or(usize::MAX)
-}
-
-pub(super) fn fitting(size: u64, into: Region) -> dtl_status_t {
-    if size > into.len() as u64 { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
 }
 
 /// Outcome of an attempt to start an operation on the `Wire`.
@@ -233,14 +209,14 @@ impl Engine {
             rank: index_of(wire.properties().rank),
             wire,
             rounds,
-            operations: Operations::new(),
+            operations: Operations::default(),
             matcher: Matcher::new(ranks),
             links: PeerMap::new(ranks),
             listed: Vec::new(),
             incoming: VecDeque::with_capacity(RECEIVES),
             unposted: Vec::with_capacity(RECEIVES),
             // A single rank sends nothing over the wire.
-            frameless: if ranks > 1 && rounds == 0 { RECEIVES } else { 0 },
+            receives: if ranks > 1 && rounds == 0 { RECEIVES } else { 0 },
             pool: Vec::new(),
             payloads: VecDeque::new(),
             last_payload: 0,
@@ -274,32 +250,19 @@ impl Engine {
         }
     }
 
-    pub(super) fn finish(&mut self, id: OpId, done: Completion) {
-        if let Some(operation) = self.operations.get_mut(id) {
-            *operation = Operation::Done(done);
-        }
-    }
-
     /// Completes operation `id` with an error status; `peer` is the completion's source.
     pub(super) fn finish_failed(&mut self, id: OpId, peer: usize, status: dtl_status_t) {
-        self.finish(id, done(peer, status, 0, 0));
+        self.operations.finish(id, done(peer, status, 0, 0));
     }
 
-    /// Returns the completion of operation `id` and removes the operation; `None` if the operation
-    /// is still in progress.
+    /// If an operation is complete, stores its completion, removes the operation and returns true.
     #[inline]
-    pub(super) fn outcome(&mut self, id: OpId) -> Result<Option<Completion>> {
-        match self.operations.get(id) {
-            None => fail!(DTL_ERROR_INVALID_HANDLE, "operation {:#x} is over or never was", id.0),
-            Some(&Operation::Done(done)) => {
-                self.operations.remove(id);
-                if done.status == DTL_ERROR_RANK_FAILURE {
-                    self.say_of(done.source);
-                }
-                Ok(Some(done))
-            }
-            Some(_) => Ok(None),
+    pub(super) fn test(&mut self, id: OpId, completion: &mut Completion) -> Result<bool> {
+        let is_over = self.operations.test(id, completion)?;
+        if is_over && completion.status == DTL_ERROR_RANK_FAILURE {
+            self.say_of(completion.source);
         }
+        Ok(is_over)
     }
 
     // ---- starting ----
@@ -317,12 +280,8 @@ impl Engine {
             return self.send_to_self(data, word, mode);
         }
         let Some(link) = self.links.make(dest).filter(|link| !link.is_dead) else {
-            return self.operations.add(Operation::Done(done(
-                dest,
-                DTL_ERROR_RANK_FAILURE,
-                word,
-                0,
-            )));
+            let failed = done(dest, DTL_ERROR_RANK_FAILURE, word, 0);
+            return self.operations.add(Operation::Done(failed));
         };
         // The send must not overtake earlier messages, nor the cancellation of a message.
         let queued = |link: &PeerLink| !link.starts.is_empty() || !link.answers.is_empty();
@@ -404,12 +363,8 @@ impl Engine {
         // thread could not wait.
         self.progress()?;
         self.check_working()?;
-        let id = self.operations.add(Operation::Receive(Receive {
-            into,
-            source: select.source,
-            place: None,
-            taken: None,
-        }))?;
+        let receive = Receive { into, source: select.source, place: None, taken: None };
+        let id = self.operations.add(Operation::Receive(receive))?;
         let place = self.matcher.place(select, id);
         self.find_message(place);
         Ok(id)
@@ -450,7 +405,7 @@ impl Engine {
     pub(super) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = index_of(message.source);
         match message.what {
-            Arrival::Held(mut bytes) => {
+            Arrival::Held(bytes) => {
                 self.deliver(id, source, message.match_bits, bytes.region());
                 match bytes {
                     MessageBytes::Copied(_) => {}
@@ -467,14 +422,14 @@ impl Engine {
         if let Some(&Operation::Receive(Receive { into, .. })) = self.operations.get(id) {
             into.copy_from(data);
             let size = data.len() as u64;
-            self.finish(id, done(source, fitting(size, into), word, size));
+            self.operations.finish(id, done(source, fitting(size, into), word, size));
         }
     }
 
     fn deliver_own(&mut self, id: OpId, send: OpId) {
         if let Some(&Operation::Send(Send { word, data, .. })) = self.operations.get(send) {
             self.deliver(id, self.rank, word, data);
-            self.finish(send, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            self.operations.finish(send, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
         }
     }
 
@@ -509,13 +464,13 @@ impl Engine {
             }
             Some(&Operation::Send(Send { dest, .. })) if dest == self.rank => {
                 let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
-                self.matcher.remove_unexpected(own, is).is_some() || self.cancel_probed(own, is)
+                self.operations.cancel_message(&mut self.matcher, own, is)
             }
             Some(&Operation::Send(send)) => self.cancel_send(id, &send),
             _ => false,
         };
         if withdrawn {
-            self.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
+            self.operations.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
             // Notifies the receiver soon. If this thread may not call the wire, a later call does
             // that.
             drop(self.progress());

@@ -12,25 +12,24 @@ const LOST_BY_ONE_DEATH: usize = 2 * super::engine::RECEIVES;
 
 impl Engine {
     /// Handles a failed receive of a frame.
-    pub(super) fn receive_failed(&mut self, got: &Completion) {
-        let source = index_of(got.source);
-        if got.status != DTL_ERROR_RANK_FAILURE {
-            let reason = self.reason("a receive", got.status);
-            return self.break_down(got.status, Some(reason));
+    pub(super) fn receive_failed(&mut self, from: i32, status: dtl_status_t) {
+        let source = index_of(from);
+        if status != DTL_ERROR_RANK_FAILURE {
+            let reason = self.reason("a receive", status);
+            return self.break_down(status, Some(reason));
         }
         if !self.is_other(source) {
             let reason =
                 self.wire.failure_text().map_or(String::new(), |reason| format!(": {reason}"));
             let text = format!(
-                "{} reported a failed rank and named rank {}, which is not another rank of the \
+                "{} reported a failed rank and named rank {from}, which is not another rank of the \
                  communicator{reason}",
-                self.wire.completes(),
-                got.source
+                self.wire.completes()
             );
-            return self.distrust(got.status, text);
+            return self.distrust(status, text);
         }
         if !self.is_dead(source) {
-            self.note_failure(got.status, source);
+            self.note_failure(status, source);
         }
         self.lost_receives += 1;
         if self.lost_receives > LOST_BY_ONE_DEATH * (self.deaths + self.dying.len()) {
@@ -159,19 +158,10 @@ impl Engine {
         self.links.get(rank).is_some_and(|link| link.is_dead)
     }
 
-    /// Handles the ranks in `dying`. The caller must have read all frames that these ranks sent.
-    pub(super) fn settle_deaths(&mut self) {
-        for rank in std::mem::take(&mut self.dying) {
-            if !self.is_dead(rank) {
-                self.settle(rank);
-            }
-        }
-    }
-
     /// Fails each operation that needs the failed rank and is not on the `Wire`, which completes
-    /// its own operations itself.
-    fn settle(&mut self, rank: usize) {
-        let Some(link) = self.links.make(rank) else { return };
+    /// its own operations itself. The caller must have read all frames that the rank sent.
+    pub(super) fn settle(&mut self, rank: usize) {
+        let Some(link) = self.links.make(rank).filter(|link| !link.is_dead) else { return };
         link.is_dead = true;
         link.withdrawn = 0;
         link.answers.clear();

@@ -3,7 +3,7 @@
 //! A frame is a 32-byte little-endian header, followed by the payload of an eager message: kind 32
 //! | payload tag 32 | match bits 64 | size 64 | ID 64 (field sizes in bits).
 
-use crate::sys::memory::buf::Region;
+use crate::sys::memory::buf::{Region, Scratch};
 
 /// Maximum size of a frame, in bytes.
 pub(super) const FRAME: usize = 8192;
@@ -55,19 +55,17 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Returns the header of an Eager frame with match bits `word` and `len` payload bytes.
+    #[inline]
+    pub(super) fn eager(word: u64, len: usize) -> Header {
+        Header { kind: FrameKind::Eager, payload: 0, word, size: len as u64, id: 0 }
+    }
+
     /// Returns the header as words in little-endian byte order.
     #[inline]
     pub(super) fn words(&self) -> [u64; HEADER / 8] {
         let kind = u64::from(self.kind as u32) | u64::from(self.payload) << 32;
         [kind, self.word, self.size, self.id].map(u64::to_le)
-    }
-
-    /// Returns the match bits if `words` are the header of an Eager frame, else `None`. That header
-    /// has operation ID 0, since no other frame refers to its send.
-    #[inline]
-    pub(super) fn eager_word(words: &[u64; HEADER / 8]) -> Option<u64> {
-        let [kind, word, ..] = words.map(u64::from_le);
-        (kind == FrameKind::Eager as u64).then_some(word)
     }
 
     /// Parses the header of a frame of `len` bytes; `None` if the words are not a valid header for
@@ -82,61 +80,56 @@ impl Header {
             size,
             id,
         };
-        let carried = match header.kind {
-            FrameKind::Eager => size,
-            FrameKind::Offer
-            | FrameKind::Clear
-            | FrameKind::Ack
-            | FrameKind::Withdraw
-            | FrameKind::Forgotten
-            | FrameKind::Leave => 0,
-        };
+        let carried = if header.kind == FrameKind::Eager { size } else { 0 };
         (len <= FRAME as u64 && Some(len) == carried.checked_add(HEADER as u64)).then_some(header)
     }
 }
 
-/// Buffer of a frame. A `Vec`, because unlike a `Box` it may be moved while a transport holds the
-/// address of its bytes.
-pub(super) struct Frame(Vec<u8>);
+/// Returns the match bits of an Eager frame; `None` for any other frame. The other words of such a
+/// frame follow from its match bits and payload length: its operation ID is 0, since no other frame
+/// refers to its send.
+#[inline]
+pub fn eager_word(head: &[u64; HEADER / 8]) -> Option<u64> {
+    let [kind, word, ..] = head.map(u64::from_le);
+    (kind == FrameKind::Eager as u64).then_some(word)
+}
+
+/// Returns the header words of an Eager frame with match bits `word` and `len` payload bytes.
+#[inline]
+pub fn eager_head(word: u64, len: usize) -> [u64; HEADER / 8] {
+    Header::eager(word, len).words()
+}
+
+/// Buffer of a frame. It may be moved while a transport holds the address of its bytes.
+pub(super) struct Frame(Scratch);
 
 impl Frame {
     /// Allocates a frame buffer; returns `None` if memory is exhausted.
     pub(super) fn new() -> Option<Frame> {
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(FRAME).ok()?;
-        bytes.resize(FRAME, 0);
-        Some(Frame(bytes))
+        Scratch::new(FRAME).map(Frame)
     }
 
     /// Returns the first `len` bytes as a region. The caller must keep the frame until the
     /// operation on the region completes.
-    pub(super) fn region(&mut self, len: usize) -> Region {
-        let len = len.min(self.0.len());
-        // SAFETY: the vector has `len` bytes, which do not move while the frame is kept; its bytes
-        // are not accessed again before the operation is complete.
-        unsafe { Region::new(self.0.as_mut_ptr().cast(), len) }
+    pub(super) fn region(&self, len: usize) -> Region {
+        self.0.region().part(0, len)
     }
 
     /// Writes header and payload into the frame; returns the region to send.
-    pub(super) fn write(&mut self, header: &Header, payload: Region) -> Region {
-        for (place, word) in self.0.chunks_exact_mut(8).zip(header.words()) {
-            place.copy_from_slice(&word.to_ne_bytes());
-        }
-        let used = HEADER + payload.len().min(INLINE);
-        self.region(FRAME).part(HEADER, INLINE).copy_from(payload);
-        self.region(used)
+    pub(super) fn write(&self, header: &Header, payload: Region) -> Region {
+        self.0.region().put_words(&header.words());
+        self.payload(INLINE).copy_from(payload);
+        self.region(HEADER + payload.len().min(INLINE))
     }
 
     /// Parses the header of a received frame of `len` bytes; `None` if it is invalid.
     pub(super) fn read(&self, len: u64) -> Option<Header> {
-        let mut words =
-            self.0.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_ne_bytes));
-        Header::of([words.next()?, words.next()?, words.next()?, words.next()?], len)
+        Header::of(self.0.region().first_words(), len)
     }
 
     /// Returns the payload of an eager message of `size` bytes.
-    pub(super) fn payload(&mut self, size: usize) -> Region {
-        self.region(FRAME).part(HEADER, size)
+    pub(super) fn payload(&self, size: usize) -> Region {
+        self.0.region().part(HEADER, size)
     }
 }
 

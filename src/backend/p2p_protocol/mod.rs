@@ -38,7 +38,7 @@ mod tx;
 use super::match_queues::Matcher;
 use super::peer_map::BYTES_PER_RANK;
 use crate::abi::status::dtl_status_t;
-use crate::error::{Result, fail};
+use crate::error::{Error, Result, failure};
 use crate::runtime::component::{
     Completion, Diagnostics, Groups, Liveness, Matched, OpId, Properties, RecvMode, Rma, Selector,
     SendMode, ThreadCheck, Transport, Wakeup, Window, WindowPart, poll_of,
@@ -52,6 +52,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 pub use self::device_mem::{DeviceMapping, WireDevices};
+pub use self::frame::{eager_head, eager_word};
 pub use self::rma::{Change, WireWindows};
 
 /// Tag of every frame. Payloads use other tags, all below 2^28.
@@ -156,20 +157,6 @@ pub const FRAME_WORDS: usize = frame::HEADER / 8;
 /// Maximum size of a frame, in bytes.
 pub const FRAME_BYTES: usize = frame::FRAME;
 
-/// Returns the match bits of an Eager frame; `None` for any other frame. The other words of such a
-/// frame follow from its match bits and payload length.
-#[inline]
-pub fn eager_word(head: &[u64; FRAME_WORDS]) -> Option<u64> {
-    frame::Header::eager_word(head)
-}
-
-/// Returns the header words of an Eager frame with match bits `word` and `len` payload bytes.
-#[inline]
-pub fn eager_head(word: u64, len: usize) -> [u64; FRAME_WORDS] {
-    frame::Header { kind: frame::FrameKind::Eager, payload: 0, word, size: len as u64, id: 0 }
-        .words()
-}
-
 /// A received frame in a buffer of the [`Wire`].
 pub struct RxFrame {
     /// Rank of the sender.
@@ -194,7 +181,8 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
         return Err(error);
     }
     let windows = engine.wire.windows().map(drop);
-    Ok(Box::new(P2pTransport { engine: SharedEngine::new(engine), properties, is_direct, windows }))
+    let engine = SharedEngine(Arc::new(Mutex::new(Some(engine))));
+    Ok(Box::new(P2pTransport { engine, properties, is_direct, windows }))
 }
 
 /// Memory of a transport in bytes, excluding peers: the engine and the posted frame buffers.
@@ -212,17 +200,15 @@ pub const PARTNER_BYTES: usize =
 struct SharedEngine(Arc<Mutex<Option<Engine>>>);
 
 impl SharedEngine {
-    fn new(engine: Engine) -> SharedEngine {
-        SharedEngine(Arc::new(Mutex::new(Some(engine))))
-    }
-
     #[inline]
     fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
-        match self.0.lock().as_mut() {
-            Some(engine) => act(engine),
-            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
-        }
+        act(self.0.lock().as_mut().ok_or_else(closed)?)
     }
+}
+
+#[cold]
+fn closed() -> Error {
+    failure!(DTL_ERROR_INVALID_STATE, "the communicator is closed")
 }
 
 struct P2pTransport {
@@ -232,13 +218,6 @@ struct P2pTransport {
     is_direct: bool,
     /// Error if windows are not supported: the reason.
     windows: std::result::Result<(), &'static str>,
-}
-
-impl P2pTransport {
-    #[inline]
-    fn with<T>(&self, act: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
-        self.engine.with(act)
-    }
 }
 
 impl Transport for P2pTransport {
@@ -266,12 +245,12 @@ impl Transport for P2pTransport {
         mode: SendMode,
         _may_block: bool,
     ) -> Result<OpId> {
-        self.with(|engine| engine.start_send(data, dest, word, mode))
+        self.engine.with(|engine| engine.start_send(data, dest, word, mode))
     }
 
     #[inline]
     fn start_recv(&self, data: Region, select: Selector, mode: RecvMode<'_>) -> Result<OpId> {
-        self.with(|engine| {
+        self.engine.with(|engine| {
             if let Some(completion) = mode.poll() {
                 if engine.receive_at_once(data, &select, completion)? {
                     return Ok(OpId::COMPLETED);
@@ -282,28 +261,28 @@ impl Transport for P2pTransport {
     }
 
     fn probe(&self, select: Selector) -> Result<Option<Completion>> {
-        self.with(|engine| engine.probe(select))
+        self.engine.with(|engine| engine.probe(select))
     }
 
     fn take(&self, select: Selector) -> Result<Option<Matched>> {
-        self.with(|engine| engine.take(select))
+        self.engine.with(|engine| engine.take(select))
     }
 
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId> {
-        self.with(|engine| engine.receive_matched(message, data))
+        self.engine.with(|engine| engine.receive_matched(message, data))
     }
 
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
-        poll_of(self.with(|engine| {
-            let mut done = engine.outcome(op)?;
-            if done.is_none() {
-                engine.progress()?;
-                done = engine.outcome(op)?;
+        poll_of(self.engine.with(|engine| {
+            if engine.test(op, completion)? {
+                return Ok(true);
             }
-            if done.is_none() {
+            engine.progress()?;
+            let is_over = engine.test(op, completion)?;
+            if !is_over {
                 engine.check_working()?;
             }
-            Ok(done.map(|done| *completion = done).is_some())
+            Ok(is_over)
         }))
     }
 
@@ -316,27 +295,24 @@ impl Transport for P2pTransport {
     }
 
     fn cancel(&self, op: OpId) -> Result<()> {
-        self.with(|engine| {
+        self.engine.with(|engine| {
             engine.cancel(op);
             Ok(())
         })
     }
 
     fn close(&self) -> Result<()> {
-        match self.engine.0.lock().take() {
-            Some(engine) => engine.close(),
-            None => fail!(DTL_ERROR_INVALID_STATE, "the communicator is closed"),
-        }
+        self.engine.0.lock().take().ok_or_else(closed)?.close()
     }
 }
 
 impl Liveness for P2pTransport {
     fn failed_ranks(&self) -> Vec<i32> {
-        self.with(|engine| Ok(engine.failed_ranks())).unwrap_or_default()
+        self.engine.with(|engine| Ok(engine.failed_ranks())).unwrap_or_default()
     }
 
     fn failed_count(&self) -> usize {
-        self.with(|engine| Ok(engine.deaths)).unwrap_or(0)
+        self.engine.with(|engine| Ok(engine.deaths)).unwrap_or(0)
     }
 }
 
@@ -352,7 +328,7 @@ impl Rma for P2pTransport {
 
 impl Wakeup for P2pTransport {
     fn rest(&self, seen: &mut u64, limit: Duration) -> bool {
-        match self.with(|engine| Ok(engine.doze(seen))) {
+        match self.engine.with(|engine| Ok(engine.doze(seen))) {
             Ok(SleepMode::News) => true,
             Ok(SleepMode::On(bell, due_ns)) => {
                 bell.ready(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX).min(due_ns));
@@ -365,17 +341,17 @@ impl Wakeup for P2pTransport {
 
 impl ThreadCheck for P2pTransport {
     fn admit(&self) -> Result<()> {
-        self.with(|engine| engine.wire.admit())
+        self.engine.with(|engine| engine.wire.admit())
     }
 }
 
 impl Diagnostics for P2pTransport {
     fn failure_text(&self) -> Option<String> {
-        self.with(|engine| Ok(engine.reason.clone())).ok().flatten()
+        self.engine.with(|engine| Ok(engine.reason.clone())).ok().flatten()
     }
 
     fn memory_text(&self) -> Option<String> {
-        self.with(|engine| Ok(engine.wire.memory())).ok().flatten()
+        self.engine.with(|engine| Ok(engine.wire.memory())).ok().flatten()
     }
 }
 

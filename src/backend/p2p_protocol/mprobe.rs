@@ -4,7 +4,7 @@
 //! Its sender can cancel a rendezvous message even after a matched probe has reserved it; the
 //! receive of the message then completes with CANCELED.
 
-use super::engine::{Arrival, Engine, MessageBytes, Operation, Receive, done, index_of};
+use super::engine::{Arrival, Engine, Operation, Receive, index_of};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Result, fail};
@@ -43,9 +43,7 @@ impl Engine {
 
     fn size_of(&self, what: &Arrival) -> u64 {
         match what {
-            Arrival::Held(MessageBytes::Copied(copy)) => copy.region().len() as u64,
-            Arrival::Held(MessageBytes::Framed(_, size)) => *size as u64,
-            Arrival::Held(MessageBytes::Lent(lent)) => lent.bytes.len() as u64,
+            Arrival::Held(bytes) => bytes.region().len() as u64,
             Arrival::Offered(offer) => offer.size,
             Arrival::Own(send) => match self.operations.get(*send) {
                 Some(Operation::Send(send)) => send.data.len() as u64,
@@ -56,54 +54,17 @@ impl Engine {
 
     pub(super) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
         let Some(done) = self.probe(select)? else { return Ok(None) };
-        // The slot is allocated first, so that no message is lost if there is no memory.
-        let message = self.operations.add(Operation::Done(done))?;
-        if let (Some(taken), Some(place)) =
-            (self.matcher.take_unexpected(&select), self.operations.get_mut(message))
-        {
-            *place = Operation::Taken(taken);
-        }
-        Ok(Some(Matched { message, done }))
-    }
-
-    /// Marks the reserved message from rank `from` that `is` selects as canceled. Returns true if
-    /// it exists.
-    pub(super) fn cancel_probed(&mut self, from: i32, is: impl Fn(&Arrival) -> bool) -> bool {
-        for (_, operation) in self.operations.iter_mut() {
-            let Operation::Taken(taken) = operation else { continue };
-            if taken.source == from && is(&taken.what) {
-                *operation = Operation::Withdrawn(done(
-                    index_of(from),
-                    DTL_ERROR_CANCELED,
-                    taken.match_bits,
-                    0,
-                ));
-                return true;
-            }
-        }
-        false
+        self.operations.take(&mut self.matcher, &select, done).map(Some)
     }
 
     /// Starts the receive of reserved message `message`; the receive has the same ID.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         self.progress()?;
-        let place = self.operations.get_mut(message);
-        let Some(place @ (Operation::Taken(_) | Operation::Withdrawn(_))) = place else {
-            self.check_working()?;
-            return fail!(
-                DTL_ERROR_INVALID_HANDLE,
-                "message {:#x} was received or never taken",
-                message.0
-            );
-        };
         let receive = Receive { into, source: DTL_ANY_SOURCE, place: None, taken: None };
-        let taken = match std::mem::replace(place, Operation::Receive(receive)) {
-            Operation::Taken(taken) => taken,
-            Operation::Withdrawn(outcome) => {
-                self.finish(message, outcome);
-                return Ok(message);
-            }
-            _ => return Ok(message),
+        let taken = match self.operations.start_matched(message, receive) {
+            Ok(Some(taken)) => taken,
+            Ok(None) => return Ok(message),
+            Err(error) => return self.check_working().and(Err(error)),
         };
         let source = index_of(taken.source);
         if matches!(taken.what, Arrival::Offered(_)) && self.gone(taken.source).is_some() {

@@ -249,18 +249,15 @@ impl OpenWindow {
     /// Returns the first unreported failure on `target` (`None`: all targets) and marks all
     /// failures of these targets as reported.
     fn failure(&mut self, target: Option<i32>) -> Result<()> {
-        let ranks = match target {
-            Some(target) => vec![index_of(target)],
-            None => self.listed.clone(),
-        };
-        let mut first = Ok(());
-        for rank in ranks {
-            let failed = self.lanes.get_mut(rank).and_then(|lane| lane.failed.take());
-            if let (Some(error), true) = (failed, first.is_ok()) {
-                first = Err(error);
-            }
-        }
-        first
+        let targets = self.targets(target).into_iter();
+        let failures: Vec<_> =
+            targets.filter_map(|rank| self.lanes.get_mut(rank)?.failed.take()).collect();
+        failures.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Returns the ranks that a flush of `target` (`None`: all targets) covers.
+    fn targets(&self, target: Option<i32>) -> Vec<usize> {
+        target.map_or_else(|| self.listed.clone(), |target| vec![index_of(target)])
     }
 
     fn flush(
@@ -269,20 +266,15 @@ impl OpenWindow {
         reach: FlushScope,
         hand: &mut Hand,
     ) -> Result<Option<OpId>> {
-        let ranks = match target {
-            Some(target) => vec![index_of(target)],
-            None => self.listed.clone(),
-        };
-        for rank in ranks.into_iter().filter(|_| reach == FlushScope::Target) {
+        for rank in self.targets(target).into_iter().filter(|_| reach == FlushScope::Target) {
             let Some(lane) = self.lanes.get_mut(rank).filter(|lane| lane.is_dirty) else {
                 continue;
             };
             lane.is_dirty = false;
             if let Err(error) = self.begin(Begin::Flush(rank_of(rank)), false, hand) {
-                self.lanes
-                    .get_mut(rank)
-                    .into_iter()
-                    .for_each(|lane| lane.failed = Some(error.clone()));
+                if let Some(lane) = self.lanes.get_mut(rank) {
+                    lane.failed = Some(error);
+                }
             }
         }
         let upto = self.last;
@@ -362,9 +354,8 @@ impl Engine {
         number: u64,
         ask: impl FnOnce(&mut dyn WireWindows, Addr) -> Result<T>,
     ) -> Result<T> {
-        let Some((_, open)) = self.windows.iter().find(|(known, _)| *known == number) else {
-            return Err(none());
-        };
+        let mut windows = self.windows.iter();
+        let (_, open) = windows.find(|(known, _)| *known == number).ok_or_else(none)?;
         ask(self.wire.windows().map_err(|_| none())?, open.wire)
     }
 
@@ -374,22 +365,26 @@ impl Engine {
         number: u64,
         act: impl FnOnce(&mut OpenWindow, &mut Hand) -> Result<T>,
     ) -> Result<T> {
-        let Some((_, open)) = self.windows.iter_mut().find(|(known, _)| *known == number) else {
-            return Err(none());
-        };
-        let mut hand = Hand { wire: &mut *self.wire, dead: Vec::new() };
-        let acted = act(open, &mut hand);
-        let dead = hand.dead;
-        self.note_dead(dead);
-        acted
+        self.on_windows(|windows, hand| {
+            let mut windows = windows.iter_mut();
+            let (_, open) = windows.find(|(known, _)| *known == number).ok_or_else(none)?;
+            act(open, hand)
+        })
     }
 
-    fn note_dead(&mut self, dead: Vec<usize>) {
-        for rank in dead {
+    /// Calls `act` on all windows and records the ranks that it reports as failed.
+    fn on_windows<T>(
+        &mut self,
+        act: impl FnOnce(&mut [(u64, OpenWindow)], &mut Hand) -> Result<T>,
+    ) -> Result<T> {
+        let mut hand = Hand { wire: &mut *self.wire, dead: Vec::new() };
+        let acted = act(&mut self.windows, &mut hand);
+        for rank in hand.dead {
             if rank != self.rank && !self.is_dead(rank) {
                 self.note_failure(DTL_ERROR_RANK_FAILURE, rank);
             }
         }
+        acted
     }
 
     pub(super) fn begin_on_window(
@@ -427,11 +422,9 @@ impl Engine {
 
     /// Makes progress on the operations of all windows.
     pub(super) fn move_windows(&mut self) -> Result<()> {
-        let mut hand = Hand { wire: &mut *self.wire, dead: Vec::new() };
-        let moved = self.windows.iter_mut().try_for_each(|(_, open)| open.move_on(&mut hand));
-        let dead = hand.dead;
-        self.note_dead(dead);
-        moved
+        self.on_windows(|windows, hand| {
+            windows.iter_mut().try_for_each(|(_, open)| open.move_on(hand))
+        })
     }
 
     /// Closes window `number`; does nothing if it is already closed.

@@ -1,14 +1,14 @@
 //! Receiving side of the protocol: frames, in the posting order of their receives, and payloads.
 
 use super::engine::{
-    Arrival, Control, Engine, MessageBytes, Mover, Operation, Payload, Receive, RndvOffer, Send,
+    Arrival, Control, Engine, MessageBytes, Operation, Payload, Receive, RndvOffer, Send,
     SendStage, TakenOffer, done, fitting, index_of, rank_of,
 };
 use super::frame::{FRAME, Frame, FrameKind, HEADER, Header};
 use super::{FRAME_WORD, RxFrame, SleepMode, tx};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::{Region, Scratch};
 
@@ -28,7 +28,7 @@ impl Engine {
             return Ok(());
         }
         let all_read = if self.rounds > 0 { self.read_lent()? } else { self.read_frames()? };
-        if self.frameless > 0 || !self.unposted.is_empty() {
+        if self.incoming.len() < self.receives {
             if let Err(error) = self.post_receives() {
                 self.break_down(error.status(), Some(error.text().to_owned()));
             }
@@ -38,7 +38,7 @@ impl Engine {
         }
         self.write_on()?;
         if all_read && !self.dying.is_empty() {
-            self.settle_deaths();
+            std::mem::take(&mut self.dying).into_iter().for_each(|rank| self.settle(rank));
         }
         Ok(())
     }
@@ -57,12 +57,11 @@ impl Engine {
 
     /// Posts frame receives until `RECEIVES` are posted or resources are exhausted.
     pub(super) fn post_receives(&mut self) -> Result<()> {
-        while self.frameless > 0 {
+        while self.incoming.len() + self.unposted.len() < self.receives {
             let Some(frame) = self.pool.pop().or_else(Frame::new) else { break };
-            self.frameless -= 1;
             self.unposted.push(frame);
         }
-        while let Some(mut frame) = self.unposted.pop() {
+        while let Some(frame) = self.unposted.pop() {
             match self.wire.irecv(frame.region(FRAME), DTL_ANY_SOURCE, FRAME_WORD) {
                 Ok(op) => self.incoming.push_back((op, frame)),
                 Err(error) => {
@@ -82,28 +81,25 @@ impl Engine {
         for _ in 0..FRAMES {
             let Some(&(op, _)) = self.incoming.front() else { return Ok(true) };
             let Some(done) = self.wire.test(op)? else { return Ok(true) };
-            let Some((_, mut frame)) = self.incoming.pop_front() else { return Ok(true) };
-            let mut back = None;
-            if done.status == DTL_SUCCESS && done.match_bits != FRAME_WORD {
+            let Some((_, frame)) = self.incoming.pop_front() else { return Ok(true) };
+            let kept = if done.status != DTL_SUCCESS {
+                self.receive_failed(done.source, done.status);
+                None
+            } else if done.match_bits != FRAME_WORD {
                 self.wrong_word(FRAME_WORD, done.match_bits);
-                back = Some(frame);
-            } else if done.status == DTL_SUCCESS {
+                None
+            } else {
                 let header = frame.read(done.size);
                 let payload = frame.payload(header.map_or(0, |header| header.size as usize));
-                match self.accept(done.source, header, done.size, payload) {
-                    None => back = Some(frame),
-                    Some(word) => {
-                        let held = Arrival::Held(MessageBytes::Framed(frame, payload.len()));
-                        self.matcher.arrive(done.source, word, held);
-                    }
+                let word = self.accept(done.source, header, done.size, payload);
+                word.map(|word| (word, payload.len()))
+            };
+            match kept {
+                Some((word, len)) => {
+                    let held = Arrival::Held(MessageBytes::Framed(frame, len));
+                    self.matcher.arrive(done.source, word, held);
                 }
-            } else {
-                self.receive_failed(&done);
-                back = Some(frame);
-            }
-            match back {
-                Some(frame) => self.unposted.push(frame),
-                None => self.frameless += 1,
+                None => self.unposted.push(frame),
             }
             if self.broken.is_some() {
                 return Ok(true);
@@ -135,12 +131,7 @@ impl Engine {
     pub(super) fn take_in(&mut self, lent: RxFrame) {
         let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
         if lent.status != DTL_SUCCESS {
-            self.receive_failed(&Completion {
-                source,
-                status: lent.status,
-                match_bits: 0,
-                size: 0,
-            });
+            self.receive_failed(source, lent.status);
         } else {
             let header = Header::of(lent.head, len);
             match self.accept(source, header, len, lent.bytes) {
@@ -230,7 +221,7 @@ impl Engine {
         let is = |what: &Arrival| matches!(what, Arrival::Offered(offer) if offer.send == id);
         // If the request is not found, a receive has accepted it, and the sender will get Clear.
         let from = rank_of(source);
-        if self.matcher.remove_unexpected(from, is).is_some() || self.cancel_probed(from, is) {
+        if self.operations.cancel_message(&mut self.matcher, from, is) {
             self.answer(source, Control::Tell(FrameKind::Forgotten, id));
         }
     }
@@ -248,7 +239,7 @@ impl Engine {
         })) = self.operations.get(id)
         {
             if dest == source {
-                self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+                self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             }
         }
     }
@@ -272,10 +263,7 @@ impl Engine {
     }
 
     fn payload_over(&mut self, payload: &Payload, got: &Completion) {
-        let id = match &payload.of {
-            Mover::Send(None, _) => return,
-            Mover::Send(Some(id), _) | Mover::Receive(id, _) => *id,
-        };
+        let Some(id) = payload.of else { return };
         if let Some(wrong) = self.impossible(id, got) {
             self.reason = Some(wrong);
             return self.finish_failed(id, self.rank, DTL_ERROR_NATIVE_BACKEND);
@@ -294,7 +282,7 @@ impl Engine {
                 self.note_failure(got.status, peer);
                 self.finish_failed(id, peer, got.status);
             }
-            Some(done) => self.finish(id, done),
+            Some(done) => self.operations.finish(id, done),
             None => self.put_back(id),
         }
     }
@@ -316,11 +304,6 @@ impl Engine {
         if status == DTL_ERROR_RANK_FAILURE && !self.dying.contains(&peer) {
             self.dying.push(peer);
         }
-    }
-
-    pub(super) fn note_error(&mut self, error: &Error, peer: usize) {
-        self.note_failure(error.status(), peer);
-        self.reason = Some(error.text().to_owned());
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::FRAME_WORD;
 use super::engine::{
-    Control, Engine, Mover, Operation, Payload, Receive, Send, SendOutcome, SendStage, done,
-    rank_of,
+    Control, Engine, Operation, Payload, Receive, Send, SendOutcome, SendStage, done, rank_of,
 };
 use super::frame::{Frame, FrameKind, Header, INLINE};
 use crate::abi::status::*;
@@ -21,10 +20,13 @@ impl Control {
     /// If this is the queued payload of send `id`, empties it, which cancels the send. Returns true
     /// if it is.
     pub(super) fn cancel_payload(&mut self, id: OpId) -> bool {
-        let Control::Payload { send, want, .. } = self else { return false };
-        let is_its = *send == Some(id);
-        (*send, *want) = if is_its { (None, 0) } else { (*send, *want) };
-        is_its
+        match self {
+            Control::Payload { send, want, .. } if *send == Some(id) => {
+                (*send, *want) = (None, 0);
+                true
+            }
+            _ => false,
+        }
     }
 }
 
@@ -85,7 +87,7 @@ impl Engine {
                 Err(error) => self.not_sent(error, dest),
             };
         }
-        let Some(mut frame) = self.pool.pop().or_else(Frame::new) else {
+        let Some(frame) = self.pool.pop().or_else(Frame::new) else {
             return SendOutcome::NoRoom;
         };
         let bytes = frame.write(header, payload);
@@ -107,16 +109,15 @@ impl Engine {
     /// Sends an eager message to `dest`.
     #[inline]
     pub(super) fn send_message(&mut self, dest: usize, word: u64, data: Region) -> SendOutcome {
-        let header =
-            Header { kind: FrameKind::Eager, payload: 0, word, size: data.len() as u64, id: 0 };
-        self.send_frame(dest, &header, data)
+        self.send_frame(dest, &Header::eager(word, data.len()), data)
     }
 
     fn not_sent(&mut self, error: Error, dest: usize) -> SendOutcome {
         if error.status() == DTL_ERROR_BUSY {
             return SendOutcome::NoRoom;
         }
-        self.note_error(&error, dest);
+        self.note_failure(error.status(), dest);
+        self.reason = Some(error.text().to_owned());
         SendOutcome::Failed(error)
     }
 
@@ -136,7 +137,7 @@ impl Engine {
             self.send_frame(dest, &Header { kind, payload: 0, word, size, id: id.0 }, payload);
         match (&sent, kind, self.operations.get_mut(id)) {
             (SendOutcome::Yes, FrameKind::Eager, _) => {
-                self.finish(id, done(self.rank, DTL_SUCCESS, word, size))
+                self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, size))
             }
             (SendOutcome::Yes, _, Some(Operation::Send(send))) => send.stage = SendStage::Offered,
             _ => {}
@@ -159,7 +160,10 @@ impl Engine {
     fn write_answers(&mut self, dest: usize) -> bool {
         while let Some(&answer) = self.links.get(dest).and_then(|link| link.answers.front()) {
             let sent = match answer {
-                Control::Tell(kind, send) => self.send_control(dest, kind, 0, 0, send),
+                Control::Tell(kind, id) => {
+                    let header = Header { kind, payload: 0, word: 0, size: 0, id };
+                    self.send_frame(dest, &header, Region::EMPTY)
+                }
                 Control::Clear(id) => self.send_clear(dest, id),
                 Control::Payload { send, word, want } => self.send_payload(dest, send, word, want),
             };
@@ -178,17 +182,6 @@ impl Engine {
         true
     }
 
-    fn send_control(
-        &mut self,
-        dest: usize,
-        kind: FrameKind,
-        payload: u32,
-        size: u64,
-        id: u64,
-    ) -> SendOutcome {
-        self.send_frame(dest, &Header { kind, payload, word: 0, size, id }, Region::EMPTY)
-    }
-
     /// Posts the payload's receive for receive `id`, then sends Clear to request the payload.
     fn send_clear(&mut self, dest: usize, id: OpId) -> SendOutcome {
         let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) =
@@ -196,7 +189,7 @@ impl Engine {
         else {
             return SendOutcome::Yes;
         };
-        let word = match taken.payload {
+        let payload = match taken.payload {
             Some(word) => word,
             None => match self.post_payload(dest, id, into, taken.offer.size) {
                 Ok(word) => word,
@@ -211,8 +204,10 @@ impl Engine {
                 }
             },
         };
-        let want = wanted(taken.offer.size, into.len()) as u64;
-        self.send_control(dest, FrameKind::Clear, word, want, taken.offer.send)
+        let size = wanted(taken.offer.size, into.len()) as u64;
+        let header =
+            Header { kind: FrameKind::Clear, payload, word: 0, size, id: taken.offer.send };
+        self.send_frame(dest, &header, Region::EMPTY)
     }
 
     fn post_payload(&mut self, source: usize, id: OpId, into: Region, size: u64) -> Result<u32> {
@@ -229,7 +224,7 @@ impl Engine {
             }
             _ => self.wire.irecv(room, rank_of(source), u64::from(word))?,
         };
-        self.payloads.push_back(Payload { op, of: Mover::Receive(id, stand_in) });
+        self.payloads.push_back(Payload { op, of: Some(id), stand_in });
         if let Some(Operation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
         {
@@ -261,7 +256,7 @@ impl Engine {
         };
         match sent {
             Ok(op) => {
-                self.payloads.push_back(Payload { op, of: Mover::Send(send, stand_in) });
+                self.payloads.push_back(Payload { op, of: send, stand_in });
                 if let Some(Operation::Send(send)) = send.and_then(|id| self.operations.get_mut(id))
                 {
                     send.stage = SendStage::Moving;

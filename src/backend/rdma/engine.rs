@@ -119,7 +119,7 @@ impl RdmaEngine {
             config,
             rails,
             polling: CqSet::new(),
-            operations: Operations::new(),
+            operations: Operations::default(),
             arrived: VecDeque::new(),
             spent: Vec::new(),
             lost: VecDeque::new(),

@@ -6,19 +6,13 @@ use crate::backend::bootstrap::absence::OpenRequest;
 use crate::backend::bootstrap::uds::{NodeOpenRequest, NodeRank, NodeRoot};
 use crate::error::{Error, Result};
 
-/// Result of the bootstrap: the segment and the process IDs.
-pub(super) struct BootstrapResult {
-    pub(super) segment: Segment,
-    /// Process ID of each rank.
-    pub(super) pids: Vec<i32>,
-}
-
 /// Creates or maps the segment together with all ranks of `place`. Calls `prepare`, the rank's
-/// local setup, once the segment is mapped. If `prepare` fails on one rank, all ranks fail.
-pub(super) fn meet(
+/// local setup, with the segment and the process IDs of the ranks, once the segment is mapped. If
+/// `prepare` fails on one rank, all ranks fail. Returns the segment and the result of `prepare`.
+pub(super) fn meet<T>(
     place: NodeOpenRequest<'_>,
-    prepare: &mut dyn FnMut(&BootstrapResult) -> Result<()>,
-) -> Result<BootstrapResult> {
+    prepare: impl FnOnce(&Segment, &[i32]) -> Result<T>,
+) -> Result<(Segment, T)> {
     let OpenRequest { rank, size, .. } = place.opening;
     if rank == 0 {
         let mut root = NodeRoot::gather(place)?;
@@ -27,23 +21,25 @@ pub(super) fn meet(
     }
     let rank = NodeRank::join(place)?;
     let segment = rank.descriptor().and_then(|fd| Segment::attach(fd, size));
-    let meeting = segment.map(|segment| BootstrapResult { segment, pids: rank.pids.clone() });
-    let prepared = meeting.and_then(|meeting| prepare(&meeting).map(|()| meeting));
+    let prepared = segment.and_then(|segment| {
+        let prepared = prepare(&segment, &rank.pids)?;
+        Ok((segment, prepared))
+    });
     rank.finish(prepared)
 }
 
 /// Creates the segment, sends its file descriptor to all ranks, and waits until each rank has
 /// reported whether its setup succeeded.
-fn share(
+fn share<T>(
     root: &mut NodeRoot<'_>,
     size: usize,
-    prepare: &mut dyn FnMut(&BootstrapResult) -> Result<()>,
-) -> Result<BootstrapResult> {
+    prepare: impl FnOnce(&Segment, &[i32]) -> Result<T>,
+) -> Result<(Segment, T)> {
     let own = |error: Error| error.within("rank 0");
-    let meeting =
-        BootstrapResult { segment: Segment::create(size).map_err(own)?, pids: root.pids() };
-    root.share(meeting.segment.descriptor())?;
-    prepare(&meeting).map_err(own)?;
+    let segment = Segment::create(size).map_err(own)?;
+    let pids = root.pids();
+    root.share(segment.descriptor())?;
+    let prepared = prepare(&segment, &pids).map_err(own)?;
     root.confirm()?;
-    Ok(meeting)
+    Ok((segment, prepared))
 }

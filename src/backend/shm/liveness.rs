@@ -7,7 +7,7 @@
 //! death publishes it in the shared state words.
 
 use super::memory::segment::PeerState;
-use super::protocol::engine::{Arrival, Engine, Receive, ShmOperation};
+use super::protocol::engine::{Arrival, Engine, Receive, ShmOperation, rank_of};
 use crate::runtime::component::OpId;
 use crate::sys::sync::wait::now_ns;
 
@@ -75,14 +75,16 @@ impl Engine {
         let Some(peer) = self.peers.get_mut(rank) else { return true };
         peer.state = state;
         if let Some(link) = self.peers.link_mut(rank) {
-            link.forget_work();
+            link.starts.clear();
+            link.answers.clear();
+            link.streams.clear();
             link.consumer = None;
             link.cells = None;
         }
         self.pool.iter_mut().flatten().for_each(|pool| pool.take_back_from(rank));
         self.incoming.retain(|source| *source != rank);
         self.liveness.deaths += usize::from(state == PeerState::Dead);
-        let source = i32::try_from(rank).unwrap_or(i32::MAX);
+        let source = rank_of(rank);
         // A rendezvous request can no longer be fetched; a message that was copied can still be
         // received.
         self.matcher.retain_unexpected(source, |what| !matches!(what, Arrival::Offered(..)));
@@ -102,7 +104,7 @@ impl Engine {
     }
 
     fn is_read(&mut self, rank: usize) -> bool {
-        let consumer = self.peers.link_mut(rank).and_then(|link| link.consumer.as_mut());
+        let consumer = self.peers.consumer_mut(rank);
         // An invalid record cannot be read; the rest of its ring is lost.
         consumer.is_none_or(|consumer| !matches!(consumer.peek(), Ok(Some(_))))
     }

@@ -17,7 +17,9 @@ pub mod protocol;
 mod transport;
 pub use self::memory::segment::MOST_RANKS;
 
+use self::memory::segment::Segment;
 use self::protocol::engine::Engine;
+use self::transport::ShmTransport;
 use super::bootstrap::absence::OpenRequest;
 use super::bootstrap::job_id;
 use super::bootstrap::uds::{self, NodeOpenRequest};
@@ -25,7 +27,7 @@ use super::match_queues::Matcher;
 use super::os_error;
 use super::peer_map::BYTES_PER_RANK;
 use crate::abi::status::*;
-use crate::error::{Error, Result, fail};
+use crate::error::{Result, fail};
 use crate::runtime::component::{Availability, BackendProbe, Comm, OpId, OpenArgs, Transport};
 use crate::runtime::launch;
 use crate::runtime::registry::Backend;
@@ -33,7 +35,6 @@ use crate::sys::os::foreign_process;
 use crate::sys::os::poller::{Interest, Poller};
 use crate::sys::os::process::{self, PidFd};
 use crate::sys::os::shm_segment::SharedMapping;
-use bootstrap::BootstrapResult;
 use peer::{Mode, Peer, Peers, Probe};
 use std::os::fd::AsFd;
 
@@ -107,30 +108,17 @@ impl Comm for Shm {
         });
         // A failure because this rank exists already in another process must not be reported to the
         // other ranks.
-        let is_other = |error: &Error| error.status() == DTL_ERROR_ALREADY_EXISTS;
-        let claim = ready.inspect_err(|error| match is_other(error) {
-            true => {}
-            false => uds::excuse(&place, error),
+        let claim = ready.inspect_err(|error| {
+            if error.status() != DTL_ERROR_ALREADY_EXISTS {
+                uds::excuse(&place, error);
+            }
         })?;
-        let mut prepared = None;
-        let meeting = bootstrap::meet(place, &mut |meeting| {
-            prepared = Some(prepare(meeting, job.rank, mode)?);
-            Ok(())
-        })?;
-        let Some((mut peers, poller, probe)) = prepared else {
-            return fail!(DTL_ERROR_INTERNAL, "the ranks met without preparing");
-        };
-        let how = try_reading(&meeting, job.rank, &mut peers, mode);
+        let (segment, (mut peers, poller, probe)) =
+            bootstrap::meet(place, |segment, pids| prepare(segment, pids, job.rank, mode))?;
+        let how = try_reading(&segment, job.rank, &mut peers, mode);
         let description = describe(job.size, &how);
-        let engine =
-            Engine::new(job.rank, meeting.segment, Peers::new(peers), poller, mode != Mode::Off);
-        Ok(Box::new(transport::ShmTransport::new(
-            engine,
-            claim,
-            (probe, mode),
-            description,
-            opener,
-        )?))
+        let engine = Engine::new(job.rank, segment, Peers::new(peers), poller, mode != Mode::Off);
+        Ok(Box::new(ShmTransport::new(engine, claim, (probe, mode), description, opener)?))
     }
 }
 
@@ -172,8 +160,7 @@ impl ShmJob {
         if name.is_empty() {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "no job name: set DTL_JOB, or name the job");
         }
-        let places = (usize::try_from(rank), usize::try_from(size));
-        let (Ok(rank), Ok(size)) = places else {
+        let (Ok(rank), Ok(size)) = (usize::try_from(rank), usize::try_from(size)) else {
             return fail!(DTL_ERROR_INVALID_RANK, "rank {rank} of {size}: both must be from 0");
         };
         if rank >= size {
@@ -193,7 +180,8 @@ impl ShmJob {
 /// Sets up this rank during the bootstrap: opens and watches the other processes, and permits them
 /// to read this process' memory if `mode` is `Allow`.
 fn prepare(
-    meeting: &BootstrapResult,
+    segment: &Segment,
+    pids: &[i32],
     rank: usize,
     mode: Mode,
 ) -> Result<(Vec<Peer>, Poller, Probe)> {
@@ -204,26 +192,22 @@ fn prepare(
     let failed =
         |error| os_error::os_error(DTL_ERROR_BACKEND, "watching the ranks (epoll_create)", &error);
     let poller = Poller::new().map_err(failed)?;
-    let mut peers = Vec::with_capacity(meeting.pids.len());
-    for (other, &pid) in meeting.pids.iter().enumerate() {
+    let mut peers = Vec::with_capacity(pids.len());
+    for (other, &pid) in pids.iter().enumerate() {
         let held = if other == rank { None } else { Some(hold(&poller, other, pid)?) };
         peers.push(Peer::new(pid, held));
     }
-    if peers.len() != meeting.segment.size() {
-        return fail!(
-            DTL_ERROR_INTERNAL,
-            "{} ranks met for {} places",
-            peers.len(),
-            meeting.segment.size()
-        );
+    let (ranks, places) = (peers.len(), segment.size());
+    if ranks != places {
+        return fail!(DTL_ERROR_INTERNAL, "{ranks} ranks met for {places} places");
     }
-    if meeting.segment.has_boards() {
+    if segment.has_boards() {
         // Memory of the mailboxes of the communicator that is being opened. It is allocated here,
         // because a failure after the bootstrap would be a failure on this rank only.
-        memory::coll_mailbox::commit_first(&meeting.segment)?;
+        memory::coll_mailbox::commit_first(segment)?;
     }
-    meeting.segment.set_processors(rank);
-    Ok((peers, poller, Probe::publish(&meeting.segment, rank, mode)?))
+    segment.set_processors(rank);
+    Ok((peers, poller, Probe::publish(segment, rank, mode)?))
 }
 
 fn hold(poller: &Poller, rank: usize, pid: i32) -> Result<PidFd> {
@@ -253,7 +237,7 @@ fn hold(poller: &Poller, rank: usize, pid: i32) -> Result<PidFd> {
 
 /// Tries to read the memory of every other rank; returns the first failure's reason.
 fn try_reading(
-    meeting: &BootstrapResult,
+    segment: &Segment,
     rank: usize,
     peers: &mut [Peer],
     mode: Mode,
@@ -263,7 +247,7 @@ fn try_reading(
     }
     let mut how = Ok(());
     for (other, peer) in peers.iter_mut().enumerate().filter(|(other, _)| *other != rank) {
-        let tried = Probe::read(&meeting.segment, other, peer);
+        let tried = Probe::read(segment, other, peer);
         peer.readable = tried.is_ok();
         how = how.and(tried);
     }

@@ -1,7 +1,7 @@
 //! State of the other ranks: for each rank its liveness, and whether its memory can be read. A rank
 //! with which messages were exchanged also has its ends of the rings, and queues.
 
-use super::memory::cells::PeerCells;
+use super::memory::cells::CellMemory;
 use super::memory::ring::{Consumer, Producer};
 use super::memory::segment::{PeerState, Segment};
 use super::protocol::rx::PipelineReceive;
@@ -29,10 +29,6 @@ impl Peers {
         self.all.len()
     }
 
-    pub(super) fn all(&self) -> &[Peer] {
-        &self.all
-    }
-
     pub(super) fn get(&self, rank: usize) -> Option<&Peer> {
         self.all.get(rank)
     }
@@ -48,6 +44,26 @@ impl Peers {
 
     pub(super) fn link_mut(&mut self, rank: usize) -> Option<&mut Link> {
         self.links.get_mut(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
+    }
+
+    /// Returns true if `rank` is known neither to have left nor to have died.
+    pub(super) fn is_present(&self, rank: usize) -> bool {
+        self.get(rank).is_some_and(|peer| peer.state == PeerState::Present)
+    }
+
+    /// Returns the producer end of the ring to `rank`, or `None` if that ring is not open.
+    pub(super) fn producer(&mut self, rank: usize) -> Option<&mut Producer> {
+        self.link_mut(rank)?.producer.as_mut()
+    }
+
+    /// Returns the consumer end of the ring from `rank`, or `None` if that ring is not open.
+    pub(super) fn consumer(&self, rank: usize) -> Option<&Consumer> {
+        self.link(rank)?.consumer.as_ref()
+    }
+
+    /// Returns the consumer end of the ring from `rank`, or `None` if that ring is not open.
+    pub(super) fn consumer_mut(&mut self, rank: usize) -> Option<&mut Consumer> {
+        self.link_mut(rank)?.consumer.as_mut()
     }
 
     /// Returns the link to `rank`, creating it if necessary; `None` if `rank` is out of range.
@@ -81,7 +97,7 @@ pub(super) struct Link {
     pub(super) producer: Option<Producer>,
     pub(super) consumer: Option<Consumer>,
     /// View of the peer's cells; `None` until the peer has sent a cell.
-    pub(super) cells: Option<PeerCells>,
+    pub(super) cells: Option<CellMemory>,
     /// Message whose unrequested pieces are arriving.
     pub(super) long: Option<PipelineReceive>,
     /// Sends that are waiting for space in the ring, in posting order.
@@ -117,23 +133,11 @@ impl Peer {
     pub(super) fn pid(&self) -> i32 {
         self.pid
     }
-
-    fn read_word(&self, address: u64, into: &mut u64) -> io::Result<usize> {
-        // SAFETY: the word is valid for writes for the duration of the call.
-        let region = unsafe { Region::new(std::ptr::from_mut(into).cast(), size_of::<u64>()) };
-        self.read(address, region)
-    }
 }
 
 impl Link {
     pub(super) fn has_work(&self) -> bool {
         !(self.starts.is_empty() && self.answers.is_empty() && self.streams.is_empty())
-    }
-
-    pub(super) fn forget_work(&mut self) {
-        self.starts.clear();
-        self.answers.clear();
-        self.streams.clear();
     }
 }
 
@@ -191,9 +195,11 @@ impl Probe {
         if address == 0 {
             return Err(format!("DTL_CMA=off on rank {rank}"));
         }
-        let mut found = 0_u64;
-        match peer.read_word(address, &mut found) {
-            Ok(8) if found == value => Ok(()),
+        let mut found = [0_u64];
+        // SAFETY: the array is valid for writes for the duration of the call.
+        let word = unsafe { Region::new(found.as_mut_ptr().cast(), size_of_val(&found)) };
+        match peer.read(address, word) {
+            Ok(8) if found == [value] => Ok(()),
             Ok(_) => Err(format!("rank {rank} gave other bytes")),
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
                 Err("not permitted (EPERM)".to_string())

@@ -5,8 +5,8 @@ use super::memory::cma_copies::Copies;
 use super::memory::coll_mailbox;
 use super::memory::segment::PeerState;
 use super::memory::shared_region::Parts;
-use super::peer::{Mode, Probe};
-use super::protocol::engine::{Engine, ShmOperation};
+use super::peer::{Mode, Peer, Probe};
+use super::protocol::engine::{Engine, index_of, rank_of};
 use crate::backend::bootstrap::job_id::Claim;
 use crate::backend::coll_mailbox::Places;
 use crate::error::{Result, fail};
@@ -80,8 +80,7 @@ impl ShmTransport {
         description: String,
         opener: u32,
     ) -> Result<Self> {
-        let number = |value: usize| i32::try_from(value).unwrap_or(i32::MAX);
-        let (rank, size) = (number(engine.rank), number(engine.peers.len()));
+        let (rank, size) = (rank_of(engine.rank), rank_of(engine.peers.len()));
         let properties = Properties {
             is_one_node: true,
             is_oversubscribed: Some(engine.segment.is_oversubscribed()),
@@ -175,27 +174,17 @@ impl Transport for ShmTransport {
         poll_of(self.with(|engine| {
             let (mut rounds, mut fruitless) = (0, 0);
             loop {
-                match engine.operations.get(op) {
-                    None => {
-                        return fail!(
-                            DTL_ERROR_INVALID_HANDLE,
-                            "operation {:#x} is over or never was",
-                            op.0
-                        );
+                if engine.operations.test(op, completion)? {
+                    return Ok(true);
+                }
+                if rounds == ROUNDS || fruitless > SPINS {
+                    return Ok(false);
+                }
+                if fruitless > 0 {
+                    if !engine.is_in_pieces(op) {
+                        return Ok(false);
                     }
-                    Some(&ShmOperation::Done(done)) => {
-                        engine.operations.remove(op);
-                        *completion = done;
-                        return Ok(true);
-                    }
-                    Some(_) if rounds == ROUNDS => return Ok(false),
-                    Some(operation) if fruitless > 0 => {
-                        if fruitless > SPINS || !operation.is_in_pieces() {
-                            return Ok(false);
-                        }
-                        std::hint::spin_loop();
-                    }
-                    Some(_) => {}
+                    std::hint::spin_loop();
                 }
                 if engine.progress() {
                     (rounds, fruitless) = (rounds + 1, 0);
@@ -237,12 +226,9 @@ impl Transport for ShmTransport {
 
 impl Liveness for ShmTransport {
     fn failed_ranks(&self) -> Vec<i32> {
-        let gone = |engine: &mut Engine| {
-            let gone = (0_i32..)
-                .zip(engine.peers.all())
-                .filter(|(_, peer)| peer.state != PeerState::Present);
-            Ok(gone.map(|(rank, _)| rank).collect())
-        };
+        let all = 0..self.properties.size;
+        let gone =
+            |engine: &mut Engine| Ok(all.filter(|rank| engine.gone(*rank).is_some()).collect());
         self.with(gone).unwrap_or_default()
     }
 
@@ -285,14 +271,8 @@ impl SharedMemory for ShmTransport {
     }
 
     fn has_left(&self, rank: i32) -> bool {
-        if self.parts.is_quiet() {
-            return false;
-        }
-        let is_gone = |engine: &mut Engine| {
-            let rank = engine.rank_of(rank)?;
-            Ok(engine.peers.get(rank).is_some_and(|peer| peer.state != PeerState::Present))
-        };
-        self.with(is_gone).unwrap_or(false)
+        let is_gone = |engine: &mut Engine| Ok(engine.gone(rank).is_some());
+        !self.parts.is_quiet() && self.with(is_gone).unwrap_or(false)
     }
 
     fn look_around(&self) {
@@ -316,12 +296,9 @@ impl CrossMemory for ShmTransport {
         if rank == self.rank {
             return None;
         }
-        let find = |engine: &mut Engine| {
-            let rank = engine.rank_of(rank)?;
-            Ok(engine.peers.get(rank).map(|peer| (rank, peer.pid())))
-        };
-        let (rank, pid) = self.with(find).ok().flatten()?;
-        Some(self.copies.find(self.parts.segment(), rank, pid))
+        let find = |engine: &mut Engine| Ok(engine.peers.get(index_of(rank)).map(Peer::pid));
+        let pid = self.with(find).ok().flatten()?;
+        Some(self.copies.find(self.parts.segment(), index_of(rank), pid))
     }
 }
 

@@ -113,10 +113,10 @@ impl Two {
     }
 
     fn open(&mut self, own: usize, context: u32, places: [u32; 2]) -> MailboxView {
-        let slots = || Some(slots(&self.memory));
+        let slots = Some(slots(&self.memory));
         let member = |(rank, place)| Member { rank, place };
         let members: Vec<_> = (0..).zip(places).map(member).collect();
-        self.places[own].open([slots(), slots()], (2, own), context, &members).expect("board")
+        self.places[own].open(slots, (2, own), context, &members).expect("board")
     }
 
     fn is_free(&mut self, rank: usize, place: u32, is_gone: bool) -> bool {

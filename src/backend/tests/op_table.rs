@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn ids_are_not_used_twice() {
-    let mut table = Operations::new();
+    let mut table = Operations::default();
     let a = table.add('a').expect("room");
     let b = table.add('b').expect("room");
     assert_eq!(table.remove(a), Some('a'));

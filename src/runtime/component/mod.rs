@@ -45,6 +45,7 @@ pub use self::open_args::{BOOTSTRAP_NS, Exchange, OpenArgs, all_or_none, failed_
 pub use self::pipelined_source::PipelinedSource;
 pub use self::shared_memory::{
     CollMailbox, Member, PART_WORDS, PartKey, Post, SharedMemory, SharedOffer, SharedRegion,
+    part_is_gone,
 };
 pub use collective::{NativeCollectives, ReductionId, Reductions};
 pub use device_comm::{BootstrapId, DeviceComm, DeviceComms};

@@ -1,7 +1,7 @@
 //! Shared memory of a transport's ranks: mailboxes for small collectives, and memory of each rank
 //! that the other ranks load and store. Used by `runtime::comm`.
 
-use crate::error::Result;
+use crate::error::{Error, Result, failure};
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::AtomicU64;
 use std::time::Duration;
@@ -64,6 +64,15 @@ pub enum SharedOffer {
 
 /// Key by which other ranks find a shared part. Any bits are safe: invalid keys find no part.
 pub type PartKey = [u64; 2];
+
+/// Returns the error for a key under which `rank` shares no memory.
+pub fn part_is_gone(rank: i32) -> Error {
+    failure!(
+        DTL_ERROR_NOT_FOUND,
+        "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
+         is another job's"
+    )
+}
 
 /// Memory of one rank that the ranks of its node load and store: this rank's own memory, or another
 /// rank's as mapped in this process. It is freed when the last of these ranks releases it.

@@ -339,7 +339,7 @@ pub fn lend(tensor: Tensor, release: Release) -> *mut dtl_dlpack_versioned_t {
     let managed = dtl_dlpack_versioned_t {
         version: dtl_dlpack_version_t { major: DTL_DLPACK_MAJOR, minor: DTL_DLPACK_MINOR },
         manager_ctx: ptr::null_mut(),
-        deleter: Some(delete_versioned),
+        deleter: Some(delete::<dtl_dlpack_versioned_t>),
         flags: if tensor.read_only { DTL_DLPACK_READ_ONLY } else { 0 },
         tensor: tensor.face(),
     };
@@ -351,28 +351,19 @@ pub fn lend_unversioned(tensor: Tensor, release: Release) -> *mut dtl_dlpack_man
     let managed = dtl_dlpack_managed_t {
         tensor: tensor.face(),
         manager_ctx: ptr::null_mut(),
-        deleter: Some(delete_unversioned),
+        deleter: Some(delete::<dtl_dlpack_managed_t>),
     };
     Box::into_raw(Box::new(Lent { managed, tensor, release })).cast()
 }
 
-unsafe extern "C" fn delete_versioned(managed: *mut c_void) {
-    if !managed.is_null() {
-        // SAFETY: by the consumer's contract: a pointer from `lend`, passed once.
-        give_up(*unsafe { Box::from_raw(managed.cast::<Lent<dtl_dlpack_versioned_t>>()) });
+/// Deleter of a tensor that [`lend`] or [`lend_unversioned`] exported in a struct of type `M`.
+unsafe extern "C" fn delete<M>(managed: *mut c_void) {
+    if managed.is_null() {
+        return;
     }
-}
-
-unsafe extern "C" fn delete_unversioned(managed: *mut c_void) {
-    if !managed.is_null() {
-        // SAFETY: by the consumer's contract: a pointer from `lend_unversioned`, passed once.
-        give_up(*unsafe { Box::from_raw(managed.cast::<Lent<dtl_dlpack_managed_t>>()) });
-    }
-}
-
-fn give_up<M>(lent: Lent<M>) {
     let _aside = epoch::aside(); // on any thread of the program
-    let Lent { release, tensor, .. } = lent;
+    // SAFETY: by the consumer's contract: a pointer whose deleter this is, passed once.
+    let Lent { release, tensor, .. } = *unsafe { Box::from_raw(managed.cast::<Lent<M>>()) };
     // A deleter cannot report a failure, and no panic may unwind into its caller.
     let _ = catch_unwind(AssertUnwindSafe(release));
     drop(tensor);
@@ -401,7 +392,8 @@ impl TakenTensor {
 
     /// Returns true if this library exported the tensor.
     pub fn is_own(&self) -> bool {
-        let ours: [unsafe extern "C" fn(*mut c_void); 2] = [delete_versioned, delete_unversioned];
+        let ours: [unsafe extern "C" fn(*mut c_void); 2] =
+            [delete::<dtl_dlpack_versioned_t>, delete::<dtl_dlpack_managed_t>];
         self.deleter.is_some_and(|deleter| ours.iter().any(|own| ptr::fn_addr_eq(*own, deleter)))
     }
 

@@ -36,7 +36,8 @@
 //! of a loop also follows all work on it. `tests/models` checks this.
 
 use crate::sys::sync::{
-    self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, futex, wait::FutexBackoff,
+    self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUpdate, Ordering, futex,
+    wait::FutexBackoff,
 };
 use std::ptr;
 
@@ -229,19 +230,9 @@ struct Visit<'a>(&'a AtomicU32);
 
 impl<J> TeamSlot<J> {
     fn enter(&self) -> Option<Visit<'_>> {
-        let mut state = self.state.load(Ordering::Relaxed);
-        while state & OPEN != 0 {
-            match self.state.compare_exchange(
-                state,
-                state + ONE,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Some(Visit(&self.state)),
-                Err(now) => state = now,
-            }
-        }
-        None
+        let enter = |state| (state & OPEN != 0).then(|| state + ONE);
+        self.state.checked_update(Ordering::Acquire, Ordering::Relaxed, enter).ok()?;
+        Some(Visit(&self.state))
     }
 }
 
@@ -271,6 +262,11 @@ fn unpack(word: u64) -> (u64, u64) {
     (word >> 32, word & u64::from(u32::MAX))
 }
 
+/// Returns the first piece of the back half of a range that is not empty.
+fn middle(next: u64, end: u64) -> u64 {
+    next + (end - next) / 2
+}
+
 impl Shares {
     /// Creates empty shares for `members` members.
     pub fn new(members: usize) -> Self {
@@ -292,16 +288,13 @@ impl Shares {
     /// Takes a piece for `member`; returns `None` if all shares are empty.
     pub fn take(&self, member: usize) -> Option<u64> {
         let own = self.0.get(member)?;
-        let mut word = own.0.load(Ordering::Relaxed);
-        loop {
+        let take = |word| {
             let (next, end) = unpack(word);
-            if next >= end {
-                return self.steal(member, own);
-            }
-            match exchange(own, word, pack(next + 1, end)) {
-                Ok(_) => return Some(next),
-                Err(now) => word = now,
-            }
+            (next < end).then(|| pack(next + 1, end))
+        };
+        match own.0.checked_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(word) => Some(unpack(word).0),
+            Err(_) => self.steal(member, own),
         }
     }
 
@@ -310,22 +303,17 @@ impl Shares {
     fn steal(&self, member: usize, own: &Share) -> Option<u64> {
         let (before, after) = self.0.split_at_checked(member)?;
         for victim in after.iter().chain(before) {
-            let mut word = victim.0.load(Ordering::Relaxed);
-            loop {
+            let halve = |word| {
                 let (next, end) = unpack(word);
-                if next >= end {
-                    break;
+                (next < end).then(|| pack(next, middle(next, end)))
+            };
+            let taken = victim.0.checked_update(Ordering::Relaxed, Ordering::Relaxed, halve);
+            if let Ok((next, end)) = taken.map(unpack) {
+                let first = middle(next, end);
+                if first + 1 < end {
+                    own.0.store(pack(first + 1, end), Ordering::Relaxed);
                 }
-                let middle = next + (end - next) / 2;
-                match exchange(victim, word, pack(next, middle)) {
-                    Ok(_) => {
-                        if middle + 1 < end {
-                            own.0.store(pack(middle + 1, end), Ordering::Relaxed);
-                        }
-                        return Some(middle);
-                    }
-                    Err(now) => word = now,
-                }
+                return Some(first);
             }
         }
         None
@@ -338,10 +326,6 @@ impl Shares {
             next < end
         })
     }
-}
-
-fn exchange(share: &Share, from: u64, to: u64) -> Result<u64, u64> {
-    share.0.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 /// State of one thread. Aligned so that two threads never share a line (or a prefetched pair).
+#[derive(Default)]
 #[repr(align(128))]
 pub(super) struct ThreadRecord {
     /// Odd while the thread is inside the epoch.
@@ -71,6 +72,7 @@ pub(super) struct ThreadRecord {
 
 /// Free slots of one `slot_map` that a thread keeps in its own record. Only that thread accesses
 /// the list.
+#[derive(Default)]
 pub struct SpareSlots {
     /// Address of the table; only compared.
     pub(super) table: AtomicPtr<()>,
@@ -79,11 +81,6 @@ pub struct SpareSlots {
 }
 
 impl SpareSlots {
-    pub(super) fn none() -> Self {
-        let null = || AtomicPtr::new(ptr::null_mut());
-        SpareSlots { table: null(), first: null(), count: AtomicU32::new(0) }
-    }
-
     /// Returns true if these slots belong to `table`.
     pub(super) fn is_of<T>(&self, table: &T) -> bool {
         ptr::eq(self.table.load(Ordering::Relaxed).cast(), table)
@@ -217,17 +214,10 @@ fn adopt_record() -> &'static ThreadRecord {
     });
     let record = free.unwrap_or_else(|| {
         let record: &'static ThreadRecord = Box::leak(Box::new(ThreadRecord {
-            seq: AtomicU64::new(0),
-            nested: AtomicU32::new(0),
-            blocked: AtomicU32::new(0),
-            held: AtomicPtr::new(ptr::null_mut()),
-            running: AtomicU32::new(0),
-            aside: AtomicU32::new(0),
             owned: AtomicBool::new(true),
-            borrowed: AtomicBool::new(false),
             needs_fence: AtomicBool::new(NEEDS_FENCE.load(Ordering::Relaxed)),
-            spare: SpareSlots::none(),
             number: records.len(),
+            ..ThreadRecord::default()
         }));
         records.push(record);
         record

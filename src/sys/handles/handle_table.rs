@@ -69,7 +69,6 @@ pub(super) const ELSEWHERE: u64 = 1 << GENERATION_BITS;
 struct Free {
     indices: Vec<usize>,
     next_fresh: usize,
-    live: usize,
 }
 
 /// Objects of one type under their handles. A look-up reads only the table's first cache line.
@@ -91,7 +90,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
                 tag,
                 reserved,
                 chunks: sync::nulls(),
-                free: Mutex::new(Free { indices: Vec::new(), next_fresh: reserved, live: 0 }),
+                free: Mutex::new(Free { indices: Vec::new(), next_fresh: reserved }),
             }
         }
     }
@@ -136,14 +135,13 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         let handle = encode(self.tag, index, generation);
         slot.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
         slot.word.store(handle, Ordering::Release);
-        free.live += 1;
         Some(handle)
     }
 
     /// Inserts an object under a handle known beforehand: reserved index, generation 0. Returns
     /// false if the index is in use or not reserved.
     pub fn put_fixed(&self, index: usize, object: Arc<T>) -> bool {
-        let mut free = self.free.lock();
+        let _one_inserts = self.free.lock();
         let Some(slot) = self.slot_or_grow(index).filter(|_| index < self.reserved) else {
             return false;
         };
@@ -153,7 +151,6 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         }
         slot.object.store(Arc::into_raw(object).cast_mut(), Ordering::Release);
         slot.word.store(handle, Ordering::Release);
-        free.live += 1;
         true
     }
 
@@ -176,7 +173,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     /// Returns the slot of a handle, whether its object is in the slot yet or not.
     pub fn slot_ref(&'static self, handle: u64) -> SlotRef<T> {
         let _one_makes_chunks = self.free.lock();
-        SlotRef::new(self.slot_or_grow(index_of(handle)))
+        SlotRef(self.slot_or_grow(index_of(handle)))
     }
 
     /// Returns the object of a handle, for as long as the visit lasts.
@@ -209,7 +206,17 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     /// [`pin`]: HandleTable::pin
     pub fn hold(&self, inside: Guard, handle: u64) -> Result<HazardRef<T>, Guard> {
         let Some(object) = self.get(&inside, handle).map(ptr::from_ref) else { return Err(inside) };
-        HazardRef::new(inside, object, |inside| self.pin(inside, handle))
+        let inside = match inside.into_hazard(object.cast()) {
+            Ok(pointer) => {
+                let _protection = Protection::Pointer { _pointer: pointer };
+                return Ok(HazardRef { object, _protection });
+            }
+            Err(inside) => inside,
+        };
+        let Some(share) = self.pin(&inside, handle) else { return Err(inside) };
+        let object = Arc::as_ptr(&share);
+        let _protection = Protection::Count { _share: share, _blocking: inside.into_blocking() };
+        Ok(HazardRef { object, _protection })
     }
 
     /// Unlinks the object: from here on the handle is stale. The table's counted reference is
@@ -229,7 +236,6 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         slot.object.store(ptr::null_mut(), Ordering::Release);
         // SAFETY: the exchange made this call the only one to take the table's reference back.
         let share = unsafe { Arc::from_raw(tables_share) };
-        free.live -= 1;
         if index >= self.reserved && handle & LAST_GENERATION < LAST_GENERATION {
             free.indices.push(index); // an exhausted slot retires
         }
@@ -333,29 +339,6 @@ enum Protection<T> {
 }
 
 impl<T> HazardRef<T> {
-    /// Leaves the epoch with an object. `pin` finds the object again for a counted reference.
-    /// Returns `Err` with the guard if `pin` finds nothing.
-    pub(super) fn new(
-        inside: Guard,
-        object: *const T,
-        pin: impl FnOnce(&Guard) -> Option<Arc<T>>,
-    ) -> Result<Self, Guard> {
-        match inside.into_hazard(object.cast()) {
-            Ok(pointer) => {
-                Ok(HazardRef { object, _protection: Protection::Pointer { _pointer: pointer } })
-            }
-            Err(inside) => match pin(&inside) {
-                Some(share) => {
-                    let object = Arc::as_ptr(&share);
-                    let _blocking = inside.into_blocking();
-                    let _protection = Protection::Count { _share: share, _blocking };
-                    Ok(HazardRef { object, _protection })
-                }
-                None => Err(inside),
-            },
-        }
-    }
-
     /// Returns true if the object is kept alive by a counted reference.
     #[cfg(test)]
     pub(super) fn is_counted(&self) -> bool {
@@ -388,10 +371,6 @@ impl<T> Clone for SlotRef<T> {
 impl<T> Copy for SlotRef<T> {}
 
 impl<T> SlotRef<T> {
-    pub(super) fn new(slot: Option<&'static HandleSlot<T>>) -> Self {
-        SlotRef(slot)
-    }
-
     /// Returns the object, or `None` if `handle` is stale.
     #[must_use]
     #[inline]

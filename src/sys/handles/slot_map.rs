@@ -32,7 +32,9 @@ use super::epoch::{self, SpareSlots};
 use super::handle_table::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
 use crate::hints;
 use crate::sys::sync::lock::Mutex;
-use crate::sys::sync::{self, AtomicPtr, AtomicU64, AtomicUsize, Ordering, const_fn, yield_now};
+use crate::sys::sync::{
+    self, AtomicPtr, AtomicU64, AtomicUpdate, AtomicUsize, Ordering, const_fn, yield_now,
+};
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -299,33 +301,27 @@ impl<T: Send + 'static> SlotMap<T> {
     }
 
     fn pop_shared(&'static self) -> Option<&'static Slot<T>> {
-        let mut head = self.free.load(Ordering::Acquire);
-        loop {
+        let mut taken = None;
+        let pop = |head: u64| {
             let slot = self.slot((head as u32).checked_sub(1)? as usize)?;
             // If another thread has taken the slot, `next` is arbitrary, and the exchange fails.
             let next = free_slot(slot.next.load(Ordering::Acquire)).map_or(0, Slot::number);
-            let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
-            match self.free.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire)
-            {
-                Ok(_) => return Some(slot),
-                Err(now) => head = now,
-            }
-        }
+            taken = Some(slot);
+            Some((head >> 32).wrapping_add(1) << 32 | u64::from(next))
+        };
+        self.free.checked_update(Ordering::Acquire, Ordering::Acquire, pop).ok()?;
+        taken
     }
 
     fn push_shared(&'static self, slot: &'static Slot<T>) {
-        let mut head = self.free.load(Ordering::Relaxed);
-        loop {
+        let push = |head: u64| {
             let next = (head as u32).checked_sub(1).and_then(|index| self.slot(index as usize));
             let next = next.map_or(ptr::null_mut(), |next| ptr::from_ref(next).cast_mut());
             slot.next.store(next, Ordering::Release);
-            let after = (head >> 32).wrapping_add(1) << 32 | u64::from(slot.number());
-            match self.free.compare_exchange_weak(head, after, Ordering::AcqRel, Ordering::Relaxed)
-            {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
+            Some((head >> 32).wrapping_add(1) << 32 | u64::from(slot.number()))
+        };
+        // Succeeds, because `push` always returns a value.
+        let _ = self.free.checked_update(Ordering::AcqRel, Ordering::Relaxed, push);
     }
 
     /// Inserts an object of a group and returns its handle. `make` builds the object in place: a

@@ -257,18 +257,14 @@ struct Quarter(#[allow(dead_code, reason = "only its size and alignment matter")
 #[repr(align(64))]
 struct Line(#[allow(dead_code, reason = "only its size and alignment matter")] [u8; 64]);
 
+/// Scratch memory of 0 bytes.
 impl Default for Scratch {
     fn default() -> Self {
-        Scratch::empty()
+        Scratch { memory: Lines::Whole(Vec::new()), len: 0 }
     }
 }
 
 impl Scratch {
-    /// Creates scratch memory of 0 bytes.
-    pub fn empty() -> Self {
-        Scratch { memory: Lines::Whole(Vec::new()), len: 0 }
-    }
-
     /// Allocates `len` zeroed bytes; `None` if out of memory.
     pub fn new(len: usize) -> Option<Self> {
         let scratch = Self::unwritten(len)?;
@@ -306,18 +302,6 @@ impl Scratch {
         // SAFETY: no code writes it now, by this method's contract; it lives through the call.
         let bytes = unsafe { self.region().as_slice() };
         bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes)).collect()
-    }
-
-    /// Writes words to the beginning of the memory, clipped to its length. Call when no operation
-    /// uses the memory.
-    pub fn put_words(&mut self, words: &[u64]) {
-        self.region().put_words(words);
-    }
-
-    /// Returns the first `N` words of the memory; bytes beyond its end read as 0. Call when no
-    /// operation uses the memory any more.
-    pub fn first_words<const N: usize>(&self) -> [u64; N] {
-        self.region().first_words()
     }
 
     /// Returns the bytes as a region. Keep the scratch memory until the operation on it has ended.

@@ -236,16 +236,21 @@ fn walk(
     }
 }
 
-/// Checks a regular file and the folder that contains it.
-pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
-    let path = resolve(path)?;
-    let about = fs::metadata(&path)?;
+/// Returns the metadata of a regular file.
+fn about_file(path: &Path) -> Result<Metadata, Refusal> {
+    let about = fs::metadata(path)?;
     if !about.is_file() {
         return Err(Refusal::Untrusted("it is no regular file".to_owned()));
     }
+    Ok(about)
+}
+
+/// Checks a regular file and the folder that contains it.
+pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
+    let path = resolve(path)?;
+    let about = about_file(&path)?;
     check_folder(path.parent().unwrap_or(Path::new("/")))?;
-    let own = TrustedOwner::of_this_process();
-    match fault(own, &about, false) {
+    match judge(TrustedOwner::of_this_process(), about.uid(), about.mode(), false) {
         Some(fault) => Err(Refusal::Untrusted(format!("the file {fault}"))),
         None => {
             Ok(Trusted { path, identity: Identity { device: about.dev(), inode: about.ino() } })
@@ -257,10 +262,7 @@ pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
 /// an error, as a site's libraries often belong to a user of their own and are writable by a group.
 pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
     let path = walk(path, &named_link_fault, false)?;
-    let about = fs::metadata(&path)?;
-    if !about.is_file() {
-        return Err(Refusal::Untrusted("it is no regular file".to_owned()));
-    }
+    let about = about_file(&path)?;
     if about.mode() & OTHERS_WRITE != 0 {
         return Err(Refusal::Untrusted(
             "the file can be written by everybody: chmod o-w".to_owned(),
@@ -289,7 +291,8 @@ pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     if !about.is_dir() {
         return Err(Refusal::Untrusted(format!("{} is no folder", path.display())));
     }
-    if let Some(fault) = fault(TrustedOwner::of_this_process(), &about, true) {
+    let own = TrustedOwner::of_this_process();
+    if let Some(fault) = judge(own, about.uid(), about.mode(), true) {
         return Err(Refusal::Untrusted(format!("the folder {} {fault}", path.display())));
     }
     check_above(path)
@@ -354,11 +357,6 @@ const OTHERS_WRITE: u32 = 0o002;
 /// Mode bit of a folder in which only the owner of a file can replace it.
 const STICKY: u32 = 0o1000;
 
-/// Returns the fault of owner and permissions, with the remedy.
-fn fault(own: TrustedOwner, about: &Metadata, is_folder: bool) -> Option<String> {
-    judge(own, about.uid(), about.mode(), is_folder)
-}
-
 fn owner_fault(own: TrustedOwner, owner: u32) -> Option<String> {
     let who = if own.is_privileged {
         "root (the program runs with raised privileges)"
@@ -369,6 +367,7 @@ fn owner_fault(own: TrustedOwner, owner: u32) -> Option<String> {
     is_foreign.then(|| format!("belongs to user {owner}: it must belong to {who}"))
 }
 
+/// Returns the fault of owner and permissions, with the remedy.
 fn judge(own: TrustedOwner, owner: u32, mode: u32, is_folder: bool) -> Option<String> {
     if let Some(fault) = owner_fault(own, owner) {
         return Some(fault);

@@ -32,14 +32,12 @@ pub fn connect(name: &str) -> io::Result<UnixStream> {
 pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
     match listener.accept() {
         Ok((stream, _)) => quiet(stream).map(Some),
-        // ConnectionAborted: the peer has disconnected already.
-        Err(error)
-            if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) =>
-        {
-            Ok(None)
-        }
-        Err(error) if error.kind() == ErrorKind::Interrupted => accept(listener),
-        Err(error) => Err(error),
+        Err(error) => match error.kind() {
+            // ConnectionAborted: the peer has disconnected already.
+            ErrorKind::WouldBlock | ErrorKind::ConnectionAborted => Ok(None),
+            ErrorKind::Interrupted => accept(listener),
+            _ => Err(error),
+        },
     }
 }
 

@@ -33,8 +33,9 @@ mod model {
     );
 
     macro_rules! pointer {
-        ($get:ident, $set:ident, $symbol:literal) => {
-            pub(super) fn $get() -> *const () {
+        ($get:ident, $set:ident, $symbol:literal, $what:literal) => {
+            #[doc = concat!("Returns the calling thread's ", $what, " pointer; null until set.")]
+            pub fn $get() -> *const () {
                 let value: *const ();
                 // SAFETY: reads the calling thread's 8 bytes through the offset that the loader
                 // filled in. Only the setter, in the same thread, writes these bytes.
@@ -49,7 +50,8 @@ mod model {
                 value
             }
 
-            pub(super) fn $set(value: *const ()) {
+            #[doc = concat!("Sets the calling thread's ", $what, " pointer.")]
+            pub fn $set(value: *const ()) {
                 // SAFETY: a plain store to the calling thread's own 8 bytes, through the offset
                 // that the loader filled in. No other thread uses these bytes.
                 unsafe {
@@ -64,8 +66,8 @@ mod model {
             }
         };
     }
-    pointer!(get, set, "dtl_thread_pointer");
-    pointer!(heap, set_heap, "dtl_thread_heap");
+    pointer!(get, set, "dtl_thread_pointer", "record");
+    pointer!(heap, set_heap, "dtl_thread_heap", "heap");
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri))))]
@@ -77,42 +79,28 @@ mod model {
         static HEAP: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
     }
 
-    pub(super) fn get() -> *const () {
+    /// Returns the calling thread's record pointer; null until set.
+    pub fn get() -> *const () {
         POINTER.get()
     }
 
-    pub(super) fn set(value: *const ()) {
+    /// Sets the calling thread's record pointer.
+    pub fn set(value: *const ()) {
         POINTER.set(value);
     }
 
-    pub(super) fn heap() -> *const () {
+    /// Returns the calling thread's heap pointer; null until set.
+    pub fn heap() -> *const () {
         HEAP.get()
     }
 
-    pub(super) fn set_heap(value: *const ()) {
+    /// Sets the calling thread's heap pointer.
+    pub fn set_heap(value: *const ()) {
         HEAP.set(value);
     }
 }
 
-/// Returns the calling thread's record pointer; null until set.
-pub fn get() -> *const () {
-    model::get()
-}
-
-/// Sets the calling thread's record pointer.
-pub fn set(value: *const ()) {
-    model::set(value);
-}
-
-/// Returns the calling thread's heap pointer; null until set.
-pub fn heap() -> *const () {
-    model::heap()
-}
-
-/// Sets the calling thread's heap pointer.
-pub fn set_heap(value: *const ()) {
-    model::set_heap(value);
-}
+pub use model::{get, heap, set, set_heap};
 
 #[cfg(test)]
 #[path = "tests/tls.rs"]

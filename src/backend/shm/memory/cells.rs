@@ -45,14 +45,15 @@ pub(crate) const STRIDE: usize = (HEADER + CELLS as usize * CELL).next_multiple_
 /// Value for the last receiver of a cell that has none.
 const NOBODY: u16 = u16::MAX;
 
-/// Memory of a pool: the words of its cells, and the cells.
-struct CellMemory {
+/// View of a pool's memory: the words of its cells, and the cells. A receiver needs no more.
+pub(crate) struct CellMemory {
     words: Span,
     cells: Span,
 }
 
 impl CellMemory {
-    fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<CellMemory> {
+    /// Creates the view of a pool. Its memory must be committed.
+    pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<CellMemory> {
         let words = memory.span(offset, 8 * usize::from(CELLS));
         let cells = memory.span(offset + HEADER, usize::from(CELLS) * CELL);
         match (words, cells) {
@@ -69,9 +70,19 @@ impl CellMemory {
         (cell < CELLS).then(|| self.words.word(8 * usize::from(cell)))?
     }
 
-    fn part(&self, cell: u16, len: usize) -> Option<Region> {
+    /// Returns `len` bytes of a cell; `None` if `cell` or `len` is out of range. The bytes are
+    /// valid until the cell is freed.
+    pub(crate) fn bytes(&self, cell: u16, len: usize) -> Option<Region> {
         let is_inside = cell < CELLS && len <= CELL;
         is_inside.then(|| self.cells.region().part(usize::from(cell) * CELL, len))
+    }
+
+    /// Frees a cell after its bytes were read. `number`: the send count in the record that referred
+    /// to the cell.
+    pub(crate) fn free(&self, cell: u16, number: u64) {
+        if let Some(word) = self.word(cell) {
+            word.store(number, Release);
+        }
     }
 }
 
@@ -138,7 +149,7 @@ impl CellPool {
 
     /// Copies bytes into allocated cell `cell`.
     pub(crate) fn fill(&self, cell: u16, bytes: Region) {
-        if let Some(into) = self.place.part(cell, bytes.len()) {
+        if let Some(into) = self.place.bytes(cell, bytes.len()) {
             into.copy_across(bytes);
         }
     }
@@ -164,30 +175,6 @@ impl CellPool {
             if let (true, Some(word)) = (usize::from(*reader) == rank, self.place.word(cell)) {
                 (*sent, *reader) = (word.load(Acquire), NOBODY);
             }
-        }
-    }
-}
-
-/// Receiver's side of a pool: view of another rank's cells.
-pub(crate) struct PeerCells(CellMemory);
-
-impl PeerCells {
-    /// Creates the view of a pool. Its memory must be committed.
-    pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<PeerCells> {
-        CellMemory::new(memory, offset).map(PeerCells)
-    }
-
-    /// Returns `len` bytes of a cell; `None` if `cell` or `len` is out of range. The bytes are
-    /// valid until the cell is freed.
-    pub(crate) fn bytes(&self, cell: u16, len: usize) -> Option<Region> {
-        self.0.part(cell, len)
-    }
-
-    /// Frees a cell after its bytes were read. `number`: the send count in the record that referred
-    /// to the cell.
-    pub(crate) fn free(&self, cell: u16, number: u64) {
-        if let Some(word) = self.0.word(cell) {
-            word.store(number, Release);
         }
     }
 }

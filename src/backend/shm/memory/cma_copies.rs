@@ -93,7 +93,7 @@ impl CmaMemory {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
         self.memory.read(address, word.region())?;
-        if word.first_words() != [value] {
+        if word.region().first_words() != [value] {
             return Err(io::Error::other("it is the memory of another program"));
         }
         // Writes the value that the word already has, which changes nothing.

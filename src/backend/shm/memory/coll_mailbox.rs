@@ -2,40 +2,10 @@
 //! for a message sleeps for a limited time, because there is no wakeup between processes.
 
 use super::segment::{PeerState, Segment};
-use crate::backend::coll_mailbox::{MailboxView, Places, ROOM};
+use crate::backend::coll_mailbox::Places;
 use crate::backend::os_error::memory_error;
 use crate::error::Result;
-use crate::runtime::component::{self, Member, Post};
-use crate::sys::memory::buf::Region;
-
-/// View of collective mailboxes in the segment.
-struct ShmCollMailbox(MailboxView);
-
-impl component::CollMailbox for ShmCollMailbox {
-    fn room(&self) -> usize {
-        ROOM
-    }
-
-    fn post(&self, number: u64, what: u32, data: Region) -> bool {
-        self.0.post(number, what, data)
-    }
-
-    fn look(&self, rank: i32, number: u64) -> Option<Post> {
-        self.0.look(rank, number)
-    }
-
-    fn finish(&self, number: u64, met: bool) {
-        self.0.finish(number, met);
-    }
-
-    fn leave(&self) {
-        self.0.leave();
-    }
-
-    fn has_left(&self, rank: i32) -> bool {
-        self.0.has_left(rank)
-    }
-}
+use crate::runtime::component::{CollMailbox, Member};
 
 /// Reserves a slot for the mailbox of rank `own` and allocates its memory. Returns `None` if no
 /// slot is free, memory is exhausted, or the segment has no mailboxes.
@@ -66,11 +36,9 @@ pub(crate) fn open(
     own: usize,
     context: u32,
     members: &[Member],
-) -> Result<Box<dyn component::CollMailbox>> {
+) -> Result<Box<dyn CollMailbox>> {
     if members.iter().any(|member| member.place == 0) {
         commit_first(segment)?;
     }
-    let slots = [segment.slots(), segment.slots()];
-    let mailbox = places.open(slots, (segment.size(), own), context, members)?;
-    Ok(Box::new(ShmCollMailbox(mailbox)))
+    Ok(Box::new(places.open(segment.slots(), (segment.size(), own), context, members)?))
 }

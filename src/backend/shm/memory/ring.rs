@@ -99,6 +99,8 @@ impl RecordKind {
 pub(crate) enum Payload {
     Bytes(Region),
     Words([u64; 4]),
+    /// Words of an Offer record, and its claim.
+    Offer([u64; 4], u16),
 }
 
 /// A record, read in place. Its payload is valid until `pop` is called.
@@ -208,13 +210,7 @@ impl Producer {
     }
 
     /// Writes a record; returns false if the ring has no space for it now.
-    pub(crate) fn push(
-        &mut self,
-        kind: RecordKind,
-        claim: u16,
-        key: u64,
-        payload: Payload,
-    ) -> bool {
+    pub(crate) fn push(&mut self, kind: RecordKind, key: u64, payload: Payload) -> bool {
         match payload {
             Payload::Bytes(bytes) if bytes.len() > IN_SLOT => {
                 return self.push_long(kind, key, bytes);
@@ -223,19 +219,19 @@ impl Producer {
             _ => {}
         }
         let at = slot_of(self.tail) + WORDS;
-        let claim_or_len = match payload {
+        let (words, claim) = match payload {
             Payload::Bytes(bytes) => {
                 self.ring.slots.region().part(at, bytes.len()).copy_from(bytes);
-                bytes.len() as u64
+                self.publish(kind, bytes.len() as u64, key);
+                return true;
             }
-            Payload::Words(words) => {
-                for (index, word) in words.into_iter().enumerate() {
-                    self.ring.put(at + 8 * index, word);
-                }
-                u64::from(claim)
-            }
+            Payload::Words(words) => (words, 0),
+            Payload::Offer(words, claim) => (words, claim),
         };
-        self.publish(kind, claim_or_len, key);
+        for (index, word) in words.into_iter().enumerate() {
+            self.ring.put(at + 8 * index, word);
+        }
+        self.publish(kind, u64::from(claim), key);
         true
     }
 
@@ -259,7 +255,12 @@ impl Producer {
     fn room_for(&mut self, len: usize) -> Option<(u64, u64)> {
         let (space, to_end) = (space_of(len), (CAPACITY - place(self.filled)) as u64);
         let start = if to_end < space { self.filled + to_end } else { self.filled };
-        self.has_bytes(start + space).then_some((start, start + space))
+        let end = start + space;
+        let fits = |producer: &Self| end - producer.freed <= CAPACITY as u64;
+        if !fits(self) {
+            self.look();
+        }
+        fits(self).then_some((start, end))
     }
 
     fn push_long(&mut self, kind: RecordKind, key: u64, bytes: Region) -> bool {
@@ -286,13 +287,6 @@ impl Producer {
 
     fn has_slot(&mut self) -> bool {
         self.has_slots(1)
-    }
-
-    fn has_bytes(&mut self, end: u64) -> bool {
-        end - self.freed <= CAPACITY as u64 || {
-            self.look();
-            end - self.freed <= CAPACITY as u64
-        }
     }
 
     /// Reads the counts of freed slots and bytes.
@@ -347,14 +341,6 @@ impl Consumer {
             end: self.read,
         };
         match kind {
-            RecordKind::Offer
-            | RecordKind::Clear
-            | RecordKind::Cell
-            | RecordKind::Long
-            | RecordKind::More
-            | RecordKind::Broken => {
-                record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word))
-            }
             RecordKind::Finish | RecordKind::Sweep => {}
             RecordKind::Eager | RecordKind::Data if claim_or_len <= IN_SLOT => {
                 record.payload = self.ring.slots.region().part(at + WORDS, claim_or_len);
@@ -363,6 +349,7 @@ impl Consumer {
                 record.end = self.ring.get(at + WORDS);
                 record.payload = self.long(claim_or_len, record.end)?;
             }
+            _ => record.words = [0, 8, 16, 24].map(|word| self.ring.get(at + WORDS + word)),
         }
         Some(record)
     }

@@ -16,7 +16,7 @@
 
 use crate::sys::os::shm_segment::Span;
 use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed};
-use crate::sys::sync::{self, AtomicU64};
+use crate::sys::sync::{self, AtomicU64, AtomicUpdate};
 use std::ops::Range;
 
 /// Maximum number of rendezvous requests that one rank can have open to another; further messages
@@ -71,19 +71,13 @@ fn take_some(
     claim: u16,
     choose: impl Fn(&Range<u32>) -> Range<u32>,
 ) -> Option<(Range<u32>, Range<u32>)> {
-    let share = share(words, claim)?;
-    let mut known = share.load(Relaxed);
-    loop {
-        let before = left(known);
-        if before.is_empty() {
-            return None;
-        }
-        let after = choose(&before);
-        match share.compare_exchange(known, word_of(&after), Relaxed, Relaxed) {
-            Ok(_) => return Some((before, after)),
-            Err(now) => known = now,
-        }
-    }
+    let take = |word| {
+        let before = left(word);
+        (!before.is_empty()).then(|| word_of(&choose(&before)))
+    };
+    let before = left(share(words, claim)?.checked_update(Relaxed, Relaxed, take).ok()?);
+    let after = choose(&before);
+    Some((before, after))
 }
 
 /// Sender's side of the claims on the requests to one rank.

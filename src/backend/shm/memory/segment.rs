@@ -9,7 +9,7 @@
 //! when a communicator gets one. Window memory (parts) follows at the end: the file grows when a
 //! part is created, and each rank maps separately the parts that it uses.
 
-use super::cells::{self, CellPool, PeerCells};
+use super::cells::{self, CellMemory, CellPool};
 use super::ring::{self, Consumer, Producer, STRIDE};
 use crate::backend::coll_mailbox;
 use crate::backend::os_error::memory_error;
@@ -309,8 +309,8 @@ impl Segment {
     }
 
     /// Returns the view of `rank`'s cells; that rank must have sent a cell already.
-    pub(crate) fn read_cells(&self, rank: usize) -> Result<PeerCells> {
-        PeerCells::new(&self.memory, self.cells_offset(rank))
+    pub(crate) fn read_cells(&self, rank: usize) -> Result<CellMemory> {
+        CellMemory::new(&self.memory, self.cells_offset(rank))
     }
 }
 

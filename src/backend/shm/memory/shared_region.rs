@@ -12,8 +12,8 @@
 use super::segment::{MOST_RANKS, PeerState, Segment};
 use crate::backend::os_error::memory_error;
 use crate::backend::shm::transport;
-use crate::error::{Error, Result, fail, failure};
-use crate::runtime::component::{self, PART_WORDS, PartKey};
+use crate::error::{Result, fail, failure};
+use crate::runtime::component::{self, PART_WORDS, PartKey, part_is_gone};
 use crate::sys::{
     memory::{buf::Region, host_pages::page_size},
     os::shm_segment::{SharedMapping, Span},
@@ -103,14 +103,7 @@ impl Parts {
     /// Maps window memory of `rank`; fails with NOT_FOUND if `key` is no longer valid.
     pub(crate) fn find(&self, rank: i32, key: PartKey) -> Result<Box<dyn component::SharedRegion>> {
         let failed = |error| memory_error(&format!("mapping memory of rank {rank}"), &error);
-        let place = usize::try_from(key[0])
-            .ok()
-            .filter(|at| at % page_size() == 0 && *at >= self.segment.parts_at());
-        let header =
-            place.and_then(|at| Some((at, self.header(at).filter(|header| header.is_of(key[1]))?)));
-        let Some((offset, header)) = header else { return Err(gone(rank)) };
-        let len = usize::try_from(header.len).unwrap_or(usize::MAX);
-        let Some(room) = room(len) else { return Err(gone(rank)) };
+        let (offset, len, room) = self.look_up(key).ok_or_else(|| part_is_gone(rank))?;
         let memory = self.segment.memory().range(offset, room).map_err(failed)?;
         // The last user may release the part at this moment: then its range is a hole, for which
         // there may be no memory.
@@ -120,7 +113,7 @@ impl Parts {
         let lives =
             span.word(LIVES_AT).and_then(|word| word.checked_update(AcqRel, Acquire, enter).ok());
         if lives.is_none() {
-            return Err(gone(rank));
+            return Err(part_is_gone(rank));
         }
         Ok(self.part(memory, span, key, len))
     }
@@ -139,34 +132,22 @@ impl Parts {
         Box::new(ShmRegion { parts: self.clone(), memory, span, key, len })
     }
 
-    /// Reads a part's header without mapping the part. The header may change meanwhile.
-    fn header(&self, offset: usize) -> Option<Header> {
+    /// Returns the offset of a part, and the sizes of its data and of the whole part, from its
+    /// header; `None` if `key` is not valid. The part is not mapped: its header may change
+    /// meanwhile.
+    fn look_up(&self, key: PartKey) -> Option<(usize, usize, usize)> {
+        let offset = usize::try_from(key[0]).ok()?;
+        if offset % page_size() != 0 || offset < self.segment.parts_at() {
+            return None;
+        }
         let mut bytes = [0; 24];
         self.segment.memory().peek(offset, &mut bytes).ok()?;
         let mut words =
             bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
-        Some(Header { lives: words.next()?, nonce: words.next()?, len: words.next()? })
+        let (lives, nonce, len) = (words.next()?, words.next()?, words.next()?);
+        let len = usize::try_from(len).ok()?;
+        (lives > 0 && nonce == key[1]).then_some((offset, len, room(len)?))
     }
-}
-
-struct Header {
-    lives: u64,
-    nonce: u64,
-    len: u64,
-}
-
-impl Header {
-    fn is_of(&self, nonce: u64) -> bool {
-        self.lives > 0 && self.nonce == nonce
-    }
-}
-
-fn gone(rank: i32) -> Error {
-    failure!(
-        DTL_ERROR_NOT_FOUND,
-        "rank {rank} shares no memory under this key (any more): it was let go of, or the key \
-         is another job's"
-    )
 }
 
 impl component::SharedRegion for ShmRegion {

@@ -8,9 +8,10 @@
 
 use super::engine::{ControlRecord, Engine, Receive, ShmOperation, TakenOffer};
 use super::pipeline::{PIECE, pieces_of};
+use crate::backend::shm::memory::ring::Consumer;
 use crate::backend::shm::memory::segment::PeerState;
 use crate::runtime::component::OpId;
-use crate::sys::{memory::buf::Region, sync::wait::now_ns};
+use crate::sys::sync::wait::now_ns;
 
 /// Number of polls without a new record before the receiver reads the clock. An active sender needs
 /// fewer polls per piece.
@@ -57,58 +58,28 @@ impl Engine {
             // The answer is not sent yet: either Clear is pending, or the receive is complete.
             return Looked::Waits;
         }
-        let consumer = self.peers.link(taken.source).and_then(|link| link.consumer.as_ref());
-        let Some(consumer) = consumer else { return Looked::Over };
-        if taken.help.first == taken.help.from {
-            if taken.help.seen != consumer.count() {
-                (taken.help.seen, taken.help.quiet) = (consumer.count(), 0);
-                return Looked::Waits;
-            }
-            taken.help.quiet = taken.help.quiet.saturating_add(1);
-            if taken.help.quiet < LOOKS {
-                return Looked::Waits;
-            }
-            let now = now_ns();
-            if taken.help.quiet == LOOKS {
-                taken.help.since_ns = now;
-            }
-            if now.saturating_sub(taken.help.since_ns) < PATIENCE_NS {
-                return Looked::Waits;
-            }
-            let most = pieces_of(STEP);
-            let Some(pieces) = consumer.offers.take_pieces(taken.offer.claim, most) else {
-                // The sender has taken the last pieces.
-                taken.help.quiet = 0;
-                return Looked::Waits;
-            };
-            taken.help.first = pieces.start as usize * PIECE;
-            taken.help.next = taken.help.first;
+        let source = taken.source;
+        let Some(consumer) = self.peers.consumer(source) else { return Looked::Over };
+        if taken.help.first == taken.help.from && !claim_pieces(taken, consumer) {
+            return Looked::Waits;
         }
-        let into = *into;
-        self.read_on(id, into)
-    }
-
-    /// Reads the pieces that receive `id` has claimed.
-    fn read_on(&mut self, id: OpId, into: Region) -> Looked {
-        let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
-            self.operations.get_mut(id)
-        else {
-            return Looked::Over;
-        };
-        let Some(peer) = self.peers.get_mut(taken.source) else { return Looked::Over };
+        let Some(peer) = self.peers.get_mut(source) else { return Looked::Over };
         let help = &mut taken.help;
         let piece = into.part(help.next, help.from - help.next);
         match peer.read(taken.offer.address.wrapping_add(help.next as u64), piece) {
             // The sender's process has ended; the next round of progress handles that.
             Ok(0) => {
-                self.segment.mark(taken.source, PeerState::Dead);
+                self.segment.mark(source, PeerState::Dead);
                 return Looked::Waits;
             }
             Ok(count) => help.next += count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Looked::Waits,
             Err(error) => {
                 peer.readable &= error.raw_os_error() != Some(libc::EPERM);
-                self.return_pieces(id);
+                if let Some(consumer) = self.peers.consumer(source) {
+                    return_pieces(taken, consumer);
+                }
+                self.queue_answer(source, id);
                 return Looked::Over;
             }
         }
@@ -121,24 +92,43 @@ impl Engine {
         }
         Looked::Read
     }
+}
 
-    /// Returns claimed pieces to the sender after a failed read (CMA is not permitted, or the
-    /// memory is not readable).
-    fn return_pieces(&mut self, id: OpId) {
-        let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
-            self.operations.get_mut(id)
-        else {
-            return;
-        };
-        let TakenOffer { source, offer, help, .. } = *taken;
-        let count = pieces_of(help.from - help.first);
-        let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
-        consumer.inspect(|consumer| {
-            consumer.offers.return_pieces(offer.claim, count);
-        });
-        taken.help.first = help.from;
-        // Clear is sent again, because the sender may have no other work left for this message.
-        taken.answer = ControlRecord::Clear;
-        self.queue_answer(source, id);
+/// Claims pieces of an accepted message if its sender is inactive. Returns false if it claimed
+/// none.
+fn claim_pieces(taken: &mut TakenOffer, consumer: &Consumer) -> bool {
+    let help = &mut taken.help;
+    if help.seen != consumer.count() {
+        (help.seen, help.quiet) = (consumer.count(), 0);
+        return false;
     }
+    help.quiet = help.quiet.saturating_add(1);
+    if help.quiet < LOOKS {
+        return false;
+    }
+    let now = now_ns();
+    if help.quiet == LOOKS {
+        help.since_ns = now;
+    }
+    if now.saturating_sub(help.since_ns) < PATIENCE_NS {
+        return false;
+    }
+    let Some(pieces) = consumer.offers.take_pieces(taken.offer.claim, pieces_of(STEP)) else {
+        // The sender has taken the last pieces.
+        help.quiet = 0;
+        return false;
+    };
+    help.first = pieces.start as usize * PIECE;
+    help.next = help.first;
+    true
+}
+
+/// Returns claimed pieces to the sender after a failed read (CMA is not permitted, or the memory is
+/// not readable).
+fn return_pieces(taken: &mut TakenOffer, consumer: &Consumer) {
+    let help = &mut taken.help;
+    consumer.offers.return_pieces(taken.offer.claim, pieces_of(help.from - help.first));
+    help.first = help.from;
+    // Clear is sent again, because the sender may have no other work left for this message.
+    taken.answer = ControlRecord::Clear;
 }

@@ -23,17 +23,19 @@ use super::pipeline::pieces_of;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::match_queues::{Matcher, UnexpectedMessage};
-use crate::backend::op_table::Operations;
+use crate::backend::op_table::{Operation, Operations};
 use crate::backend::shm::memory::cells::CellPool;
 use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
 use crate::backend::shm::memory::segment::{PeerState, Segment};
-use crate::backend::shm::peer::{Link, Peers};
+use crate::backend::shm::peer::Peers;
 use crate::error::{Result, fail, failure};
-use crate::runtime::component::{Completion, OpId, PipelinedSource, Selector, SendMode};
+use crate::runtime::component::{OpId, PipelinedSource, Selector, SendMode};
 use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::os::poller::Poller;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+pub(crate) use crate::backend::op_table::{done, fitting, index_of, rank_of};
 
 /// Maximum number of records read from one ring before the next ring is served.
 const BUDGET: usize = 256;
@@ -72,26 +74,7 @@ pub(crate) struct Liveness {
 }
 
 /// Operation in flight.
-pub(crate) enum ShmOperation {
-    Send(Send),
-    Receive(Receive),
-    /// A message that a matched probe removed from the queue; it is received later.
-    Taken(UnexpectedMessage<Arrival>),
-    /// A matched message that its sender has canceled since; the completion of its receive.
-    Withdrawn(Completion),
-    Done(Completion),
-}
-
-impl ShmOperation {
-    /// Returns true if the operation's message is being transferred in pieces.
-    pub(crate) fn is_in_pieces(&self) -> bool {
-        match self {
-            ShmOperation::Send(send) => matches!(send.stage, SendStage::Streaming { .. }),
-            ShmOperation::Receive(receive) => receive.taken.is_some(),
-            _ => false,
-        }
-    }
-}
+pub(crate) type ShmOperation = Operation<Send, Receive, Arrival>;
 
 pub(crate) struct Send {
     pub(crate) dest: usize,
@@ -197,14 +180,6 @@ pub(crate) struct RndvOffer {
     pub(crate) claim: u16,
 }
 
-pub(crate) fn done(source: usize, status: dtl_status_t, word: u64, size: u64) -> Completion {
-    Completion { source: i32::try_from(source).unwrap_or(i32::MAX), status, match_bits: word, size }
-}
-
-pub(crate) fn fitting(size: u64, into: Region) -> dtl_status_t {
-    if size > into.len() as u64 { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
-}
-
 impl Engine {
     pub(crate) fn new(
         rank: usize,
@@ -216,7 +191,7 @@ impl Engine {
         Engine {
             rank,
             segment,
-            operations: Operations::new(),
+            operations: Operations::default(),
             matcher: Matcher::new(peers.len()),
             peers,
             incoming: Vec::new(),
@@ -229,10 +204,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn own(&self) -> i32 {
-        i32::try_from(self.rank).unwrap_or(i32::MAX)
-    }
-
     pub(crate) fn rank_of(&self, rank: i32) -> Result<usize> {
         match usize::try_from(rank) {
             Ok(index) if index < self.peers.len() => Ok(index),
@@ -242,15 +213,9 @@ impl Engine {
         }
     }
 
-    pub(crate) fn finish(&mut self, id: OpId, done: Completion) {
-        if let Some(operation) = self.operations.get_mut(id) {
-            *operation = ShmOperation::Done(done);
-        }
-    }
-
     /// Completes operation `id` with RANK_FAILURE, because rank `peer` died or left.
     pub(crate) fn finish_failed(&mut self, id: OpId, peer: usize) {
-        self.finish(id, done(peer, DTL_ERROR_RANK_FAILURE, 0, 0));
+        self.operations.finish(id, done(peer, DTL_ERROR_RANK_FAILURE, 0, 0));
     }
 
     // ---- starting ----
@@ -278,15 +243,12 @@ impl Engine {
         filling: Option<Arc<PipelinedSource>>,
     ) -> Result<OpId> {
         let rank = self.rank;
-        if self.peers.get(dest).is_none_or(|peer| peer.state != PeerState::Present) {
-            return self.operations.add(ShmOperation::Done(done(
-                dest,
-                DTL_ERROR_RANK_FAILURE,
-                word,
-                0,
-            )));
+        if !self.peers.is_present(dest) {
+            let failed = done(dest, DTL_ERROR_RANK_FAILURE, word, 0);
+            return self.operations.add(ShmOperation::Done(failed));
         }
-        let link = make_link(&mut self.peers, dest)?;
+        let link = self.peers.make_link(dest);
+        let link = link.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "no peer {dest}"))?;
         if link.producer.is_none() {
             link.producer = Some(self.segment.open_ring(rank, dest)?);
         }
@@ -294,7 +256,9 @@ impl Engine {
         let send = Send { dest, word, data, mode, stage: SendStage::Queued, filling };
         let id = self.operations.add(ShmOperation::Send(send))?;
         if waits || !self.start(dest, id) {
-            make_link(&mut self.peers, dest)?.starts.push_back(id);
+            if let Some(link) = self.peers.link_mut(dest) {
+                link.starts.push_back(id);
+            }
             self.list(dest);
         }
         Ok(id)
@@ -308,16 +272,16 @@ impl Engine {
         }
         let Ok(dest) = usize::try_from(dest) else { return false };
         self.progress_others();
-        let is_present = self.peers.get(dest).is_some_and(|peer| peer.state == PeerState::Present);
+        let is_present = self.peers.is_present(dest);
         let link = self.peers.link_mut(dest).filter(|link| is_present && link.starts.is_empty());
         // There is no ring from this rank to itself.
         let Some(producer) = link.and_then(|link| link.producer.as_mut()) else { return false };
-        producer.push(RecordKind::Eager, 0, word, Payload::Bytes(data))
+        producer.push(RecordKind::Eager, word, Payload::Bytes(data))
     }
 
     fn send_to_self(&mut self, data: Region, word: u64, mode: SendMode) -> Result<OpId> {
         let over = done(self.rank, DTL_SUCCESS, word, data.len() as u64);
-        if let Some(posted) = self.matcher.take_posted(self.own(), word) {
+        if let Some(posted) = self.matcher.take_posted(rank_of(self.rank), word) {
             self.deliver(posted, self.rank, word, data);
             return self.operations.add(ShmOperation::Done(over));
         }
@@ -332,7 +296,7 @@ impl Engine {
                 (id, Arrival::Own(id))
             }
         };
-        self.matcher.arrive(self.own(), word, arrival);
+        self.matcher.arrive(rank_of(self.rank), word, arrival);
         Ok(id)
     }
 
@@ -340,11 +304,8 @@ impl Engine {
         if select.source != DTL_ANY_SOURCE {
             self.rank_of(select.source)?;
         }
-        let id = self.operations.add(ShmOperation::Receive(Receive {
-            into,
-            source: select.source,
-            taken: None,
-        }))?;
+        let receive = Receive { into, source: select.source, taken: None };
+        let id = self.operations.add(ShmOperation::Receive(receive))?;
         while let Some(message) = self.matcher.take_unexpected(&select) {
             // The sender has canceled this rendezvous request: the search continues.
             if self.claim(&message) {
@@ -361,13 +322,22 @@ impl Engine {
 
     /// Starts the transfer of `message` to receive `id`.
     pub(crate) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
-        let source = usize::try_from(message.source).unwrap_or(0);
+        let source = index_of(message.source);
         match message.what {
             Arrival::Copied(copy) => self.deliver(id, source, message.match_bits, copy.region()),
             Arrival::Own(send) => self.deliver_own(id, send),
             Arrival::Offered(offer, early) => {
                 self.begin(id, source, message.match_bits, offer, early)
             }
+        }
+    }
+
+    /// Returns true if the message of operation `id` is being transferred in pieces.
+    pub(crate) fn is_in_pieces(&self, id: OpId) -> bool {
+        match self.operations.get(id) {
+            Some(ShmOperation::Send(send)) => matches!(send.stage, SendStage::Streaming { .. }),
+            Some(ShmOperation::Receive(receive)) => receive.taken.is_some(),
+            _ => false,
         }
     }
 
@@ -389,14 +359,14 @@ impl Engine {
                 into.copy_across(data)
             }
             let size = data.len() as u64;
-            self.finish(id, done(source, fitting(size, into), word, size));
+            self.operations.finish(id, done(source, fitting(size, into), word, size));
         }
     }
 
     fn deliver_own(&mut self, id: OpId, send: OpId) {
         if let Some(&ShmOperation::Send(Send { word, data, .. })) = self.operations.get(send) {
             self.deliver(id, self.rank, word, data);
-            self.finish(send, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            self.operations.finish(send, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
         }
     }
 
@@ -404,12 +374,11 @@ impl Engine {
     /// false if the sender has canceled it, and true for all other messages.
     pub(crate) fn claim(&self, message: &UnexpectedMessage<Arrival>) -> bool {
         let Arrival::Offered(offer, _) = &message.what else { return true };
-        self.claim_offer(usize::try_from(message.source).unwrap_or(0), *offer)
+        self.claim_offer(index_of(message.source), *offer)
     }
 
     pub(crate) fn claim_offer(&self, source: usize, offer: RndvOffer) -> bool {
-        let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
-        consumer.is_some_and(|consumer| consumer.offers.take(offer.claim))
+        self.peers.consumer(source).is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
 
     /// Starts the transfer of an accepted rendezvous request to receive `id`. `early`: bytes of its
@@ -434,10 +403,9 @@ impl Engine {
             taken.answer = ControlRecord::Finish;
         } else if !taken.is_early() {
             taken.answer = ControlRecord::Clear;
-            let consumer = self.peers.link(source).and_then(|link| link.consumer.as_ref());
-            consumer.inspect(|consumer| {
-                consumer.offers.share(offer.claim, offer.early..taken.pieces())
-            });
+            if let Some(consumer) = self.peers.consumer(source) {
+                consumer.offers.share(offer.claim, offer.early..taken.pieces());
+            }
             if readable {
                 self.helping.push_back(id);
             }
@@ -467,6 +435,7 @@ impl Engine {
 
     /// Cancels an operation if that is still possible; then the operation completes with CANCELED.
     pub(crate) fn cancel(&mut self, id: OpId) {
+        let own = rank_of(self.rank);
         let withdrawn = match self.operations.get(id) {
             Some(&ShmOperation::Receive(Receive { source, taken: None, .. })) => {
                 self.matcher.cancel(source, &id)
@@ -474,7 +443,8 @@ impl Engine {
             Some(&ShmOperation::Send(Send { dest, stage: SendStage::Queued, .. }))
                 if dest == self.rank =>
             {
-                self.cancel_own(id)
+                let is = |what: &Arrival| matches!(what, Arrival::Own(send) if *send == id);
+                self.operations.cancel_message(&mut self.matcher, own, is)
             }
             Some(&ShmOperation::Send(Send { dest, stage, .. })) => {
                 self.peers.link_mut(dest).is_some_and(|link| match stage {
@@ -491,7 +461,7 @@ impl Engine {
             _ => false,
         };
         if withdrawn {
-            self.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
+            self.operations.finish(id, done(self.rank, DTL_ERROR_CANCELED, 0, 0));
         }
     }
 
@@ -519,25 +489,15 @@ impl Engine {
             while bits != 0 {
                 let source = 64 * group + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                let is_read = self.peers.link(source).is_some_and(|link| link.consumer.is_some());
-                let is_present =
-                    self.peers.get(source).is_some_and(|peer| peer.state == PeerState::Present);
-                if !is_read && is_present {
-                    self.read_from(source);
+                if self.peers.consumer(source).is_some() || !self.peers.is_present(source) {
+                    continue;
+                }
+                let Ok(consumer) = self.segment.read_ring(source, self.rank) else { continue };
+                if let Some(link) = self.peers.make_link(source) {
+                    link.consumer = Some(consumer);
+                    self.incoming.push(source);
                 }
             }
         }
     }
-
-    fn read_from(&mut self, source: usize) {
-        let Ok(consumer) = self.segment.read_ring(source, self.rank) else { return };
-        if let Some(link) = self.peers.make_link(source) {
-            link.consumer = Some(consumer);
-            self.incoming.push(source);
-        }
-    }
-}
-
-fn make_link(peers: &mut Peers, rank: usize) -> Result<&mut Link> {
-    peers.make_link(rank).ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "no peer {rank}"))
 }

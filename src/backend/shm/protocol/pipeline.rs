@@ -11,7 +11,7 @@ use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::backend::shm::memory::cells::{CELL, CellPool};
 use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
-use crate::runtime::component::{OpId, PipelinedSource};
+use crate::runtime::component::OpId;
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::Region;
 
@@ -42,25 +42,12 @@ enum Streamed {
     Over,
 }
 
-/// Returns the number of bytes that are available, or the status if an error prevents the rest from
-/// becoming available.
-fn ready(filling: &PipelinedSource) -> Result<usize, dtl_status_t> {
-    match filling.failure() {
-        DTL_SUCCESS => Ok(filling.ready()),
-        status => Err(status),
-    }
-}
-
 impl Engine {
     /// Sends a complete message through cells; returns false, having sent nothing, if too few cells
     /// are free or the ring has too little space for the records.
     pub(crate) fn send_long(&mut self, dest: usize, word: u64, data: Region) -> bool {
         let count = data.len().div_ceil(PIECE);
-        let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
-        if !producer.is_some_and(|producer| producer.has_slots(count)) {
-            return false;
-        }
-        let Some(cells) = self.take_cells(count) else { return false };
+        let Some(cells) = self.take_cells(dest, count, count) else { return false };
         self.send_first(dest, RecordKind::Long, word, data, cells.into_iter().take(count));
         true
     }
@@ -69,15 +56,15 @@ impl Engine {
     /// 0 if the message is not large, too few cells are free, or the ring has too little space.
     pub(crate) fn cells_for_first(&mut self, dest: usize, len: usize) -> ([u16; FIRST], usize) {
         let count = if len > FRAGMENT { len.div_ceil(PIECE).min(FIRST) } else { 0 };
-        let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
-        if !producer.is_some_and(|producer| producer.has_slots(1 + count)) {
-            return ([0; FIRST], 0);
-        }
-        self.take_cells(count).map_or(([0; FIRST], 0), |cells| (cells, count))
+        self.take_cells(dest, count, 1 + count).map_or(([0; FIRST], 0), |cells| (cells, count))
     }
 
-    /// Allocates `count` cells (at most `FIRST`), or none and returns `None` if fewer are free.
-    fn take_cells(&mut self, count: usize) -> Option<[u16; FIRST]> {
+    /// Allocates `count` cells (at most `FIRST`). Returns `None`, with nothing allocated, if fewer
+    /// are free or the ring to `dest` has no space for `records` records.
+    fn take_cells(&mut self, dest: usize, count: usize, records: usize) -> Option<[u16; FIRST]> {
+        if !self.peers.producer(dest)?.has_slots(records) {
+            return None;
+        }
         let pool = self.pool()?;
         let mut cells = [0; FIRST];
         for index in 0..count {
@@ -142,7 +129,12 @@ impl Engine {
             return Streamed::Over;
         };
         let SendStage::Streaming { claim, receiver, end } = stage else { return Streamed::Over };
-        let filled = filling.as_ref().map_or(Ok(usize::MAX), |by| ready(by));
+        // The number of bytes that are available, or why the rest does not become available.
+        let filled = match filling.as_ref().map(|by| (by.failure(), by)) {
+            None => Ok(usize::MAX),
+            Some((DTL_SUCCESS, by)) => Ok(by.ready()),
+            Some((status, _)) => Err(status),
+        };
         let Some(next) = self.next_piece(dest, claim) else { return Streamed::Full };
         let at = next as usize * PIECE;
         let bytes = data.part(at, PIECE.min(end.saturating_sub(at)));
@@ -153,8 +145,7 @@ impl Engine {
         }
         // Reserves room before taking the piece, because a piece that is taken must be sent.
         let cell = self.pool().and_then(CellPool::take);
-        let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
-        let Some(producer) = producer else { return Streamed::Over };
+        let Some(producer) = self.peers.producer(dest) else { return Streamed::Over };
         if cell.is_none() && !producer.has_room(bytes.len()) {
             return Streamed::Full;
         }
@@ -170,13 +161,14 @@ impl Engine {
                 self.send_cell(dest, RecordKind::Cell, receiver, cell, [bytes.len(), 0]);
             }
             None => {
-                self.push(dest, RecordKind::Data, 0, receiver, Payload::Bytes(bytes));
+                self.push(dest, RecordKind::Data, receiver, Payload::Bytes(bytes));
             }
         }
-        match self.are_pieces_left(dest, claim) {
-            true => Streamed::Piece((next + 1) % TURN == 0),
-            false => self.end_pieces_of(id),
+        let left = self.peers.producer(dest).map_or(0..0, |producer| producer.offers.left(claim));
+        if left.is_empty() {
+            return self.end_pieces_of(id);
         }
+        Streamed::Piece((next + 1) % TURN == 0)
     }
 
     /// Aborts send `id`, whose remaining bytes will not become available, and sends `status` to the
@@ -189,25 +181,20 @@ impl Engine {
         status: dtl_status_t,
     ) -> Streamed {
         let words = [u64::from(status.unsigned_abs()), 0, 0, 0];
-        if !self.push(dest, RecordKind::Broken, 0, receiver, Payload::Words(words)) {
+        if !self.push(dest, RecordKind::Broken, receiver, Payload::Words(words)) {
             return Streamed::Full;
         }
-        if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
+        if let Some(producer) = self.peers.producer(dest) {
             producer.offers.close(claim);
         }
-        self.finish(id, done(self.rank, status, 0, 0));
+        self.operations.finish(id, done(self.rank, status, 0, 0));
         Streamed::Over
     }
 
     /// Returns the next unclaimed piece; `None` if the ring has no space for a record.
     fn next_piece(&mut self, dest: usize, claim: u16) -> Option<u32> {
-        let producer = self.peers.link_mut(dest)?.producer.as_mut()?;
+        let producer = self.peers.producer(dest)?;
         producer.has_room(0).then(|| producer.offers.left(claim).start)
-    }
-
-    fn are_pieces_left(&self, dest: usize, claim: u16) -> bool {
-        let producer = self.peers.link(dest).and_then(|link| link.producer.as_ref());
-        producer.is_some_and(|producer| !producer.offers.left(claim).is_empty())
     }
 
     /// Announces a filled cell. `len`: bytes in the cell; `all`: bytes of the message.
@@ -221,7 +208,7 @@ impl Engine {
     ) {
         let number = self.pool().map_or(0, |pool| pool.send(cell, dest));
         let words = [u64::from(cell), number, len as u64, all as u64];
-        self.push(dest, kind, 0, key, Payload::Words(words));
+        self.push(dest, kind, key, Payload::Words(words));
     }
 
     /// Ends the copying of pieces. Completes the send if all pieces were copied; if the receiver
@@ -233,7 +220,7 @@ impl Engine {
         let SendStage::Streaming { claim, end, .. } = send.stage else { return Streamed::Over };
         send.stage = SendStage::Meeting { claim };
         let all = pieces_of(end);
-        let producer = self.peers.link(send.dest).and_then(|link| link.producer.as_ref());
+        let producer = self.peers.producer(send.dest);
         if producer.is_some_and(|producer| producer.offers.left(claim).end == all) {
             self.finish_send(id, claim);
         }

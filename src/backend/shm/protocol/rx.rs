@@ -2,11 +2,11 @@
 
 use super::engine::{
     Arrival, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation, done,
-    fitting,
+    fitting, rank_of,
 };
 use super::pipeline::{LONG, PIECE, pieces_of};
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
-use crate::backend::shm::memory::cells::PeerCells;
+use crate::backend::shm::memory::cells::CellMemory;
 use crate::backend::shm::memory::ring::{RecordKind, RingRecord};
 use crate::backend::shm::memory::segment::PeerState;
 use crate::error::is_status;
@@ -51,19 +51,13 @@ impl Engine {
     pub(crate) fn read_ring(&mut self, source: usize, most: usize) -> usize {
         let mut count = 0;
         while count < most {
-            let Some(consumer) =
-                self.peers.link_mut(source).and_then(|link| link.consumer.as_mut())
-            else {
-                break;
-            };
+            let Some(consumer) = self.peers.consumer_mut(source) else { break };
             match consumer.peek() {
                 Ok(Some(record)) => {
                     if !self.accept(source, &record) {
                         break;
                     }
-                    if let Some(consumer) =
-                        self.peers.link_mut(source).and_then(|link| link.consumer.as_mut())
-                    {
+                    if let Some(consumer) = self.peers.consumer_mut(source) {
                         consumer.pop(&record);
                     }
                     count += 1;
@@ -76,8 +70,7 @@ impl Engine {
                 }
             }
         }
-        if let Some(consumer) = self.peers.link_mut(source).and_then(|link| link.consumer.as_mut())
-        {
+        if let Some(consumer) = self.peers.consumer_mut(source) {
             consumer.publish_free();
         }
         count
@@ -100,7 +93,7 @@ impl Engine {
     }
 
     fn accept_eager(&mut self, source: usize, record: &RingRecord) -> bool {
-        let from = i32::try_from(source).unwrap_or(i32::MAX);
+        let from = rank_of(source);
         if let Some(id) = self.matcher.take_posted(from, record.key) {
             self.deliver(id, source, record.key, record.payload);
             return true;
@@ -114,7 +107,7 @@ impl Engine {
     }
 
     fn accept_offer(&mut self, source: usize, record: &RingRecord) -> bool {
-        let from = i32::try_from(source).unwrap_or(i32::MAX);
+        let from = rank_of(source);
         let [size, send, address, early] = record.words;
         let early = u32::try_from(early).unwrap_or(0).min(pieces_of(LONG));
         let offer = RndvOffer { size, send, address, early, claim: record.claim };
@@ -167,7 +160,7 @@ impl Engine {
     }
 
     fn accept_long(&mut self, source: usize, record: &RingRecord) -> bool {
-        let from = i32::try_from(source).unwrap_or(i32::MAX);
+        let from = rank_of(source);
         let [.., size] = record.words;
         let size = usize::try_from(size).unwrap_or(0).min(LONG);
         let into = match self.matcher.take_posted(from, record.key) {
@@ -215,7 +208,7 @@ impl Engine {
 
     /// Completes the message from `source` of which all unrequested pieces have arrived.
     fn end_long(&mut self, source: usize) {
-        let from = i32::try_from(source).unwrap_or(i32::MAX);
+        let from = rank_of(source);
         let long = self.peers.link_mut(source).and_then(|link| link.long.take());
         let Some(PipelineReceive { into, word, size, .. }) = long else { return };
         match into {
@@ -223,7 +216,8 @@ impl Engine {
             Into::Posted(id) => {
                 if let Some(&ShmOperation::Receive(Receive { into, .. })) = self.operations.get(id)
                 {
-                    self.finish(id, done(source, fitting(size as u64, into), word, size as u64));
+                    self.operations
+                        .finish(id, done(source, fitting(size as u64, into), word, size as u64));
                 }
             }
             // A matching receive may have been posted since the first piece arrived.
@@ -265,7 +259,7 @@ impl Engine {
         }
     }
 
-    fn cells_of(&mut self, source: usize) -> Option<&PeerCells> {
+    fn cells_of(&mut self, source: usize) -> Option<&CellMemory> {
         let link = self.peers.link_mut(source)?;
         if link.cells.is_none() {
             link.cells = self.segment.read_cells(source).ok();
@@ -302,7 +296,8 @@ impl Engine {
         if taken.source == source {
             let (word, size) = (taken.word, taken.offer.size);
             let status = i32::try_from(status).ok().filter(|status| is_status(*status));
-            self.finish(id, done(source, status.unwrap_or(DTL_ERROR_COMMUNICATION), word, size));
+            self.operations
+                .finish(id, done(source, status.unwrap_or(DTL_ERROR_COMMUNICATION), word, size));
         }
     }
 
@@ -356,6 +351,6 @@ impl Engine {
             return;
         };
         let size = taken.offer.size;
-        self.finish(id, done(taken.source, fitting(size, into), taken.word, size));
+        self.operations.finish(id, done(taken.source, fitting(size, into), taken.word, size));
     }
 }

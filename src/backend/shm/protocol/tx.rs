@@ -47,14 +47,7 @@ impl Engine {
         moved | self.stream_to(dest)
     }
 
-    pub(crate) fn push(
-        &mut self,
-        dest: usize,
-        kind: RecordKind,
-        claim: u16,
-        key: u64,
-        payload: Payload,
-    ) -> bool {
+    pub(crate) fn push(&mut self, dest: usize, kind: RecordKind, key: u64, what: Payload) -> bool {
         let rank = self.rank;
         let Some(link) = self.peers.link_mut(dest) else { return false };
         if link.producer.is_none() {
@@ -62,7 +55,7 @@ impl Engine {
             // it.
             link.producer = self.segment.open_ring(rank, dest).ok();
         }
-        link.producer.as_mut().is_some_and(|producer| producer.push(kind, claim, key, payload))
+        link.producer.as_mut().is_some_and(|producer| producer.push(kind, key, what))
     }
 
     /// Sends the control record of receive `id`; returns false if the ring has no space for it.
@@ -77,7 +70,7 @@ impl Engine {
             ControlRecord::Finish => (RecordKind::Finish, [0; 4]),
             ControlRecord::None => return true,
         };
-        if !self.push(dest, kind, 0, taken.offer.send, Payload::Words(words)) {
+        if !self.push(dest, kind, taken.offer.send, Payload::Words(words)) {
             return false;
         }
         if taken.answer == ControlRecord::Finish {
@@ -101,14 +94,14 @@ impl Engine {
             return self.offer(dest, id, word, data, false);
         }
         if data.len() <= FRAGMENT && mode != SendMode::Synchronous {
-            let started = self.push(dest, RecordKind::Eager, 0, word, Payload::Bytes(data));
+            let started = self.push(dest, RecordKind::Eager, word, Payload::Bytes(data));
             if started {
-                self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+                self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             }
             return started;
         }
         if data.len() <= LONG && mode != SendMode::Synchronous && self.send_long(dest, word, data) {
-            self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+            self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
             return true;
         }
         self.offer(dest, id, word, data, true)
@@ -117,18 +110,15 @@ impl Engine {
     /// Sends a rendezvous request; returns false if there is no claim or space. `is_there`: all
     /// bytes are available, so first pieces are sent at once and the receiver may read the memory.
     fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region, is_there: bool) -> bool {
-        let producer = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut());
-        let claim = producer.and_then(|producer| producer.offers.open());
+        let claim = self.peers.producer(dest).and_then(|producer| producer.offers.open());
         let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
         let address = if self.lends && is_there { data.addr().get() as u64 } else { 0 };
         let (cells, count) = self.cells_for_first(dest, if is_there { data.len() } else { 0 });
         let words = [data.len() as u64, id.0, address, count as u64];
-        let started = self.push(dest, RecordKind::Offer, claim, word, Payload::Words(words));
+        let started = self.push(dest, RecordKind::Offer, word, Payload::Offer(words, claim));
         if !started {
             // The ring had no room for one record, so no cells were allocated.
-            if let Some(producer) =
-                self.peers.link_mut(dest).and_then(|link| link.producer.as_mut())
-            {
+            if let Some(producer) = self.peers.producer(dest) {
                 producer.offers.close(claim);
             }
             return false;
@@ -146,15 +136,14 @@ impl Engine {
     #[cold]
     fn more_claims(&mut self, dest: usize) -> Option<u16> {
         let (own, now) = (self.rank, now_ns());
-        let offers = &self.peers.link_mut(dest)?.producer.as_mut()?.offers;
+        let offers = &self.peers.producer(dest)?.offers;
         let (should_request_sweep, can_grow) =
             (offers.should_request_sweep(), offers.can_grow(now));
-        if should_request_sweep && !self.push(dest, RecordKind::Sweep, 0, 0, Payload::Words([0; 4]))
-        {
+        if should_request_sweep && !self.push(dest, RecordKind::Sweep, 0, Payload::Words([0; 4])) {
             return None;
         }
         let is_grown = can_grow && self.segment.commit_claims(own, dest).is_ok();
-        let offers = &mut self.peers.link_mut(dest)?.producer.as_mut()?.offers;
+        let offers = &mut self.peers.producer(dest)?.offers;
         if should_request_sweep {
             offers.sweep_requested();
         }
@@ -171,9 +160,9 @@ impl Engine {
         else {
             return;
         };
-        if let Some(producer) = self.peers.link_mut(dest).and_then(|link| link.producer.as_mut()) {
+        if let Some(producer) = self.peers.producer(dest) {
             producer.offers.close(claim);
         }
-        self.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
+        self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
     }
 }

@@ -27,7 +27,7 @@ pub(super) enum StagingMemory {
 
 impl Default for StagingMemory {
     fn default() -> Self {
-        StagingMemory::Own(Scratch::empty())
+        StagingMemory::Own(Scratch::default())
     }
 }
 

@@ -43,9 +43,10 @@ mod simd;
 
 use crate::abi::word::*;
 use crate::sys::memory::buf::Region;
+use crate::sys::sync::AtomicUpdate;
 use half::{Bf16, Half};
 use ops::*;
-use pair_types::{Complex, MaxLoc, MinLoc, Pair};
+use pair_types::{Complex, Pair};
 use simd::kernel_of;
 pub use simd::{Kernel, Level};
 use std::array;
@@ -54,33 +55,35 @@ use std::sync::LazyLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-cell::cells!(AtomicU32: u32);
+type How = (Level, OperandSide);
+/// Function that returns the kernel of an operation on the elements of one dtype.
+type KernelOfOp = fn(How, dtl_reduce_op_t) -> Option<Kernel>;
 
-/// Name (without its prefix) and size in bytes of the built-in dtypes, by number.
-const DTYPES: [(&CStr, usize); 23] = [
-    (c"INT8", 1),
-    (c"INT16", 2),
-    (c"INT32", 4),
-    (c"INT64", 8),
-    (c"UINT8", 1),
-    (c"UINT16", 2),
-    (c"UINT32", 4),
-    (c"UINT64", 8),
-    (c"FLOAT32", 4),
-    (c"FLOAT64", 8),
-    (c"BYTE", 1),
-    (c"BOOL", 1),
-    (c"FLOAT16", 2),
-    (c"BFLOAT16", 2),
-    (c"COMPLEX64", 8),
-    (c"COMPLEX128", 16),
-    (c"FLOAT32_INT32", 8),
-    (c"FLOAT64_INT32", 16),
-    (c"INT32_INT32", 8),
-    (c"INT64_INT32", 16),
-    (c"INT16_INT32", 8),
-    (c"FLOAT64_INT64", 16),
-    (c"INT64_INT64", 16),
+/// Name (without its prefix), size in bytes and kernels of the built-in dtypes, by number.
+const DTYPES: [(&CStr, usize, KernelOfOp); 23] = [
+    (c"INT8", 1, integer::<i8>),
+    (c"INT16", 2, integer::<i16>),
+    (c"INT32", 4, integer::<i32>),
+    (c"INT64", 8, integer::<i64>),
+    (c"UINT8", 1, integer::<u8>),
+    (c"UINT16", 2, integer::<u16>),
+    (c"UINT32", 4, integer::<u32>),
+    (c"UINT64", 8, integer::<u64>),
+    (c"FLOAT32", 4, ordered::<f32>),
+    (c"FLOAT64", 8, ordered::<f64>),
+    (c"BYTE", 1, bitwise),
+    (c"BOOL", 1, logical::<u8>),
+    (c"FLOAT16", 2, ordered::<Half>),
+    (c"BFLOAT16", 2, ordered::<Bf16>),
+    (c"COMPLEX64", 8, arithmetic::<Complex<f32>>),
+    (c"COMPLEX128", 16, arithmetic::<Complex<f64>>),
+    (c"FLOAT32_INT32", 8, located::<Pair<f32, i32>>),
+    (c"FLOAT64_INT32", 16, located::<Pair<f64, i32>>),
+    (c"INT32_INT32", 8, located::<Pair<i32, i32>>),
+    (c"INT64_INT32", 16, located::<Pair<i64, i32>>),
+    (c"INT16_INT32", 8, located::<Pair<i16, i32>>),
+    (c"FLOAT64_INT64", 16, located::<Pair<f64, i64>>),
+    (c"INT64_INT64", 16, located::<Pair<i64, i64>>),
 ];
 
 /// Names of the built-in operations, by number.
@@ -184,37 +187,9 @@ pub fn kernel_at(
     dtype: dtl_dtype_t,
     op: dtl_reduce_op_t,
 ) -> Option<Kernel> {
-    dtype_size(dtype)?;
-    let how = (level, side);
-    kernel_of_bytes(side, op).or_else(|| match dtype {
-        DTL_DTYPE_INT8 => integer::<i8>(how, op),
-        DTL_DTYPE_INT16 => integer::<i16>(how, op),
-        DTL_DTYPE_INT32 => integer::<i32>(how, op),
-        DTL_DTYPE_INT64 => integer::<i64>(how, op),
-        DTL_DTYPE_UINT8 => integer::<u8>(how, op),
-        DTL_DTYPE_UINT16 => integer::<u16>(how, op),
-        DTL_DTYPE_UINT32 => integer::<u32>(how, op),
-        DTL_DTYPE_UINT64 => integer::<u64>(how, op),
-        DTL_DTYPE_FLOAT32 => ordered::<f32>(how, op),
-        DTL_DTYPE_FLOAT64 => ordered::<f64>(how, op),
-        DTL_DTYPE_BYTE => bitwise(how, op),
-        DTL_DTYPE_BOOL => logical::<u8>(how, op),
-        DTL_DTYPE_FLOAT16 => ordered::<Half>(how, op),
-        DTL_DTYPE_BFLOAT16 => ordered::<Bf16>(how, op),
-        DTL_DTYPE_COMPLEX64 => arithmetic::<Complex<f32>>(how, op),
-        DTL_DTYPE_COMPLEX128 => arithmetic::<Complex<f64>>(how, op),
-        DTL_DTYPE_FLOAT32_INT32 => located::<f32, i32>(side, op),
-        DTL_DTYPE_FLOAT64_INT32 => located::<f64, i32>(side, op),
-        DTL_DTYPE_INT32_INT32 => located::<i32, i32>(side, op),
-        DTL_DTYPE_INT64_INT32 => located::<i64, i32>(side, op),
-        DTL_DTYPE_INT16_INT32 => located::<i16, i32>(side, op),
-        DTL_DTYPE_FLOAT64_INT64 => located::<f64, i64>(side, op),
-        DTL_DTYPE_INT64_INT64 => located::<i64, i64>(side, op),
-        _ => None,
-    })
+    let (_, _, kernel_of_op) = DTYPES.get(usize::try_from(dtype).ok()?)?;
+    kernel_of_bytes(side, op).or_else(|| kernel_of_op((level, side), op))
 }
-
-type How = (Level, OperandSide);
 
 /// Returns the kernel of a rule that picks an operand. Which of two operands that compare as equal
 /// it picks depends on the side. All other rules give equal bits for both sides.
@@ -273,15 +248,10 @@ fn logical<T: Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
 }
 
 /// Returns the kernel of MINLOC or MAXLOC. Wide instructions do not help to compare pairs.
-fn located<V, I>(side: OperandSide, op: dtl_reduce_op_t) -> Option<Kernel>
-where
-    V: PartialOrd + Copy + 'static,
-    I: Ord + Copy + 'static,
-    Pair<V, I>: Copy,
-{
+fn located<T: Ordered>((_, side): How, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
-        DTL_OP_MINLOC => sided::<MinLoc<V, I>>((Level::PLAIN, side)),
-        DTL_OP_MAXLOC => sided::<MaxLoc<V, I>>((Level::PLAIN, side)),
+        DTL_OP_MINLOC => sided::<Min<T>>((Level::PLAIN, side)),
+        DTL_OP_MAXLOC => sided::<Max<T>>((Level::PLAIN, side)),
         _ => return None,
     })
 }
@@ -413,7 +383,7 @@ impl Update {
     }
 
     /// Returns the result of the operation for the value `was` and `operand`.
-    fn folded<W: Width>(&self, was: W::Bits, operand: Region) -> W::Bits {
+    fn folded<W: Width>(&self, was: W::Value, operand: Region) -> W::Value {
         let mut made = was;
         let (new, old) = (region_of(&mut made), was);
         (self.kernel)(new, operand);
@@ -431,14 +401,16 @@ fn region_of<T>(value: &mut T) -> Region {
 }
 
 /// Atomic of one width, with the operations that the processor has for it.
-trait Width: cell::Cell<Bits: Default + PartialEq> + 'static {
-    fn act(&self, act: Act, value: Self::Bits) -> Self::Bits;
+trait Width: AtomicUpdate<Value: Copy + Default> + 'static {
+    fn act(&self, act: Act, value: Self::Value) -> Self::Value;
+    /// Stores `to` if the value is `from`. Returns the old value.
+    fn swap_if(&self, from: Self::Value, to: Self::Value) -> Self::Value;
 }
 
 macro_rules! widths {
     ($($atomic:ty),+) => {$(
         impl Width for $atomic {
-            fn act(&self, act: Act, value: Self::Bits) -> Self::Bits {
+            fn act(&self, act: Act, value: Self::Value) -> Self::Value {
                 match act {
                     Act::Add => self.fetch_add(value, AcqRel),
                     Act::And => self.fetch_and(value, AcqRel),
@@ -447,6 +419,9 @@ macro_rules! widths {
                     Act::Exchange => self.swap(value, AcqRel),
                     Act::Look | Act::Fold => self.load(Acquire),
                 }
+            }
+            fn swap_if(&self, from: Self::Value, to: Self::Value) -> Self::Value {
+                self.compare_exchange(from, to, AcqRel, Acquire).unwrap_or_else(|was| was)
             }
         }
     )+};
@@ -461,24 +436,24 @@ fn cell_of<'a, W: Width>(target: Region) -> &'a W {
 }
 
 /// Returns the first element of a region, or zero if the region has none.
-fn read<W: Width>(from: Region) -> W::Bits {
-    if from.len() < size_of::<W::Bits>() {
-        return W::Bits::default();
+fn read<W: Width>(from: Region) -> W::Value {
+    if from.len() < size_of::<W::Value>() {
+        return W::Value::default();
     }
     // SAFETY: an element's bytes are valid by the creator's guarantee, and any bits are a number.
-    unsafe { from.addr().ptr().cast::<W::Bits>().read_unaligned() }
+    unsafe { from.addr().ptr().cast::<W::Value>().read_unaligned() }
 }
 
 /// Writes `value` to the beginning of a region, unless the region is too small.
-fn write<W: Width>(into: Region, value: W::Bits) {
-    if into.len() >= size_of::<W::Bits>() {
+fn write<W: Width>(into: Region, value: W::Value) {
+    if into.len() >= size_of::<W::Value>() {
         // SAFETY: an element's bytes are valid by the creator's guarantee.
-        unsafe { into.addr().ptr().cast::<W::Bits>().write_unaligned(value) }
+        unsafe { into.addr().ptr().cast::<W::Value>().write_unaligned(value) }
     }
 }
 
 fn each<W: Width>(update: &Update, target: Region, operand: Region, old: Region) {
-    let size = size_of::<W::Bits>();
+    let size = size_of::<W::Value>();
     if target.len() == size {
         return one::<W>(update, target, operand, old);
     }
@@ -518,8 +493,7 @@ pub fn compare_and_swap(target: Region, swap: Swap) {
 
 fn swap_one<W: Width>(target: Region, swap: Swap) {
     let (value, expected) = (read::<W>(swap.value), read::<W>(swap.expected));
-    let tried = cell_of::<W>(target).swap_if(expected, value, (AcqRel, Acquire));
-    write::<W>(swap.result, tried.unwrap_or_else(|was| was));
+    write::<W>(swap.result, cell_of::<W>(target).swap_if(expected, value));
 }
 
 /// Compares and swaps one element (all of `target`) that needs a lock, which the caller holds.

@@ -2,8 +2,7 @@
 //! Their memory layout is that of the C struct.
 
 use super::arithmetic::Float;
-use super::ops::{Arithmetic, Rule};
-use std::marker::PhantomData;
+use super::ops::{Arithmetic, Ordered};
 
 /// Complex number: real part, imaginary part.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -50,16 +49,12 @@ impl<V: PartialOrd + Copy, I: Ord + Copy> Pair<V, I> {
     }
 }
 
-macro_rules! location_rules {
-    ($($name:ident by $better:expr;)+) => {$(
-        pub(super) struct $name<V, I>(PhantomData<(V, I)>);
-        impl<V: PartialOrd + Copy + 'static, I: Ord + Copy + 'static> Rule for $name<V, I> {
-            type Element = Pair<V, I>;
-            fn of(a: Pair<V, I>, b: Pair<V, I>) -> Pair<V, I> { a.better(b, $better) }
-        }
-    )+};
-}
-location_rules! {
-    MinLoc by |a, b| a < b;
-    MaxLoc by |a, b| a > b;
+impl<V: PartialOrd + Copy + 'static, I: Ord + Copy + 'static> Ordered for Pair<V, I> {
+    fn lower(self, other: Self) -> Self {
+        self.better(other, |a, b| a < b)
+    }
+
+    fn higher(self, other: Self) -> Self {
+        self.better(other, |a, b| a > b)
+    }
 }

@@ -215,7 +215,7 @@ pub fn find_within(first: Addr, last: Addr) -> Option<usize> {
 /// Returns the counters of a tag. The effects of concurrent calls may be missing.
 pub fn stats(tag: u8) -> Stats {
     let mut sum = stats::Sum::default();
-    page_heap::for_each_heap(|heap| heap.counters(usize::from(tag)).add_to(&mut sum));
+    page_heap::for_each_heap(|heap| heap.account(usize::from(tag)).add_to(&mut sum));
     let live_bytes = u64::try_from(sum.live_bytes).unwrap_or(0);
     Stats {
         live_bytes,
@@ -228,14 +228,14 @@ pub fn stats(tag: u8) -> Stats {
 /// Adds `bytes` allocated elsewhere (below 0: freed) to the live bytes and the peak of an account.
 pub fn count_bytes(tag: u8, bytes: i64) {
     let _ = thread_heap::with(|heap| {
-        heap.counters(usize::from(tag)).shift(usize::from(tag), bytes);
+        heap.account(usize::from(tag)).shift(usize::from(tag), bytes);
         Some(())
     });
 }
 
 /// Resets the peak of an account, which must have no live blocks and must not be in use.
 pub fn restart(tag: u8) {
-    page_heap::for_each_heap(|heap| heap.counters(usize::from(tag)).level());
+    page_heap::for_each_heap(|heap| heap.account(usize::from(tag)).level());
     stats::reset(usize::from(tag));
 }
 

@@ -168,11 +168,6 @@ impl Store {
     }
 }
 
-fn count_mapped(bytes: usize) {
-    let now = MAPPED.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    MOST_MAPPED.fetch_max(now, Ordering::Relaxed);
-}
-
 /// Maps pages and describes them. Returns the lock with the segment.
 fn map(
     cut: usize,
@@ -186,7 +181,8 @@ fn map(
         os::unmap(at, bytes);
         return None;
     };
-    count_mapped(bytes);
+    let mapped = MAPPED.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    MOST_MAPPED.fetch_max(mapped, Ordering::Relaxed);
     Some((store, segment))
 }
 

@@ -42,12 +42,7 @@ pub(super) struct RemoteFreeList {
 }
 
 impl RemoteFreeList {
-    /// Returns true if the list is not empty.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.head.load(Ordering::Relaxed) != 0
-    }
-
-    /// Returns the block that was pushed last, for `claim`.
+    /// Returns the block that was pushed last, for `claim`; 0 if the list is empty.
     pub(super) fn peek(&self) -> u64 {
         self.head.load(Ordering::Relaxed)
     }

@@ -90,28 +90,46 @@ fn live(size: usize, label: u64) -> u64 {
     remote_free::LIVE | label | size as u64
 }
 
+/// Finds the live block that begins at an address and has the tag of `label`. Returns its slab, its
+/// word and the value of the word, or the outcome of a free as `Err`.
+fn live_block(
+    addr: usize,
+    label: u64,
+) -> Result<(&'static Slab, &'static AtomicU64, u64), FreeOutcome> {
+    let segment = page_map::find(addr).ok_or(FreeOutcome::Foreign)?;
+    let slab = segment.slab_of(addr);
+    let word = slab.word(slab.index_of(addr).ok_or(FreeOutcome::Inside)?);
+    let was = word.load(Ordering::Relaxed);
+    if was >> remote_free::TAG_SHIFT == live(0, label) >> remote_free::TAG_SHIFT {
+        Ok((slab, word, was))
+    } else if was & remote_free::LIVE == 0 {
+        Err(FreeOutcome::Dead)
+    } else {
+        Err(FreeOutcome::Tagged((was >> remote_free::TAG_SHIFT) as u8))
+    }
+}
+
+/// Returns the element at an index modulo the array's length, a power of two: the compiler masks
+/// the index and checks no bounds.
+fn masked<T, const N: usize>(array: &[T; N], index: usize) -> &T {
+    #[allow(clippy::indexing_slicing, reason = "masked to the array's length")]
+    &array[index % N]
+}
+
 fn tag_of(label: u64) -> usize {
     (label >> remote_free::TAG_SHIFT) as usize % TAGS
 }
 
 impl Heap {
     fn current(&self, class: usize) -> &RelaxedPtr<Slab> {
-        #[allow(
-            clippy::indexing_slicing,
-            reason = "masked to the array's length, which the compiler sees"
-        )]
-        &self.current[class % BINS]
+        masked(&self.current, class)
     }
 
     /// Returns the link to the current slab for a size, or `None` if no class serves the size.
     fn at_hand(&self, size: usize) -> Option<&RelaxedPtr<Slab>> {
         let last = size.wrapping_sub(1);
         if last < SMALL {
-            #[allow(
-                clippy::indexing_slicing,
-                reason = "masked to the array's length, which the compiler sees"
-            )]
-            return Some(&self.small[last / QUANTUM % SMALLS]);
+            return Some(masked(&self.small, last / QUANTUM));
         }
         (last < LARGEST).then(|| self.current(size_class::of(size)))
     }
@@ -125,24 +143,12 @@ impl Heap {
     }
 
     fn listed(&self, class: usize) -> &RelaxedPtr<Slab> {
-        #[allow(
-            clippy::indexing_slicing,
-            reason = "masked to the array's length, which the compiler sees"
-        )]
-        &self.listed[class % BINS]
-    }
-
-    fn account(&self, tag: usize) -> &ThreadStats {
-        #[allow(
-            clippy::indexing_slicing,
-            reason = "masked to the array's length, which the compiler sees"
-        )]
-        &self.accounts[tag % TAGS]
+        masked(&self.listed, class)
     }
 
     /// Returns the counters of an account.
-    pub(super) fn counters(&self, tag: usize) -> &ThreadStats {
-        self.account(tag)
+    pub(super) fn account(&self, tag: usize) -> &ThreadStats {
+        masked(&self.accounts, tag)
     }
 
     /// Allocates a block from the current slab. Returns its address and whether `housekeeping` is
@@ -313,19 +319,10 @@ impl Heap {
             }
             return FreeOutcome::Done;
         }
-        let Some(slab) = page_map::find(addr).map(|segment| segment.slab_of(addr)) else {
-            return FreeOutcome::Foreign;
+        let (slab, _, was) = match live_block(addr, label) {
+            Ok(found) => found,
+            Err(outcome) => return outcome,
         };
-        let Some(index) = slab.index_of(addr) else { return FreeOutcome::Inside };
-        let was = slab.word(index).load(Ordering::Relaxed);
-        if was >> remote_free::TAG_SHIFT != live(0, label) >> remote_free::TAG_SHIFT {
-            let tag = (was >> remote_free::TAG_SHIFT) as u8;
-            return if was & remote_free::LIVE == 0 {
-                FreeOutcome::Dead
-            } else {
-                FreeOutcome::Tagged(tag)
-            };
-        }
         let freed = self.free_apart(slab, addr, was);
         if freed == FreeOutcome::Done
             && self.account(tag_of(label)).gave((was & remote_free::SIZE) as usize)
@@ -338,20 +335,10 @@ impl Heap {
     /// Changes the tag of the block that begins at an address. A concurrent free of the block
     /// either wins or comes too late: each call returns the state that its exchange found.
     pub(super) fn retag(&'static self, addr: usize, from: u64, to: u64) -> FreeOutcome {
-        let Some(slab) = page_map::find(addr).map(|segment| segment.slab_of(addr)) else {
-            return FreeOutcome::Foreign;
+        let (_, word, was) = match live_block(addr, from) {
+            Ok(found) => found,
+            Err(outcome) => return outcome,
         };
-        let Some(index) = slab.index_of(addr) else { return FreeOutcome::Inside };
-        let word = slab.word(index);
-        let was = word.load(Ordering::Relaxed);
-        if was >> remote_free::TAG_SHIFT != live(0, from) >> remote_free::TAG_SHIFT {
-            let tag = (was >> remote_free::TAG_SHIFT) as u8;
-            return if was & remote_free::LIVE == 0 {
-                FreeOutcome::Dead
-            } else {
-                FreeOutcome::Tagged(tag)
-            };
-        }
         let now = was & ((1 << remote_free::TAG_SHIFT) - 1)
             | live(0, to) >> remote_free::TAG_SHIFT << remote_free::TAG_SHIFT;
         if word.compare_exchange(was, now, Ordering::Relaxed, Ordering::Relaxed).is_err() {
@@ -418,7 +405,7 @@ impl Heap {
 
     /// Frees the blocks that other threads have pushed onto the remote-free list.
     pub(super) fn collect(&'static self) {
-        if !self.mail.is_waiting() {
+        if self.mail.peek() == 0 {
             return;
         }
         let mut at = self.mail.take() as usize;

@@ -342,12 +342,9 @@ fn mappings() -> Option<u64> {
     let mut file = fs::File::open("/proc/self/maps").ok()?;
     let (mut text, mut count) = ([0; 4096], 0);
     loop {
-        match file.read(&mut text) {
-            Ok(0) => return Some(count),
-            Ok(read) => {
-                count += text.iter().take(read).filter(|byte| **byte == b'\n').count() as u64
-            }
-            Err(_) => return None,
+        match file.read(&mut text).ok()? {
+            0 => return Some(count),
+            read => count += text.iter().take(read).filter(|byte| **byte == b'\n').count() as u64,
         }
     }
 }
@@ -425,7 +422,8 @@ fn has_exited(id: u32) -> bool {
 
 /// Starts a program with one pipe for its output. Returns the child and the pipe's reading end.
 fn start(command: &mut Command, hear: Capture) -> io::Result<(Child, OwnedFd)> {
-    let (ours, theirs) = pipe()?;
+    let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let (ours, theirs) = (keep_fd(ours)?, keep_fd(theirs)?);
     command.stdin(Stdio::null()).stdout(theirs.try_clone()?);
     if hear == Capture::Everything {
         command.stderr(theirs.try_clone()?).process_group(0);
@@ -444,12 +442,6 @@ fn kill_group(leader: u32) {
         // SAFETY: takes integers only.
         let _ = unsafe { libc::kill(-leader, libc::SIGKILL) };
     }
-}
-
-/// Creates a pipe. Returns the reading end and the writing end.
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-    Ok((keep_fd(read)?, keep_fd(write)?))
 }
 
 /// Reads the pipe until the end of the pipe or of the program. Returns the bytes, and whether the
@@ -480,10 +472,7 @@ fn listen(
 
 /// Reads the bytes that have arrived. Returns false at the end of the output.
 fn drain(pipe: &mut File, output: &mut Vec<u8>) -> bool {
-    match pipe.read_to_end(output) {
-        Ok(_) => false,
-        Err(error) => error.kind() == ErrorKind::WouldBlock,
-    }
+    pipe.read_to_end(output).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
 /// Signals that stay unblocked: the kernel kills the process if an instruction raises such a signal

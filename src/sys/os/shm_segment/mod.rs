@@ -246,6 +246,7 @@ impl Deref for SharedWord {
 }
 
 /// Range of bytes in shared memory.
+#[derive(Clone)]
 pub struct Span {
     region: Region,
     _memory: Arc<SharedMapping>,
@@ -259,12 +260,7 @@ impl Span {
 
     /// Returns the word at an offset (a multiple of 8) of the span; `None` for other offsets.
     pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
-        if offset % 8 != 0 || offset.checked_add(8)? > self.region.len() {
-            return None;
-        }
-        let at = self.region.addr().offset(offset).ptr().cast::<AtomicU64>();
-        // SAFETY: aligned (the span starts at a multiple of 8 of a page), inside, kept mapped.
-        Some(unsafe { &*at })
+        self.words(offset, 1)?.first()
     }
 
     /// Returns `count` words at an offset (a multiple of 8) of the span; `None` if they exceed it.
@@ -274,7 +270,8 @@ impl Span {
             return None;
         }
         let at = self.region.addr().offset(offset).ptr().cast::<AtomicU64>();
-        // SAFETY: aligned, all of them inside, kept mapped; zeroed memory is valid atomics.
+        // SAFETY: aligned (the span starts at a multiple of 8 of a page), all of them inside, kept
+        // mapped; zeroed memory is valid atomics.
         Some(unsafe { std::slice::from_raw_parts(at, count) })
     }
 

@@ -7,7 +7,7 @@
 use super::coll_mailbox::{MailboxView, Places, SHEET, place_bytes};
 use super::wakeup::Doorbell;
 use crate::Model;
-use crate::runtime::component::Member;
+use crate::runtime::component::{CollMailbox, Member};
 use crate::sys::memory::buf::Region;
 use crate::sys::os::shm_segment::SharedMapping;
 use crate::sys::sync::{AtomicU64, Ordering};
@@ -148,9 +148,9 @@ fn used_again() {
                 own: usize,
                 context: u32,
                 at: [u32; 2]| {
-        let span = || memory.span(0, memory.len());
+        let span = memory.span(0, memory.len());
         let members = [0, 1].map(|rank| Member { rank, place: at[rank as usize] });
-        places.open([span(), span()], (2, own), context, &members).unwrap()
+        places.open(span, (2, own), context, &members).unwrap()
     };
     let theirs = Arc::clone(&memory);
     let reader = thread::spawn(move || {

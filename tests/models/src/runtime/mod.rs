@@ -45,4 +45,13 @@ pub mod component {
         pub rank: i32,
         pub place: u32,
     }
+
+    pub trait CollMailbox: Send + Sync {
+        fn room(&self) -> usize;
+        fn post(&self, number: u64, what: u32, data: Region) -> bool;
+        fn look(&self, rank: i32, number: u64) -> Option<Post>;
+        fn finish(&self, number: u64, met: bool);
+        fn leave(&self);
+        fn has_left(&self, rank: i32) -> bool;
+    }
 }

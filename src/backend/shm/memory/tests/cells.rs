@@ -3,10 +3,10 @@
 use super::*;
 use crate::sys::memory::buf::Scratch;
 
-fn both() -> (CellPool, PeerCells) {
+fn both() -> (CellPool, CellMemory) {
     let memory = SharedMapping::create(STRIDE).expect("memfd");
     memory.commit(0, STRIDE).expect("commit");
-    (CellPool::new(&memory, 0).expect("pool"), PeerCells::new(&memory, 0).expect("cells"))
+    (CellPool::new(&memory, 0).expect("pool"), CellMemory::new(&memory, 0).expect("cells"))
 }
 
 /// Allocates all free cells and returns them in ascending order.

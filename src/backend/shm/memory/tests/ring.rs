@@ -12,7 +12,7 @@ fn ends() -> (Producer, Consumer) {
 fn send(producer: &mut Producer, key: u64, len: usize) -> bool {
     let data = Scratch::new(len).expect("memory");
     data.region().fill(key as u8);
-    producer.push(RecordKind::Eager, 0, key, Payload::Bytes(data.region()))
+    producer.push(RecordKind::Eager, key, Payload::Bytes(data.region()))
 }
 
 fn next(consumer: &mut Consumer) -> Option<(u64, usize)> {
@@ -56,7 +56,7 @@ fn a_full_ring_refuses_and_goes_on_later() {
 #[test]
 fn control_words() {
     let (mut producer, mut consumer) = ends();
-    assert!(producer.push(RecordKind::Offer, 7, 5, Payload::Words([u64::MAX, 2, 3, 4])));
+    assert!(producer.push(RecordKind::Offer, 5, Payload::Offer([u64::MAX, 2, 3, 4], 7)));
     let record = consumer.peek().expect("sound").expect("record");
     assert_eq!(
         (record.kind, record.claim, record.key, record.words),

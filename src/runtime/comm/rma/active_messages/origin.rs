@@ -118,10 +118,10 @@ impl Origin {
 
     /// Sends a request with a copy of its data.
     pub(super) fn post(&mut self, target: i32, head: &Head, data: &[Region]) -> Result<()> {
-        let mut scratch = self.staged.buffer().ok_or_else(|| {
+        let scratch = self.staged.buffer().ok_or_else(|| {
             failure!(DTL_ERROR_OUT_OF_MEMORY, "no {ROOM} bytes for a request to a window")
         })?;
-        scratch.put_words(&head.words());
+        scratch.region().put_words(&head.words());
         let mut end = HEAD;
         for part in data {
             scratch.region().part(end, part.len()).copy_from(*part);

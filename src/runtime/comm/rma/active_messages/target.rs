@@ -144,7 +144,7 @@ impl Server {
 
     /// Executes the request in `room`.
     fn take(&mut self, done: Completion) {
-        let Some(head) = Head::parse(self.room.first_words()) else { return };
+        let Some(head) = Head::parse(self.room.region().first_words()) else { return };
         let (origin, tag) = (done.source, head.tag);
         // Clipped to this rank's part. The origin has checked that the bytes are inside.
         let place = self.memory.part(head.offset as usize, head.len as usize);

@@ -5,7 +5,7 @@
 //! is written too early, read too early or freed too early is an unordered access to its bytes,
 //! which loom refuses.
 
-use super::memory::cells::{self, CellPool, PeerCells};
+use super::memory::cells::{self, CellMemory, CellPool};
 use super::memory::ring::{Consumer, Payload, Producer, RecordKind, STRIDE};
 use crate::Model;
 use crate::sys::os::shm_segment::SharedMapping;
@@ -43,8 +43,8 @@ fn next<R>(
     }
 }
 
-fn push(producer: &mut Producer, kind: RecordKind, claim: u16, key: u64, payload: Payload) {
-    while !producer.push(kind, claim, key, payload) {
+fn push(producer: &mut Producer, kind: RecordKind, key: u64, payload: Payload) {
+    while !producer.push(kind, key, payload) {
         thread::yield_now();
     }
 }
@@ -70,7 +70,7 @@ fn records(lengths: &'static [usize]) {
             let bytes = data.region().part(0, len);
             bytes.write(0, key);
             bytes.write(len / 8 - 1, key);
-            push(&mut producer, RecordKind::Eager, 0, key, Payload::Bytes(bytes));
+            push(&mut producer, RecordKind::Eager, key, Payload::Bytes(bytes));
         }
     });
     for (key, len) in (1..).zip(lengths.iter().copied()) {
@@ -87,7 +87,7 @@ fn words() {
     let (mut producer, mut consumer, _memory) = ends();
     let writer = thread::spawn(move || {
         for key in 1..=4 {
-            push(&mut producer, RecordKind::Clear, 0, key, Payload::Words([key; 4]));
+            push(&mut producer, RecordKind::Clear, key, Payload::Words([key; 4]));
         }
     });
     for key in 1..=4 {
@@ -104,7 +104,7 @@ fn claims() {
     let sender = thread::spawn(move || {
         let claim = producer.offers.open().unwrap();
         bytes.region().write(0, 7);
-        push(&mut producer, RecordKind::Offer, claim, 5, Payload::Words([8, 0, 0, 0]));
+        push(&mut producer, RecordKind::Offer, 5, Payload::Offer([8, 0, 0, 0], claim));
         let withdrawn = producer.offers.cancel(claim);
         if withdrawn {
             bytes.region().write(0, 9);
@@ -126,7 +126,7 @@ fn claims() {
 fn claim_again() {
     let (mut producer, mut consumer, _memory) = ends();
     let claim = producer.offers.open().unwrap();
-    push(&mut producer, RecordKind::Offer, claim, 1, Payload::Words([0; 4]));
+    push(&mut producer, RecordKind::Offer, 1, Payload::Offer([0; 4], claim));
     assert!(producer.offers.cancel(claim));
     let sender = thread::spawn(move || {
         let again = loop {
@@ -135,7 +135,7 @@ fn claim_again() {
                 None => thread::yield_now(),
             }
         };
-        push(&mut producer, RecordKind::Offer, again, 2, Payload::Words([0; 4]));
+        push(&mut producer, RecordKind::Offer, 2, Payload::Offer([0; 4], again));
     });
     next(&mut consumer, |consumer, record| {
         assert!(
@@ -155,7 +155,7 @@ fn cells_again() {
     let (mut producer, mut consumer, _memory) = ends();
     let shared = SharedMapping::create(cells::STRIDE);
     let (mut pool, cells) =
-        (CellPool::new(&shared, 0).unwrap(), PeerCells::new(&shared, 0).unwrap());
+        (CellPool::new(&shared, 0).unwrap(), CellMemory::new(&shared, 0).unwrap());
     let sender = thread::spawn(move || {
         let data = SharedMapping::create(16);
         for key in 1..=3 {
@@ -168,13 +168,8 @@ fn cells_again() {
             };
             pool.fill(cell, data.region());
             let number = pool.send(cell, 1);
-            push(
-                &mut producer,
-                RecordKind::Cell,
-                0,
-                key,
-                Payload::Words([cell.into(), number, 16, 0]),
-            );
+            let words = [cell.into(), number, 16, 0];
+            push(&mut producer, RecordKind::Cell, key, Payload::Words(words));
         }
     });
     for key in 1..=3 {
@@ -199,7 +194,7 @@ fn pieces() {
     });
     let offered = Consumer::new(&memory, 0).unwrap().offers;
     offered.share(0, 0..3);
-    push(&mut producer, RecordKind::Clear, 0, 1, Payload::Words([0; 4]));
+    push(&mut producer, RecordKind::Clear, 1, Payload::Words([0; 4]));
     let mut had: Vec<u32> = (0..2).filter_map(|_| offered.take_pieces(0, 1)).flatten().collect();
     had.extend(sender.join().unwrap());
     had.sort_unstable();

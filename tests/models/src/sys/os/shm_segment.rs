@@ -46,6 +46,7 @@ impl Deref for SharedWord {
     }
 }
 
+#[derive(Clone)]
 pub struct Span {
     memory: Arc<SharedMapping>,
     offset: usize,
