@@ -185,7 +185,7 @@ pub(super) enum MessageBytes {
 }
 
 impl MessageBytes {
-    pub(super) fn region(&self) -> Region {
+    pub(super) fn region(&mut self) -> Region {
         match self {
             MessageBytes::Copied(copy) => copy.region(),
             MessageBytes::Framed(frame, size) => frame.payload(*size),
@@ -405,7 +405,7 @@ impl Engine {
     pub(super) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = index_of(message.source);
         match message.what {
-            Arrival::Held(bytes) => {
+            Arrival::Held(mut bytes) => {
                 self.deliver(id, source, message.match_bits, bytes.region());
                 match bytes {
                     MessageBytes::Copied(_) => {}

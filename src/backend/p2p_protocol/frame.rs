@@ -3,7 +3,7 @@
 //! A frame is a 32-byte little-endian header, followed by the payload of an eager message: kind 32
 //! | payload tag 32 | match bits 64 | size 64 | ID 64 (field sizes in bits).
 
-use crate::sys::memory::buf::{Region, Scratch};
+use crate::sys::memory::buf::Region;
 
 /// Maximum size of a frame, in bytes.
 pub(super) const FRAME: usize = 8192;
@@ -100,36 +100,48 @@ pub fn eager_head(word: u64, len: usize) -> [u64; HEADER / 8] {
     Header::eager(word, len).words()
 }
 
-/// Buffer of a frame. It may be moved while a transport holds the address of its bytes.
-pub(super) struct Frame(Scratch);
+/// Buffer of a frame. A `Vec`, because unlike a `Box` it may be moved while a transport holds the
+/// address of its bytes.
+pub(super) struct Frame(Vec<u8>);
 
 impl Frame {
     /// Allocates a frame buffer; returns `None` if memory is exhausted.
     pub(super) fn new() -> Option<Frame> {
-        Scratch::new(FRAME).map(Frame)
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(FRAME).ok()?;
+        bytes.resize(FRAME, 0);
+        Some(Frame(bytes))
     }
 
     /// Returns the first `len` bytes as a region. The caller must keep the frame until the
     /// operation on the region completes.
-    pub(super) fn region(&self, len: usize) -> Region {
-        self.0.region().part(0, len)
+    pub(super) fn region(&mut self, len: usize) -> Region {
+        let len = len.min(self.0.len());
+        // SAFETY: the vector has `len` bytes, which do not move while the frame is kept; its bytes
+        // are not accessed again before the operation is complete.
+        unsafe { Region::new(self.0.as_mut_ptr().cast(), len) }
     }
 
     /// Writes header and payload into the frame; returns the region to send.
-    pub(super) fn write(&self, header: &Header, payload: Region) -> Region {
-        self.0.region().put_words(&header.words());
-        self.payload(INLINE).copy_from(payload);
-        self.region(HEADER + payload.len().min(INLINE))
+    pub(super) fn write(&mut self, header: &Header, payload: Region) -> Region {
+        for (place, word) in self.0.chunks_exact_mut(8).zip(header.words()) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        let used = HEADER + payload.len().min(INLINE);
+        self.region(FRAME).part(HEADER, INLINE).copy_from(payload);
+        self.region(used)
     }
 
     /// Parses the header of a received frame of `len` bytes; `None` if it is invalid.
     pub(super) fn read(&self, len: u64) -> Option<Header> {
-        Header::of(self.0.region().first_words(), len)
+        let mut words =
+            self.0.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_ne_bytes));
+        Header::of([words.next()?, words.next()?, words.next()?, words.next()?], len)
     }
 
     /// Returns the payload of an eager message of `size` bytes.
-    pub(super) fn payload(&self, size: usize) -> Region {
-        self.0.region().part(HEADER, size)
+    pub(super) fn payload(&mut self, size: usize) -> Region {
+        self.region(FRAME).part(HEADER, size)
     }
 }
 

@@ -4,7 +4,7 @@
 //! Its sender can cancel a rendezvous message even after a matched probe has reserved it; the
 //! receive of the message then completes with CANCELED.
 
-use super::engine::{Arrival, Engine, Operation, Receive, index_of};
+use super::engine::{Arrival, Engine, MessageBytes, Operation, Receive, index_of};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::error::{Result, fail};
@@ -43,7 +43,9 @@ impl Engine {
 
     fn size_of(&self, what: &Arrival) -> u64 {
         match what {
-            Arrival::Held(bytes) => bytes.region().len() as u64,
+            Arrival::Held(MessageBytes::Copied(copy)) => copy.region().len() as u64,
+            Arrival::Held(MessageBytes::Framed(_, size)) => *size as u64,
+            Arrival::Held(MessageBytes::Lent(lent)) => lent.bytes.len() as u64,
             Arrival::Offered(offer) => offer.size,
             Arrival::Own(send) => match self.operations.get(*send) {
                 Some(Operation::Send(send)) => send.data.len() as u64,

@@ -61,7 +61,7 @@ impl Engine {
             let Some(frame) = self.pool.pop().or_else(Frame::new) else { break };
             self.unposted.push(frame);
         }
-        while let Some(frame) = self.unposted.pop() {
+        while let Some(mut frame) = self.unposted.pop() {
             match self.wire.irecv(frame.region(FRAME), DTL_ANY_SOURCE, FRAME_WORD) {
                 Ok(op) => self.incoming.push_back((op, frame)),
                 Err(error) => {
@@ -81,7 +81,7 @@ impl Engine {
         for _ in 0..FRAMES {
             let Some(&(op, _)) = self.incoming.front() else { return Ok(true) };
             let Some(done) = self.wire.test(op)? else { return Ok(true) };
-            let Some((_, frame)) = self.incoming.pop_front() else { return Ok(true) };
+            let Some((_, mut frame)) = self.incoming.pop_front() else { return Ok(true) };
             let kept = if done.status != DTL_SUCCESS {
                 self.receive_failed(done.source, done.status);
                 None

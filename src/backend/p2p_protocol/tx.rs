@@ -87,7 +87,7 @@ impl Engine {
                 Err(error) => self.not_sent(error, dest),
             };
         }
-        let Some(frame) = self.pool.pop().or_else(Frame::new) else {
+        let Some(mut frame) = self.pool.pop().or_else(Frame::new) else {
             return SendOutcome::NoRoom;
         };
         let bytes = frame.write(header, payload);
