@@ -1,6 +1,7 @@
-//! Error type of the library: a status code and a text that names the cause and the remedy.
+//! Error type of the library: a status code and a message that names the cause and the remedy.
 //!
-//! The thread's last error is in `last_error`, the status codes are in `abi::status`.
+//! Module `last_error` stores the last error of each thread. Module `abi::status` defines the
+//! status codes.
 
 use crate::abi::status::*;
 use std::ffi::CStr;
@@ -20,7 +21,7 @@ struct Inner {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Creates an error with this status and text.
+    /// Creates an error with the given status and text.
     #[cold]
     pub fn new(status: dtl_status_t, text: impl Into<String>) -> Self {
         Error(Box::new(Inner { status, text: text.into() }))
@@ -36,9 +37,9 @@ impl Error {
         &self.0.text
     }
 
-    /// Creates the error for a status that a function of the program returned: "`what` DTL_ERROR_X
-    /// (number)". A number that is no status becomes DTL_ERROR_NATIVE_BACKEND, as for backend
-    /// slots.
+    /// Creates the error for a status that an application function (a callback or a function of a
+    /// backend's vtable) returned. The text is "`what` DTL_ERROR_X (number)". A number that is not
+    /// a status becomes DTL_ERROR_NATIVE_BACKEND.
     #[cold]
     pub fn of_status(what: &str, status: dtl_status_t) -> Self {
         if !is_status(status) {
@@ -57,7 +58,7 @@ impl Error {
     }
 }
 
-/// Creates an error out of line, which keeps the code off the caller's fast path.
+/// Creates an error out of line, to keep the code for its creation off the caller's fast path.
 #[cold]
 #[inline(never)]
 pub(crate) fn rare(make: impl FnOnce() -> Error) -> Error {
@@ -78,8 +79,8 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Expands to an [`Error`] with formatted text: `failure!(DTL_ERROR_X, "text {name}")`. The text is
-/// formatted out of line, off the fast path.
+/// Expands to an [`Error`] with formatted text: `failure!(DTL_ERROR_X, "text {name}")`. Formatting
+/// is out of line, off the fast path.
 macro_rules! failure {
     ($status:ident, $($text:tt)+) => {
         $crate::error::rare(move || {
@@ -89,7 +90,8 @@ macro_rules! failure {
 }
 pub(crate) use failure;
 
-/// Expands to an `Err` of [`failure`]: `fail!(DTL_ERROR_X, "text {name}")`.
+/// Expands to an `Err` with the error that [`failure`] creates: `fail!(DTL_ERROR_X, "text
+/// {name}")`.
 macro_rules! fail {
     ($($error:tt)+) => {
         Err($crate::error::failure!($($error)+))
@@ -97,7 +99,7 @@ macro_rules! fail {
 }
 pub(crate) use fail;
 
-/// Makes the table of statuses from rows of a constant and its general meaning.
+/// Builds the table of statuses. Each row consists of a status constant and its general meaning.
 macro_rules! statuses {
     ($($status:ident: $meaning:literal,)+) => {
         &[$(($status, c_text(concat!(stringify!($status), "\0")), $meaning)),+]
@@ -168,7 +170,8 @@ pub fn status_message(status: dtl_status_t) -> &'static CStr {
     find(status).map_or(c"unknown status", |entry| entry.2)
 }
 
-/// Returns true if a number (for example from a registered backend) is a status.
+/// Returns true if a number (for example from a registered backend) is a status code of the
+/// library.
 pub fn is_status(status: dtl_status_t) -> bool {
     find(status).is_some()
 }

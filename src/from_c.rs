@@ -6,11 +6,12 @@ use crate::error::{Result, fail};
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 
-/// Maximum length in bytes of a string that is read, and maximum size of a struct.
+/// Maximum length of a string that a C program passes, in bytes. `STRUCT_LIMIT` is the maximum size
+/// of a struct, in bytes.
 const TEXT_LIMIT: usize = 4096;
 pub(crate) const STRUCT_LIMIT: usize = 4096;
 
-/// Fails if `pointer` is null or misaligned; `name` is the parameter's name in the error text.
+/// Fails if `pointer` is null or misaligned; `name` is the parameter's name in the error message.
 pub(crate) fn check_pointer<T>(pointer: *const T, name: &str) -> Result<()> {
     if pointer.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL");
@@ -57,11 +58,13 @@ pub(crate) unsafe fn text_or_null<'a>(
     }
 }
 
-/// Checks a `struct_size`: accepts the sizes of this, of older and possibly of later headers.
+/// Checks a `struct_size`. Accepts the size that the struct has in this version of the header, in
+/// older versions, and possibly in later versions.
 ///
-/// The struct of an older caller ends where a later version appended its first field. The struct of
-/// a newer caller is longer by a multiple of the alignment. Any other size would cut a field, or
-/// omit fields that every caller has.
+/// The struct of a caller compiled with an older header ends where a later version appended its
+/// first field. The struct of a caller compiled with a newer header is larger, and its size is a
+/// multiple of the alignment. Any other size would end inside a field or omit fields that exist in
+/// every version.
 pub(crate) fn check_size(layout: &Layout, claimed: usize) -> Result<()> {
     let Layout { name, size, align, versions } = layout;
     let is_newer = claimed > *size && claimed <= STRUCT_LIMIT && claimed % align == 0;
@@ -97,7 +100,8 @@ pub(crate) fn check_size(layout: &Layout, claimed: usize) -> Result<()> {
     }
 }
 
-/// Returns a struct of the header whose fields are 0, except `struct_size`, which is its size.
+/// Returns a zero-initialized struct of the C header. If the struct has a `struct_size` field, the
+/// field contains the size of the struct.
 pub(crate) fn blank<T: Described>() -> T {
     let mut value = MaybeUninit::<T>::zeroed();
     if T::IS_VERSIONED {
@@ -125,7 +129,8 @@ pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usi
 }
 
 /// Copies a versioned struct. Fields missing in a shorter struct (older caller) become zero, their
-/// default. A longer struct (newer caller) is accepted if the part unknown here is zero.
+/// default. A longer struct (newer caller) is accepted if all bytes beyond this version of the
+/// struct are zero.
 ///
 /// # Safety
 /// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.

@@ -1,14 +1,16 @@
 //! Hints to the processor about its caches, and to the compiler about likely branches.
 
 /// Marks the calling path as unlikely: the compiler lays out the other path as straight-line code.
-/// (For a cold function that may unwind, the hint is lost where the unwinding is caught.)
+/// (This function is `extern "C"`, so it cannot unwind. If it could, the hint would be lost in code
+/// that catches the unwinding.)
 #[cold]
 #[inline(never)]
 pub extern "C" fn rarely() {
     std::hint::black_box(());
 }
 
-/// Returns `is`, which is nearly always true: the compiler lays that path out straight.
+/// Returns `is`, which is nearly always true: the compiler lays out the path for true as
+/// straight-line code.
 pub fn usually(is: bool) -> bool {
     if !is {
         rarely();
@@ -16,7 +18,8 @@ pub fn usually(is: bool) -> bool {
     is
 }
 
-/// Returns `value`, which is nearly always `Some`.
+/// Returns `value`, which is nearly always `Some`: the compiler lays out the path for `Some` as
+/// straight-line code.
 pub fn usual<T>(value: Option<T>) -> Option<T> {
     if value.is_none() {
         rarely();
@@ -24,7 +27,8 @@ pub fn usual<T>(value: Option<T>) -> Option<T> {
     value
 }
 
-/// Calls `general` out of line, so that the fast path around the call has a smaller stack frame.
+/// Calls `general` out of line, so that the calling function has a smaller stack frame on its fast
+/// path.
 pub fn out_of_line<T>(general: impl FnOnce() -> T) -> T {
     #[cold]
     #[inline(never)]

@@ -1,15 +1,17 @@
-//! Last error of a thread: the text that `dtl_last_error` returns, and the part of it that belongs
-//! to a failed function of the program.
+//! Last error of each thread. `dtl_last_error` returns its text. The error of a failed application
+//! function includes the text of the failure inside that function.
 //!
-//! A function of the program (a slot, a handler, a task) that fails because a dtl_ call inside it
-//! has failed passes the status on, and the error text is propagated with it. To find that text,
-//! the caller of such a function creates a [`Mark`] before the call. Creating a mark costs one
-//! load, the only cost when the function succeeds.
+//! An application function (a backend's vtable function, a handler, a task) that fails because a
+//! dtl_ call inside it has failed returns the status of that call, and the library propagates the
+//! error message of that call. To find that text, the library creates a [`Mark`] before it calls
+//! the application function. Creating a mark costs one load, the only cost when the function
+//! succeeds.
 //!
-//! Ordering: one atomic counter numbers the failures of all threads. A thread's own failure after
-//! its mark has a higher number than the mark, and a failure before its mark does not. This follows
-//! from the modification order of that one atomic alone. Increments by other threads in between
-//! only make numbers higher, which changes neither relation. All accesses are therefore relaxed.
+//! Ordering: one atomic counter numbers the failures of all threads. A failure of a thread after it
+//! created a mark has a higher number than the mark, and an earlier failure of the same thread does
+//! not. This follows from the modification order of that one atomic alone. Increments by other
+//! threads only raise the numbers, so they invalidate neither statement. All accesses are therefore
+//! relaxed.
 
 use crate::abi::status::dtl_status_t;
 use crate::error::Error;
@@ -63,12 +65,12 @@ thread_local! {
 /// Number of failed calls in all threads.
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
-/// Error texts of calls that failed in threads whose own buffers are already destroyed. Never
+/// Error messages of calls that failed in threads whose own buffers are already destroyed. Never
 /// freed, because the program may read them.
 static LAST_WORDS: Mutex<Vec<CString>> = Mutex::new(Vec::new());
 const MOST_LAST_WORDS: usize = 64;
 
-/// Records the failure of a call of the calling thread.
+/// Records `error` as the calling thread's last failure.
 pub fn set(error: &Error) {
     let number = FAILURES.fetch_add(1, Ordering::Relaxed) + 1;
     let kept = LAST.try_with(|last| {
@@ -89,7 +91,8 @@ pub fn set(error: &Error) {
     }
 }
 
-/// Returns the text of the calling thread's last failed call.
+/// Returns the error message of the calling thread's last failed call; an empty string if no call
+/// has failed.
 pub fn text() -> *const c_char {
     const ENDING: &CStr = c"(the thread is ending: no text)";
     LAST.try_with(|last| {
@@ -102,7 +105,8 @@ pub fn text() -> *const c_char {
     })
 }
 
-/// Point in time before a function of the program is called, as a failure number.
+/// Point in time before the library calls an application function, stored as the number of calls
+/// that had failed in all threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark(u64);
 
@@ -112,7 +116,7 @@ impl Mark {
         Mark(FAILURES.load(Ordering::Relaxed))
     }
 
-    /// Appends the text of the dtl_ call that failed inside a function of the program, if one did,
+    /// If a dtl_ call failed inside an application function, appends the error message of that call
     /// to the function's `error`. Must be called in the thread that called the function.
     pub fn explain(self, error: Error) -> Error {
         match self.recorded(error.status()) {
@@ -125,7 +129,8 @@ impl Mark {
         }
     }
 
-    /// Returns the text of the thread's last failure if it is after this mark and has this status.
+    /// Returns the text of the thread's last failure if that failure is later than this mark and
+    /// has the status `status`; otherwise `None`.
     pub fn recorded(self, status: dtl_status_t) -> Option<String> {
         let recorded = LAST.try_with(|last| {
             let last = last.try_borrow().ok()?;

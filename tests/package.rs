@@ -1,7 +1,8 @@
-//! What is shipped: exported symbols, needed libraries, licences of the crates.
+//! Tests of the package: exported symbols, required libraries, licences of the crates.
 //!
-//! Looks at the libdtl.so that cargo builds for the tests; its dynamic symbols and needs are those of
-//! the release build. How the package is installed is tested by tests/consumer/run.sh.
+//! They examine the libdtl.so that cargo builds for the tests. Its dynamic symbols and required
+//! libraries are those of the release build. How the package is installed is tested by
+//! tests/consumer/run.sh.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,7 +21,8 @@ mod golden;
 const NEEDED: &[&str] =
     &["libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
 
-/// Licences that go with MIT OR Apache-2.0. One of a crate's alternatives suffices.
+/// Licences that are compatible with MIT OR Apache-2.0. One of a crate's alternatives is
+/// sufficient.
 const LICENCES: &[&str] = &[
     "MIT",
     "Apache-2.0",
@@ -38,7 +40,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The shared library beside this test program.
+/// Returns the shared library beside this test program.
 fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap();
@@ -63,7 +65,7 @@ fn header() -> String {
     std::fs::read_to_string(root().join("include/dtl.h")).unwrap()
 }
 
-/// Names declared as functions in the header.
+/// Returns the names that the header declares as functions.
 fn declared() -> BTreeSet<String> {
     let header = header();
     let mut names = BTreeSet::new();
@@ -110,7 +112,8 @@ fn symbols_are_frozen() {
     assert!(new.is_empty(), "new symbols; if they are to stay, run `./run header`: {new:?}");
 }
 
-/// C text without comments and blank lines. The header has no comment signs in strings.
+/// Returns C text without comments and blank lines. The header has no comment delimiters in
+/// strings.
 fn without_comments(mut text: &str) -> Vec<String> {
     let mut code = String::new();
     while let Some(begin) = [text.find("/*"), text.find("//")].into_iter().flatten().min() {
@@ -132,7 +135,8 @@ fn header_is_as_recorded() {
     golden::compare("dtl.h.txt", &without_comments(&header()), |_| String::new());
 }
 
-/// Symbols are plain: a symbol version or another type would change how programs are linked.
+/// Checks that symbols are plain functions: a symbol version or another type would change how
+/// programs are linked.
 #[test]
 fn symbols_are_functions_without_versions() {
     let text = output("readelf", &["-W", "--dyn-syms", library().to_str().unwrap()]);
@@ -169,8 +173,9 @@ fn library_needs_only_the_c_library() {
     assert!(text.contains("NODELETE"), "the library must not be unloaded");
 }
 
-/// What is a thread's own lies in the block that the loader made before: a program that loads the library late (dlopen, Python) has
-/// little room left in there.
+/// Checks the size of the thread-local variables. They are in a block that the loader has allocated
+/// before, and a program that loads the library late (dlopen, Python) has little room left in that
+/// block.
 #[test]
 fn threads_own_variables_are_few() {
     let text = output("readelf", &["-lW", library().to_str().unwrap()]);
@@ -180,7 +185,8 @@ fn threads_own_variables_are_few() {
     assert!(bytes <= 512, "{bytes} bytes for each thread: put what is large behind a Box");
 }
 
-/// `A OR B` and `A/B` want one that is allowed, `A AND B` all.
+/// Returns true if a licence expression is allowed: `A OR B` and `A/B` require one allowed licence,
+/// `A AND B` requires both to be allowed.
 fn is_allowed(expression: &str) -> bool {
     let plain = expression.replace(['(', ')'], " ").replace('/', " OR ");
     plain.split(" AND ").all(|part| {

@@ -1,6 +1,7 @@
-//! What is written down of libibverbs is that of its header: a C program is made of the lists of functions, constants and fields, and
-//! the C compiler says which row is wrong. A function's type is compared as its call goes, and as its address is taken. The header
-//! is rdma-core's, Debian's libibverbs-dev.
+//! Compares the declarations of libibverbs with its header. A C program is generated from the lists
+//! of functions, constants and fields, and the C compiler reports wrong rows. The type of a
+//! function is checked by a call and by its address. The header is that of rdma-core (Debian's
+//! libibverbs-dev).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,8 +20,9 @@ use std::process::Command;
 
 const HEADER: &str = "/usr/include/infiniband/verbs.h";
 
-/// The C types of the lists. Two functions have macros over them, which call newer ones where the compiler sees more; the library's own of
-/// these names are called here. ibv_query_port fills in an older struct, the beginning of ibv_port_attr.
+/// C types of the lists. Two functions are hidden by macros that call newer functions; here the
+/// library's functions of these names are called. ibv_query_port fills in an older struct, which is
+/// the beginning of ibv_port_attr.
 const TYPES: &str = "#include <infiniband/verbs.h>
 #undef ibv_reg_mr
 #undef ibv_query_port

@@ -1,6 +1,6 @@
-//! The rules of the house as a test: each finding says where, what, and how to mend it.
+//! House rules as tests: each finding names the place, the violation and the remedy.
 //!
-//! Only what can be seen in the text is checked here; the lints in Cargo.toml see the rest.
+//! Only rules that the text shows are checked here; the lints in Cargo.toml check the others.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -27,7 +27,7 @@ const SYS_FOR_RUNTIME: &[&str] = &[
     "os::dl",
     "os::process",
 ];
-/// Names that only `backend` may know.
+/// Names that may occur only in `backend`.
 const VENDORS: &[&str] = &[
     "cuda",
     "nccl",
@@ -41,11 +41,12 @@ const VENDORS: &[&str] = &[
     "mpi::",
     "backend::host",
 ];
-/// Where files may be longer than this, with the reason; empty, and better kept so.
+/// Files that may exceed the maximum length, with the reason. The list is empty and should stay
+/// empty.
 const LONG_FILES: &[(&str, &str)] =
     &[("mpi/dtl_mpi.c", "installed as source: a user compiles exactly one file")];
 const MAX_LINES: usize = 570;
-/// Tests are lists of cases; they may be somewhat longer.
+/// Maximum length of test files, which are lists of cases and may be somewhat longer.
 const MAX_TEST_LINES: usize = 670;
 
 #[path = "tidy/budgets.rs"]
@@ -62,19 +63,19 @@ mod lists;
 mod locks;
 
 struct File {
-    /// From the top of the tree, e.g. `src/sys/memory/buf.rs`.
+    /// Path from the top of the tree, e.g. `src/sys/memory/buf.rs`.
     path: String,
     text: String,
 }
 
 impl File {
-    /// Lines with their numbers, without comments.
+    /// Returns the lines with their numbers, without comments.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.text.lines().enumerate().map(|(index, line)| (index + 1, line));
         lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 
-    /// A test: `tests.rs`, or in a folder `tests`.
+    /// Returns true for a test: `tests.rs`, or a file in a folder `tests`.
     fn is_test(&self) -> bool {
         format!("/{}", self.path).contains("/tests/") || self.path.ends_with("/tests.rs")
     }
@@ -110,7 +111,7 @@ fn sources() -> Vec<File> {
     found
 }
 
-/// The programs and what they share.
+/// Returns the sources of the programs and of their shared crates.
 fn programs() -> Vec<File> {
     let mut found = Vec::new();
     for name in ["dtl-bench", "dtl-ctk", "dtl-info", "dtlrun", "subprocess"] {
@@ -121,14 +122,14 @@ fn programs() -> Vec<File> {
     found
 }
 
-/// The library and its programs.
+/// Returns the sources of the library and its programs.
 fn all_sources() -> Vec<File> {
     let mut found = sources();
     found.extend(programs());
     found
 }
 
-/// Everything people write: code, scripts, documents.
+/// Returns all files that people write: code, scripts, documents.
 fn all_texts() -> Vec<File> {
     let mut found = sources();
     let endings = [".rs", ".c", ".h", ".hpp", ".cpp", ".sh", ".cmake", ".md", "CMakeLists.txt"];
@@ -154,7 +155,7 @@ fn report(findings: &[String]) {
     assert!(findings.is_empty(), "{} finding(s):\n{}", findings.len(), findings.join("\n"));
 }
 
-/// A finding for each line of code that `bad` dislikes.
+/// Reports a finding for each line of code for which `bad` returns one.
 fn check_lines(files: &[File], bad: impl Fn(&File, &str) -> Option<String>) {
     let mut findings = Vec::new();
     for file in files {
@@ -183,7 +184,8 @@ fn runtime_is_safe() {
     });
 }
 
-/// Files that post operations into scratch memory, with what keeps the memory until they are over.
+/// Files that post operations into scratch memory, with the owner that keeps the memory until they
+/// are complete.
 const POSTS_SCRATCH: &[(&str, &str)] = &[
     ("runtime/comm/posted.rs", "Posted cancels them on drop, or leaks the memory"),
     ("runtime/comm/p2p/send_recv.rs", "Posted"),
@@ -195,7 +197,8 @@ const POSTS_SCRATCH: &[(&str, &str)] = &[
     ("runtime/comm/rma/active_messages/target.rs", "close cancels them, or leaks the memory"),
 ];
 
-/// An early return between posting an operation and its end must not free the memory that it uses.
+/// Checks that an early return between the posting of an operation and its completion cannot free
+/// the memory that it uses.
 #[test]
 fn posted_memory_has_an_owner() {
     let posting = ["irecv(", "isend(", "receive_matched(", "start_recv(", "start_send("];
@@ -266,7 +269,8 @@ fn runtime_uses_only_safe_faces() {
     report(&findings);
 }
 
-/// A program gets at the library as programs of users do, and at the rest by a listed way.
+/// Checks that programs use the library as programs of users do, and everything else through listed
+/// items.
 #[test]
 fn programs_use_the_c_interface() {
     check_lines(&programs(), |_, line| {
@@ -290,7 +294,8 @@ fn only_ffi_exports() {
     });
 }
 
-/// A length that a C function reports is easily taken for a text that it has written: dtl::detail::text_of does it once.
+/// Checks that texts are read by dtl::detail::text_of only: a length that a C function reports is
+/// easily mistaken for a text that it has written.
 #[test]
 fn texts_of_dtl_hpp_come_through_text_of() {
     let mut files = Vec::new();
@@ -302,7 +307,7 @@ fn texts_of_dtl_hpp_come_through_text_of() {
     });
 }
 
-/// The header's structs that callers pass, and the cases of the test that tries each of them with every size.
+/// Checks that the test of struct sizes covers every struct of the header that callers pass.
 #[test]
 fn every_versioned_struct_is_tried_with_every_size() {
     // Filled in by the library, by a plugin's entry, read by a backend (the tests in `from_c` cover them), and a status.
@@ -335,7 +340,7 @@ fn foreign_calls_stay_below() {
     });
 }
 
-/// `libc::name(…)` or an import; constants (`libc::SIGTERM`) are data.
+/// Returns true for `libc::name(...)` or an import. Constants (`libc::SIGTERM`) are data.
 fn calls_libc(line: &str) -> bool {
     let calls = |rest: &str| {
         let name =
@@ -409,7 +414,8 @@ fn nothing_is_left_to_do() {
     report(&findings);
 }
 
-/// The lints run with a pinned compiler, which does not know what newer ones deprecate.
+/// Checks for deprecated items, because the lints run with a pinned compiler, which does not report
+/// what newer compilers deprecate.
 #[test]
 fn nothing_is_deprecated() {
     check_lines(&all_sources(), |_, line| {
@@ -418,7 +424,7 @@ fn nothing_is_deprecated() {
     });
 }
 
-/// An assertion that an elapsed time is short.
+/// Returns true for an assertion that an elapsed time is short.
 fn bounds_time(line: &str) -> bool {
     let is_assertion = line.contains("assert!(") || line.contains("CHECK(");
     let clocks = ["elapsed() <", "now_ms() - ", "now_us() - ", "now_ns() - ", "seconds() - "];

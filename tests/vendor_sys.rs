@@ -1,7 +1,7 @@
-//! The declarations of vendors' headers (src/backend/*/*_sys.rs) against the headers:
-//! tools/vendor_sys.py writes them anew and compares. It prints what it skips where bindgen or a
-//! header is not installed. NVIDIA's headers come with CUDA, or by tests/gpu_wheels.sh;
-//! DTL_TEST_CUDA_INCLUDE names their folder.
+//! Compares the declarations of vendors' headers (src/backend/*/*_sys.rs) with the headers:
+//! tools/vendor_sys.py generates them again and compares. It prints what it skips if bindgen or a
+//! header is not installed. NVIDIA's headers are part of CUDA, or are installed by
+//! tests/gpu_wheels.sh; DTL_TEST_CUDA_INCLUDE names their folder.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -14,7 +14,8 @@ use std::process::Command;
 
 const TOP: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Whether `tools/vendor_sys.py --check` accepts a tree, and what it prints; `None` without Python.
+/// Runs `tools/vendor_sys.py --check` on a tree. Returns whether it succeeds, and its output;
+/// `None` without Python.
 fn check(top: &Path) -> Option<(bool, String)> {
     let script = Path::new(TOP).join("tools/vendor_sys.py");
     let output = Command::new("python3").arg(script).arg("--check").arg(top).output().ok()?;

@@ -1,21 +1,22 @@
 //! Mailboxes in shared memory through which the ranks of a communicator exchange small messages.
 //!
 //! Each rank writes only its own mailbox. Message n uses block n modulo the number of blocks. A
-//! rank stores the stamp of a message last, and readers load the stamp first. Data that does not
-//! fit into a block is stored on a page; there are fewer pages than blocks. A block or page is
-//! reused only when every rank has finished reading it. Its owner establishes this in one of two
-//! ways. A rank that has seen message n of all other ranks infers that all have finished n - 1,
-//! because each rank writes a message only after it has finished the preceding one. Otherwise the
-//! rank reads the progress words in the mailboxes.
+//! rank stores the stamp of a message (communicator ID and message number) last, and readers load
+//! the stamp first. Data that does not fit into a block is stored on a page of the mailbox; a
+//! mailbox has fewer pages than blocks. A block or page is reused only when every rank has finished
+//! reading it. The owner of the mailbox determines this in one of two ways. If the owner has read
+//! message n of all other ranks, all ranks have finished message n - 1, because each rank writes a
+//! message only after it has finished the preceding one. Otherwise the owner reads the number of
+//! the last finished message, which each rank stores in its mailbox.
 //!
 //! The number of blocks is large, so that a rank that only sends (the root of a broadcast) can run
-//! far ahead of a rank that only receives. Ranks that share a core then need one context switch for
-//! as many messages as there are blocks.
+//! far ahead of a rank that only receives. Ranks that share a core then need only one context
+//! switch per `BLOCKS` messages.
 //!
-//! A transport has mailbox slots, each with a mailbox for every rank. A rank reserves a slot for
-//! its own mailbox before it creates a communicator, and the ranks exchange the slot indices. So
-//! the ranks need not agree on one slot, and threads that create communicators concurrently, in
-//! different orders on different ranks, never share a mailbox.
+//! A transport has several mailbox slots, and each slot contains one mailbox per rank. A rank
+//! reserves a slot for its own mailbox before it creates a communicator, and the ranks exchange the
+//! slot indices. So the ranks need not agree on one slot, and threads that create communicators
+//! concurrently, in different orders on different ranks, never share a mailbox.
 //!
 //! The transports (`shm`, `inproc`) own the memory and wake waiting ranks;
 //! `runtime::comm::coll::small_coll` defines the content of the messages.
@@ -29,7 +30,8 @@ use crate::sys::sync::AtomicU64;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
 use std::ops::Range;
 
-/// Maximum number of ranks of a transport with mailboxes. Each rank reads all other mailboxes.
+/// Maximum number of ranks of a transport with mailboxes. The number is limited because each rank
+/// reads the mailboxes of all other ranks.
 pub(super) const MOST_RANKS: usize = 64;
 /// Number of mailbox slots of a transport: the maximum number of communicators in which a rank can
 /// have a mailbox at the same time.
@@ -41,22 +43,24 @@ pub(super) const ROOM: usize = sync::size(2048, 16);
 const BLOCKS: u64 = sync::size(32, 2) as u64;
 const PAGES: u64 = sync::size(8, 1) as u64;
 
-/// Alignment in bytes: two cache lines, because the adjacent-line prefetcher fetches line pairs.
+/// Alignment of mailboxes, blocks and pages in bytes: two cache lines, because the adjacent-line
+/// prefetcher fetches line pairs.
 const ALIGN: usize = 128;
-/// Offset of the user word: ID of the communicator that uses the mailbox or used it last, plus 1. 0
-/// means that no communicator has used the mailbox.
+/// Offset of a word with the ID, plus 1, of the communicator that uses the mailbox or used it last,
+/// and the flags `GONE` and `LEFT`. 0 if no communicator has used the mailbox.
 const USER_AT: usize = 0;
-/// Flag in the user word: this rank has dropped its view of the communicator's mailboxes.
+/// Flag in the word at `USER_AT`: this rank has dropped its view of the communicator's mailboxes.
 const GONE: u64 = 1 << 63;
-/// Flag in the user word: this rank is destroying the communicator. Other threads of this rank may
-/// still use the mailbox for a moment.
+/// Flag in the word at `USER_AT`: this rank is destroying the communicator. Other threads of this
+/// rank may still use the mailbox briefly.
 const LEFT: u64 = 1 << 62;
-/// Offset of the progress word, with the number of the last message that this rank has finished:
-/// communicator ID in the high 32 bits, low 32 bits of the number in the low 32 bits.
+/// Offset of the word that identifies the last message that this rank has finished: communicator ID
+/// in the high 32 bits, low 32 bits of the message number in the low 32 bits.
 const OVER_AT: usize = 8;
 const BLOCKS_AT: usize = ALIGN;
 const BLOCK: usize = ALIGN;
-/// Size of a block's header in bytes: the stamp, then a word with `what` and the length.
+/// Size of a block's header in bytes: a word with the stamp, then a word with the tag (`what`) and
+/// the length of the message.
 const WORDS: usize = 16;
 /// Maximum size of a message that fits into a block, in bytes.
 const SMALL: usize = sync::size(BLOCK - WORDS, 8);
@@ -64,7 +68,7 @@ const PAGES_AT: usize = BLOCKS_AT + BLOCKS as usize * BLOCK;
 /// Size of a mailbox, in bytes.
 pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple_of(ALIGN);
 
-/// View that one rank of a communicator has of the mailboxes of all its ranks.
+/// One rank's view of the mailboxes of all ranks of a communicator.
 pub(super) struct MailboxView {
     /// Memory of the mailboxes of all slots.
     memory: Span,
@@ -73,7 +77,7 @@ pub(super) struct MailboxView {
     /// Offset of this rank's own mailbox.
     own: usize,
     context: u32,
-    /// Highest message number that all ranks are known to have finished.
+    /// Highest number for which all ranks are known to have finished the message with that number.
     known: AtomicU64,
 }
 
@@ -81,15 +85,16 @@ fn user_word(memory: &Span, mailbox: usize) -> Option<&AtomicU64> {
     memory.word(mailbox + USER_AT)
 }
 
-/// Returns a mailbox's user word without `LEFT`; 0 if offset `mailbox` is out of bounds.
+/// Returns the word at `USER_AT` of a mailbox without the flag `LEFT`; 0 if offset `mailbox` is out
+/// of bounds.
 fn user(memory: &Span, mailbox: usize) -> u64 {
     user_word(memory, mailbox).map_or(0, |word| word.load(Acquire) & !LEFT)
 }
 
 impl MailboxView {
-    /// Creates the view and stores `context` in the user word of this rank's mailbox. `members[i]`
-    /// is the offset of the mailbox of rank i of the communicator; `own` is the offset of this
-    /// rank's mailbox.
+    /// Creates the view and stores `context` + 1 at `USER_AT` in this rank's mailbox. `context` is
+    /// the communicator's ID. `members[i]` is the offset of the mailbox of rank i of the
+    /// communicator; `own` is the offset of this rank's mailbox.
     pub(super) fn new(memory: Span, members: Box<[u32]>, own: usize, context: u32) -> Self {
         if let Some(word) = user_word(&memory, own) {
             word.store(u64::from(context) + 1, Release);
@@ -108,14 +113,14 @@ impl MailboxView {
     }
 
     /// Returns the stamp of message `number`: the communicator's ID and the low 32 bits of
-    /// `number`. The low 32 bits are unambiguous: each rank writes every number, so the content of
-    /// a block is never more than `BLOCKS` numbers old.
+    /// `number`. The low 32 bits are unambiguous: each rank writes a message for every number, so
+    /// the message in a block is at most `BLOCKS` messages old.
     fn stamp(&self, number: u64) -> u64 {
         u64::from(self.context) << 32 | u64::from(number as u32)
     }
 
-    /// Reads the ranks' progress words. Returns true if all ranks have finished message `number -
-    /// ahead`.
+    /// Reads from each mailbox the number of the last message that its owner has finished. Returns
+    /// true if all ranks have finished message `number - ahead`.
     #[cold]
     fn is_free(&self, number: u64, ahead: u64) -> bool {
         let known = self
@@ -128,8 +133,9 @@ impl MailboxView {
         known + ahead >= number
     }
 
-    /// Returns the last message number that the mailbox's owner has finished; 0 if it has
-    /// finished none for this communicator. This rank has reached `number`.
+    /// Returns the number of the last message that the mailbox's owner has finished; 0 if the owner
+    /// has finished no message of this communicator. `number` is the current message number of this
+    /// rank, which determines the high bits of the result.
     fn over(&self, mailbox: usize, number: u64) -> u64 {
         let word = self.memory.word(mailbox + OVER_AT).map_or(0, |word| word.load(Acquire));
         if word >> 32 != u64::from(self.context) {
@@ -155,7 +161,7 @@ impl CollMailbox for MailboxView {
     }
 
     /// Writes `data` as message `number`. Numbers start at 1 and are consecutive; the caller must
-    /// have finished the preceding number. Returns false if another rank may still be reading the
+    /// have finished the preceding message. Returns false if another rank may still be reading the
     /// block or page that the message needs.
     fn post(&self, number: u64, what: u32, data: Region) -> bool {
         let is_small = data.len() <= SMALL;
@@ -193,8 +199,8 @@ impl CollMailbox for MailboxView {
         Some(Post { what: (words >> 32) as u32, data })
     }
 
-    /// Marks message `number` as finished by this rank. `met` means that this rank has seen message
-    /// `number` of all other ranks.
+    /// Records that this rank has finished message `number`. `met` is true if this rank has read
+    /// message `number` of all other ranks.
     fn finish(&self, number: u64, met: bool) {
         if met {
             self.known.store(number - 1, Relaxed);
@@ -209,9 +215,9 @@ impl CollMailbox for MailboxView {
         self.add_to_user(LEFT);
     }
 
-    /// Returns true if `rank` has left the communicator. The flag stays set, because the rank's
-    /// mailbox is reused only after this view is dropped. A caller that sees the flag also sees all
-    /// earlier messages of the rank.
+    /// Returns true if `rank` has left the communicator. The flag `LEFT` stays set, because the
+    /// rank's mailbox is reused only after this view is dropped. If the function returns true, all
+    /// earlier messages of the rank are visible to the caller.
     fn has_left(&self, rank: i32) -> bool {
         let word = self
             .members
@@ -248,7 +254,8 @@ enum SlotState {
 
 struct Last {
     memory: Span,
-    /// User word of a member while it uses the communicator: the communicator's ID plus 1.
+    /// Value at `USER_AT` in a member's mailbox while the member uses the communicator: the
+    /// communicator's ID plus 1.
     user: u64,
     members: Box<[Reader]>,
 }
@@ -258,13 +265,14 @@ struct Reader {
     /// The reader's rank in the transport.
     rank: usize,
     mailbox: usize,
-    /// The reader's user word at the time when this rank created its own view. The word has this
-    /// value until the reader creates its view.
+    /// Value at `USER_AT` in the reader's mailbox at the time when this rank created its own view.
+    /// The value does not change until the reader creates its view.
     before: u64,
 }
 
 impl Last {
-    /// Returns true if no member, except those for which `is_gone` is true, can use the mailbox.
+    /// Returns true if no member of the communicator can still use the mailbox. A rank for which
+    /// `is_gone` returns true does not count.
     fn is_over(&self, is_gone: impl Fn(usize) -> bool) -> bool {
         self.members.iter().all(|member| {
             let now = user(&self.memory, member.mailbox);
@@ -303,7 +311,7 @@ impl Places {
         }
     }
 
-    /// Removes slot `place`, the last one, because its memory could not be allocated.
+    /// Removes slot `place`, the last slot, after a failure to allocate its memory.
     pub(super) fn forget(&mut self, place: usize) {
         self.all.truncate(place);
     }

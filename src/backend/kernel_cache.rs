@@ -4,12 +4,12 @@
 //! | file | content |
 //! |---|---|
 //! | inputs | all compiler inputs, compared byte by byte; the folder's name is their hash |
-//! | needs | hash and path of each file that the compiler read; hash of the object |
+//! | needs | hash, size and path of each file that the compiler read; hash of the object |
 //! | log | the compiler's messages |
 //! | HASH.so | the object; its name has its hash because the dynamic loader caches by name |
 //!
-//! The compilers, and what their results depend on, are in `host::compiler` and
-//! `cuda::modules::nvrtc`.
+//! `host::compiler` and `cuda::modules::nvrtc` run the compilers and determine the inputs on which
+//! the results depend.
 
 use crate::abi::runtime::DTL_ABI_VERSION;
 use crate::abi::status::{DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE};
@@ -32,7 +32,7 @@ const TRIES: usize = 8;
 const BEGUN: &str = ".new-";
 const ENDED: &str = ".old-";
 
-/// Cache of compiled kernels in one folder.
+/// Cache of compiled kernels in one folder of the file system.
 pub(super) struct KernelCache {
     folder: PathBuf,
     /// File name of the object during compilation. The final name has the same extension.
@@ -44,7 +44,8 @@ pub(super) struct KernelCache {
 pub(super) struct Inputs(Vec<u8>);
 
 impl Inputs {
-    /// Creates the inputs that all compilers share: the library version and the ABI version.
+    /// Creates a list of inputs that contains the inputs common to all compilers: the library
+    /// version and the ABI version.
     pub(super) fn new() -> Self {
         let mut inputs = Inputs(Vec::new());
         inputs.add("library", concat!(env!("CARGO_PKG_VERSION"), " ").as_bytes());
@@ -172,8 +173,9 @@ impl KernelCache {
         }
     }
 
-    /// Compiles an object with `compile`, which must write it to the empty folder that it receives,
-    /// and publishes it; returns the object of another process that published first.
+    /// Compiles a kernel by calling `compile`, and publishes the object file in the cache.
+    /// `compile` must write the object file to the empty folder whose path it receives. If another
+    /// process has already published the entry, returns the object file of that process.
     pub(super) fn make(
         &self,
         inputs: &[u8],
@@ -212,7 +214,8 @@ impl KernelCache {
         )
     }
 
-    /// Returns the final name of the object: hash of `needs`, with the extension of `object`.
+    /// Returns the final name of the object file: the hash of `needs` (the content of the file
+    /// `needs`), with the extension of `self.object`.
     fn name_of(&self, needs: &[u8]) -> String {
         let suffix = self.object.rsplit_once('.').map_or("", |(_, suffix)| suffix);
         format!("{:016x}.{suffix}", fnv1a(needs))
@@ -248,7 +251,8 @@ fn refused(path: &Path, why: &str) -> Error {
     )
 }
 
-/// Creates the error for a cache file that cannot be written: status and text depend on `error`.
+/// Creates the error for a cache file that cannot be written. Its status and text depend on
+/// `error`.
 pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
     let status = match error.raw_os_error() {
         Some(libc::EFBIG) => return too_large(path),
@@ -298,7 +302,7 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOTEMPTY | libc::ENOTDIR))
 }
 
-/// Formats a line of the file `needs`: hash, size and path of a file.
+/// Formats a line of the file `needs`: hash of a file, its size in bytes, and its path.
 fn line(bytes: &[u8], path: &str) -> String {
     format!("{:016x} {} {path}\n", fnv1a(bytes), bytes.len())
 }

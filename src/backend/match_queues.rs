@@ -1,8 +1,8 @@
 //! Message matching: posted receives and unexpected messages of one rank.
 //!
-//! The queues store matching order, not payload: `P` is the transport's record of a posted receive,
-//! `U` its record of an unexpected message. Messages of one source are matched in arrival order,
-//! and receives in posting order, as MPI's non-overtaking rule requires.
+//! The queues store the matching order, not the payload: `P` is the transport's record of a posted
+//! receive, and `U` is the transport's record of an unexpected message. Messages of one source are
+//! matched in arrival order, and receives in posting order, as MPI's non-overtaking rule requires.
 
 use super::peer_map::PeerMap;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 
 /// Posted receives and unexpected messages of one rank. Queues are per source, so a receive that
 /// names its source never scans messages of other sources. Serial numbers order entries of
-/// different sources. The queues of a source are created with its first message or receive.
+/// different sources. The queues of a source are created when its first message arrives or when the
+/// first receive that names it is posted.
 pub struct Matcher<P, U> {
     sources: PeerMap<Queues<P, U>>,
     posted_any: VecDeque<PostedReceive<P>>,
@@ -25,7 +26,7 @@ struct Queues<P, U> {
 }
 
 impl<P, U> Matcher<P, U> {
-    /// Memory per active source in bytes, without the queued entries.
+    /// Memory per source that has queues, in bytes, excluding the queued entries.
     pub const SOURCE_BYTES: usize = size_of::<Queues<P, U>>();
 }
 
@@ -90,7 +91,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
         self.next
     }
 
-    /// Appends a receive to its queue. Call [`Matcher::take_unexpected`] first.
+    /// Appends a receive to its queue. The caller must first check, for example with
+    /// [`Matcher::take_unexpected`], that no unexpected message matches.
     pub fn post(&mut self, select: Selector, what: P) {
         let posted = self.place(select, what);
         self.put(posted);
@@ -101,7 +103,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
         PostedReceive { serial: self.serial(), select, what }
     }
 
-    /// Inserts a receive by its serial number. Call [`Matcher::take_unexpected`] first.
+    /// Inserts a receive into its queue, which is ordered by serial number. The caller must first
+    /// check, for example with [`Matcher::take_unexpected`], that no unexpected message matches.
     pub fn put(&mut self, posted: PostedReceive<P>) {
         let queue = match posted.select.source {
             DTL_ANY_SOURCE => Some(&mut self.posted_any),
@@ -116,8 +119,9 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    /// Finds the first posted receive that matches the message. Returns true if that receive names
-    /// DTL_ANY_SOURCE, and its index in its queue; `None` if no receive matches.
+    /// Finds the first posted receive that matches the message. Returns a flag that is true if that
+    /// receive names DTL_ANY_SOURCE, and the index of the receive in its queue; `None` if no
+    /// receive matches.
     fn find_posted(&self, source: i32, word: u64) -> Option<(bool, usize)> {
         let first = |queue: &VecDeque<PostedReceive<P>>| {
             let front = queue.front()?;
@@ -165,7 +169,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
         take(self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?, index)
     }
 
-    /// Queues an unexpected message. Call [`Matcher::take_posted`] first.
+    /// Queues an unexpected message. The caller must first check, for example with
+    /// [`Matcher::take_posted`], that no posted receive matches.
     pub fn arrive(&mut self, source: i32, word: u64, what: U) {
         let message = UnexpectedMessage { serial: self.serial(), source, match_bits: word, what };
         if let Some(queues) = self.make_queues(source) {
@@ -192,20 +197,22 @@ impl<P: PartialEq, U> Matcher<P, U> {
         found.map(|(_, source, index)| (source, index))
     }
 
-    /// Returns the first unexpected message that `select` accepts, or `None`; does not remove it.
+    /// Returns the first unexpected message that `select` accepts, without removing the message;
+    /// `None` if `select` accepts no message.
     pub fn peek(&self, select: &Selector) -> Option<&UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
         self.queues(source)?.unexpected.get(index)
     }
 
-    /// Removes and returns the first unexpected message that `select` accepts, or `None`.
+    /// Removes and returns the first unexpected message that `select` accepts; `None` if `select`
+    /// accepts no message.
     pub fn take_unexpected(&mut self, select: &Selector) -> Option<UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
         take(&mut self.queues_mut(source)?.unexpected, index)
     }
 
     /// Cancels a posted receive that names `source` (or DTL_ANY_SOURCE). Returns false if the
-    /// receive is not posted (any more).
+    /// receive is not in the queue.
     pub fn cancel(&mut self, source: i32, what: &P) -> bool {
         let Some(queue) = self.posted_mut(source) else { return false };
         let index = queue.iter().position(|posted| posted.what == *what);
@@ -228,7 +235,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    /// Removes and returns the first message from `source` for which `is` returns true, or `None`.
+    /// Removes and returns the first unexpected message from `source` for which `is` returns true;
+    /// `None` if there is no such message.
     pub fn remove_unexpected(
         &mut self,
         source: i32,
@@ -240,8 +248,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 }
 
-/// Searches the whole queue for the first receive that matches a message. Returns the receive's
-/// serial number and index, or `None` if no receive matches.
+/// Searches the whole queue for the first posted receive that matches a message. Returns the
+/// receive's serial number and index, or `None` if no receive matches.
 #[inline(never)]
 fn later_posted<P>(
     queue: &VecDeque<PostedReceive<P>>,

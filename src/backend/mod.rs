@@ -13,9 +13,10 @@
 //! - `mpi`: transport over an installed MPI library
 //! - `rdma`: transport over RDMA verbs
 //! - `hier`: shared memory within nodes, another transport between nodes
-//! - `p2p_protocol`: matching and rendezvous protocol over a transport with only send and receive
+//! - `p2p_protocol`: matching and rendezvous protocol over a transport that provides only send and
+//!   receive
 //! - `match_queues`: posted receives and unexpected messages
-//! - `op_table`: operations in flight
+//! - `op_table`: table of a transport's operations in flight
 //! - `coll_mailbox`: mailboxes in shared memory for small collectives
 //! - `peer_map`: map from ranks to values, for few ranks out of many
 //! - `kernel_cache`: compiled kernels on disk

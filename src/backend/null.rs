@@ -1,5 +1,6 @@
-//! Null backend for measuring call overhead, and template for backend authors. Memory is host
-//! memory; streams, events and launches do nothing. "auto" never selects this backend.
+//! Null backend, which serves to measure call overhead and as a template for backend authors.
+//! Memory is host memory; streams, events and launches do nothing. Automatic backend selection
+//! ("auto") never selects this backend.
 
 use crate::abi::backend::vtable::DTL_BACKEND_NO_COMPUTE;
 use crate::abi::devices::device::*;
@@ -28,7 +29,7 @@ pub fn backend() -> Backend {
 
 struct Null;
 
-/// Returns the placeholder token of every stream and event.
+/// Returns the placeholder handle that this backend uses for every stream and event.
 fn token() -> Token {
     Addr::new(std::ptr::without_provenance_mut(1))
 }

@@ -6,8 +6,8 @@ use crate::error::{Error, failure};
 use crate::sys::os::process;
 use std::io;
 
-/// Creates the error for a failed action `what`: DTL_ERROR_LIMIT, with a remedy, if a limit of this
-/// process caused the failure, else `status`.
+/// Creates the error for a failed action `what`: DTL_ERROR_LIMIT, with a remedy in the text, if a
+/// limit of open files caused the failure; `status` otherwise.
 pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> Error {
     match process::fd_shortage(error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, format!("{what}: {text}")),
@@ -20,7 +20,7 @@ pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> E
     }
 }
 
-/// Creates the error for failed memory: DTL_ERROR_OUT_OF_MEMORY for ENOMEM and ENOSPC,
+/// Creates the error for a failed memory operation: DTL_ERROR_OUT_OF_MEMORY for ENOMEM and ENOSPC,
 /// DTL_ERROR_LIMIT for too many open files or a file-size limit, DTL_ERROR_BACKEND otherwise.
 pub(super) fn memory_error(what: &str, error: &io::Error) -> Error {
     match error.raw_os_error() {

@@ -4,15 +4,16 @@
 //! peer is created with the first message between the two ranks. Values are never removed, because
 //! ranks that have exchanged messages are likely to do so again.
 
-/// Sparse map from ranks to values, for a rank that communicates with few of the others.
+/// Sparse map from ranks to values, for a rank that communicates with few other ranks.
 pub struct PeerMap<T> {
-    /// Per rank: index of its value plus 1; 0 if none. Zero-initialized, so the operating system
-    /// allocates no memory for pages that are never written.
+    /// For each rank, the index of its value in `values` plus 1, or 0 if the rank has no value. The
+    /// vector is zero-initialized, so the operating system allocates no memory for pages that are
+    /// never written.
     places: Vec<u32>,
     values: Vec<T>,
 }
 
-/// Memory per rank without a value, in bytes.
+/// Memory for a rank that has no value, in bytes.
 pub const BYTES_PER_RANK: usize = size_of::<u32>();
 
 impl<T: Default> PeerMap<T> {

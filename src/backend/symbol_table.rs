@@ -18,18 +18,19 @@ pub struct Function {
     pub required: bool,
 }
 
-/// Converts NUL-terminated text to a C string; returns an empty one if there is no NUL.
+/// Converts NUL-terminated text to a C string; returns an empty C string if the text has no NUL.
 pub fn c_name(text: &'static str) -> &'static CStr {
     CStr::from_bytes_until_nul(text.as_bytes()).unwrap_or_default()
 }
 
-/// A function table that is resolved from a loaded library.
+/// Table of C functions that are resolved by name in a loaded library.
 pub trait SymbolTable: Sized + Send + Sync + 'static {
     /// Resolves all functions; fails with the name of the first required function that is missing.
     ///
     /// # Safety
-    /// `find` must return only functions of one library that conforms to its standard, under their
-    /// standard names, and that library must stay loaded.
+    /// `find` must return only functions of one library and must find each function by its standard
+    /// name. The library must conform to the standard that specifies these functions, and it must
+    /// stay loaded.
     unsafe fn resolve(find: &dyn Fn(&CStr) -> Option<Addr>) -> Result<Self>;
 }
 
@@ -57,7 +58,8 @@ macro_rules! function_table {
             $($maybe: unsafe extern "C" fn($($maybe_type),*) -> $maybe_result,)+
         }
 
-        /// Signatures of the functions, for the test that compares them with the header.
+        /// Signatures of the functions, for the test that compares them with the library's header
+        /// file.
         pub const FUNCTIONS: &[$crate::backend::symbol_table::Function] = &[
             $($crate::backend::symbol_table::Function {
                 name: stringify!($name),
@@ -78,7 +80,8 @@ macro_rules! function_table {
         $($name:ident: $type:ty,)+;
         $($maybe:ident: $maybe_type:ty,)*
     ) => {
-        /// Functions of the library; `None` if the loaded library lacks an optional one.
+        /// Function pointers of a loaded library. An optional function that the library lacks is
+        /// `None`.
         #[repr(C)]
         #[derive(Clone, Copy)]
         #[allow(missing_docs, reason = "named and specified by the standard")]

@@ -1,5 +1,5 @@
 //! Vendor libraries that backends load on first use: function tables of the opened libraries, and
-//! detection of a fork after the first call.
+//! detection of a fork after the first library call.
 
 use super::symbol_table::SymbolTable;
 use crate::error::{Result, failure};
@@ -24,7 +24,8 @@ pub struct Names {
     pub part: &'static str,
     /// Default soname of the library.
     pub soname: &'static str,
-    /// Environment variable with a path or soname to open instead.
+    /// Environment variable that holds the path or soname of a library to open instead of the
+    /// default.
     pub variable: &'static str,
     /// Description of the library that the environment variable must name.
     pub wanted: &'static str,
@@ -32,19 +33,19 @@ pub struct Names {
     pub advice: &'static str,
 }
 
-/// One kind of vendor library, such as the CUDA driver, and the function tables of all files opened
-/// as such. Opened libraries are never closed.
+/// One kind of vendor library, such as the CUDA driver, and the function tables of all files that
+/// were opened as this library. Opened libraries are never closed.
 pub struct VendorLib<F: 'static> {
     names: Names,
     opened: Mutex<BTreeMap<String, &'static F>>,
     /// Process ID of the process that first called the library; 0 before the first call.
     used_by: AtomicI32,
-    /// Number of calls of `begin`, which returns it.
+    /// Number of calls to `begin`, which returns the incremented number.
     generation: AtomicU64,
 }
 
 impl<F: SymbolTable> VendorLib<F> {
-    /// Creates an entry for a vendor library, without opening any file.
+    /// Creates the object for a vendor library, without opening a library file.
     pub const fn new(names: Names) -> Self {
         VendorLib {
             names,
@@ -90,8 +91,9 @@ impl<F: SymbolTable> VendorLib<F> {
     /// table, or a description of the failure and its remedy.
     ///
     /// # Safety
-    /// The library's constructors run, and its functions are called with the table's types: the
-    /// library must be what its name denotes, or the user must vouch for it.
+    /// This function runs the library's constructors, and callers call the library's functions
+    /// through the signatures in the table. So the file must be the vendor library that this object
+    /// names. If the user has chosen the file, the user must guarantee this.
     pub unsafe fn open_named(
         &self,
         named: Option<&str>,
@@ -106,12 +108,13 @@ impl<F: SymbolTable> VendorLib<F> {
         })
     }
 
-    /// Opens a library by path or soname, once per name. Returns its function table, or the reason
-    /// for the failure.
+    /// Opens a library by path or soname. A library that is already open under this name is not
+    /// opened again. Returns the library's function table, or the reason for the failure.
     ///
     /// # Safety
-    /// The library's constructors run, and its functions are called with the table's types: the
-    /// library must be what its name denotes, or the user must vouch for it.
+    /// This function runs the library's constructors, and callers call the library's functions
+    /// through the signatures in the table. So the file must be the vendor library that this object
+    /// names. If the user has chosen the file, the user must guarantee this.
     pub unsafe fn open(&self, file: &str) -> std::result::Result<&'static F, String> {
         let mut opened = self.opened.lock();
         if let Some(table) = opened.get(file) {
@@ -132,14 +135,14 @@ impl<F: SymbolTable> VendorLib<F> {
     }
 
     /// Records that this process uses the library; must be called before the first library call.
-    /// Returns a number that no earlier call returned.
+    /// Returns a number that no earlier call of this function returned.
     pub fn begin(&self) -> u64 {
         self.used_by.store(process::own_pid(), Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
-/// Lazily initialized object. The first call of `look` or `get` searches for it, and an object that
+/// Lazily initialized object. The first call to `look` or `get` searches for it, and an object that
 /// was found is cached.
 pub struct OnDemand<D> {
     find: fn() -> std::result::Result<D, String>,
@@ -149,8 +152,9 @@ pub struct OnDemand<D> {
 }
 
 impl<D> OnDemand<D> {
-    /// Creates the holder without searching. `find` returns the object or the reason why there is
-    /// none; after a failure the next request calls `find` again.
+    /// Creates an `OnDemand` without searching for its object. `find` returns the object or the
+    /// reason why there is none. After a failure, the next call to `look` or `get` calls `find`
+    /// again.
     pub fn new(find: fn() -> std::result::Result<D, String>) -> Self {
         OnDemand { find, found: RwLock::new(None), finding: Mutex::new(()) }
     }
@@ -174,7 +178,8 @@ impl<D> OnDemand<D> {
         Ok(found)
     }
 
-    /// Returns the object, searching for it if necessary, or DTL_ERROR_UNAVAILABLE.
+    /// Returns the object, searching for it if necessary. Fails with DTL_ERROR_UNAVAILABLE if there
+    /// is no such object.
     pub fn get(&self) -> Result<Arc<D>> {
         self.look().map_err(|why| failure!(DTL_ERROR_UNAVAILABLE, "{why}"))
     }

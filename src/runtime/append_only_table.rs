@@ -1,18 +1,18 @@
 //! Append-only table: slots that are set once and never cleared, so that a lookup takes no lock.
-//! Used for dtypes and operations of the program, and for members of enumerations and their
-//! instances. Memory is allocated a chunk at a time. Objects that can be destroyed use
-//! `sys::handles::handle_table` instead.
+//! Used for user-defined dtypes and operations, for members of extensible enumerations (`enums`),
+//! and for instances of their templates. Memory is allocated a chunk at a time. Objects that can be
+//! destroyed use `sys::handles::handle_table` instead.
 //!
-//! Ordering: a slot is a `OnceLock`, whose `set` publishes with release what `get` reads with
-//! acquire. A chunk is a `OnceLock`, too. No other order is needed: a thread that finds a slot
+//! Ordering: a slot is a `OnceLock`: `set` publishes the value with release, and `get` reads it
+//! with acquire. A chunk is a `OnceLock`, too. No other order is needed: a thread that finds a slot
 //! empty and is about to set it checks the slot again under a lock of the caller.
 
 use std::sync::OnceLock;
 
-/// Number of slots in a chunk.
+/// Number of slots (table entries) in a chunk, the unit of allocation.
 pub(super) const CHUNK: usize = 1 << 8;
 
-/// Append-only table of `CHUNKS * CHUNK` slots.
+/// Append-only table of `CHUNKS * CHUNK` slots (table entries).
 pub(super) struct AppendOnlyTable<T: 'static, const CHUNKS: usize> {
     chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
 }

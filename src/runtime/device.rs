@@ -19,11 +19,11 @@ use std::sync::Arc;
 thread_local! {
     /// Handle of the backend that this thread last passed to `dtl_backend_set_device`; 0 = none.
     static BACKEND: Cell<u64> = const { Cell::new(0) };
-    /// Devices that this thread has selected, by backend handle.
+    /// Devices that this thread has selected, as pairs of a backend handle and a device.
     static DEVICES: RefCell<Vec<(u64, i32)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Returns the backend of a handle; a null handle means the thread's current backend.
+/// Returns the backend with the given handle; a null handle means the thread's current backend.
 pub fn backend(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     if handle.id != 0 {
         registry::find(inside, handle)
@@ -32,8 +32,8 @@ pub fn backend(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     }
 }
 
-/// Returns a counted reference to the backend of a handle; a null handle means the thread's current
-/// backend. The reference outlives the call.
+/// Returns a counted reference to the backend with the given handle; a null handle means the
+/// thread's current backend. The reference outlives the call.
 pub fn pin_backend(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
     if handle.id != 0 {
         registry::pin(inside, handle)
@@ -72,8 +72,9 @@ pub fn set(backend: &Backend, device: i32) -> Result<()> {
     Ok(())
 }
 
-/// Removes the thread's entries of backends that no longer exist, which bounds the list. Separate
-/// from [`set`], which the library's own threads call outside of an epoch.
+/// Removes backends that no longer exist from the calling thread's list of current devices, so that
+/// the list stays bounded. This function is separate from [`set`], because the library's own
+/// threads call `set` without an epoch guard.
 pub fn forget_gone(inside: &Guard) {
     let is_there = |known| registry::find(inside, dtl_backend_t { id: known }).is_ok();
     // In a thread that is ending the list no longer exists.
@@ -154,7 +155,8 @@ pub fn memory_info(backend: &Backend, device: i32) -> Result<(u64, u64)> {
     info.unwrap_or_else(|| Err(backend.lacks("memory information")))
 }
 
-/// Returns the description of a memory kind of a backend.
+/// Returns the properties, alignment and name of a memory kind (for example host or device memory)
+/// of a backend.
 pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {
     check_memory_kind(kind)?;
     if let Some(answer) = backend.memory()?.kind_info(kind) {
@@ -177,7 +179,7 @@ pub fn kind_info(backend: &Backend, kind: dtl_enum_word_t) -> Result<dtl_mem_kin
     Ok(new_kind_info(properties, 1, name))
 }
 
-/// Creates the description of a memory kind.
+/// Creates the description of a memory kind (for example host or device memory).
 pub fn new_kind_info(properties: u64, alignment: u64, name: &str) -> dtl_mem_kind_info_t {
     let mut info = dtl_mem_kind_info_t { properties, alignment, ..blank() };
     copy_text(&mut info.name, name);

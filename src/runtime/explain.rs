@@ -1,4 +1,5 @@
-//! Record of automatic choices: the choice, its reason, and rejected alternatives.
+//! Choices that the library has made automatically, for `dtl_explain`: each choice, its reason, and
+//! the rejected alternatives.
 
 use super::{log, settings};
 use crate::error::{Result, fail};
@@ -7,7 +8,8 @@ use crate::sys::sync::lock::Mutex;
 /// Recorded choices, one per topic: the topic, and the choice with its reason.
 static CHOICES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Records an automatic choice.
+/// Stores and logs the choice `what`, which the library has made automatically, unless it is
+/// already stored. Replaces an earlier choice of the same topic.
 pub fn chose(topic: &str, what: &str) {
     let mut choices = CHOICES.lock();
     match choices.iter_mut().find(|(known, _)| known == topic) {
@@ -19,7 +21,7 @@ pub fn chose(topic: &str, what: &str) {
     log::info!("{topic}: {what}");
 }
 
-/// Records a choice that is worse than the preferred one; fails under DTL_STRICT.
+/// Records a choice that is worse than the preferred one; fails if DTL_STRICT=1 is set.
 pub fn degraded(topic: &str, what: &str) -> Result<()> {
     if settings::current().strict {
         return fail!(DTL_ERROR_NOT_SUPPORTED, "{topic}: {what} (refused because DTL_STRICT=1)");
@@ -34,7 +36,7 @@ pub fn text() -> String {
     choices.iter().map(|(topic, what)| format!("{topic}: {what}\n")).collect()
 }
 
-/// Clears the record (at finalize).
+/// Removes all recorded choices (at finalize).
 pub fn clear() {
     CHOICES.lock().clear();
 }

@@ -1,17 +1,18 @@
-//! Process-wide flags that every message reads, kept in one cache line. Each word belongs to one
-//! module, which documents the word.
+//! Process-wide flags that are read for every message, in one cache line. Each field is owned by
+//! one module, which documents the field.
 
 use crate::sys::sync::lock::OpenState;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// Process-wide flags that every message reads, in one cache line.
+/// Process-wide flags that are read for every message, in one cache line.
 #[repr(C, align(64))]
 pub(super) struct HotGlobals {
     /// State of the library: owned by `lifecycle`.
     pub(super) gate: OpenState,
     /// Number of live allocations that the host cannot access: owned by `memory::device_only`.
     pub(super) hidden: AtomicUsize,
-    /// Communication that needs progress: owned by `comm::progress_count`.
+    /// Number of transports and of started requests that need progress: owned by
+    /// `comm::progress_count`.
     pub(super) moving: AtomicU64,
 }
 

@@ -1,14 +1,14 @@
-//! Objects under small numbers (dtypes and operations of the program). A number is never reused, so
-//! the object under a number never changes, and a lookup takes no lock. Handles with a generation
-//! are in `sys::handles::handle_table`.
+//! Table of objects that are identified by small numbers (user-defined dtypes and operations). A
+//! number is never reused and always identifies the same object, so a lookup takes no lock. Objects
+//! whose handles contain a generation number are in `sys::handles::handle_table`.
 
 use crate::runtime::append_only_table::{AppendOnlyTable, CHUNK};
 use crate::sys::sync::AtomicUpdate;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// First number that is assigned to objects of the program.
+/// First number that is assigned to user-defined objects.
 pub(super) const FIRST: i32 = 4096;
-/// Maximum number of objects that a table assigns in the process' life.
+/// Maximum number of objects that can be added to a table during the life of the process.
 pub(super) const LIMIT: usize = 1 << 16;
 
 struct IdSlot<T> {
@@ -23,7 +23,8 @@ pub(super) enum IdLookup<'a, T> {
     Never,
 }
 
-/// Table of values under numbers from `first` on. Values stay in memory after they are destroyed.
+/// Table of values that are identified by consecutive numbers, starting at `first`. Values stay in
+/// memory after they are destroyed.
 pub(super) struct IdTable<T: 'static> {
     first: i32,
     next: AtomicUsize,
@@ -56,12 +57,13 @@ impl<T> IdTable<T> {
         }
     }
 
-    /// Returns the value of a number, even after the value was destroyed.
+    /// Returns the value with the given number, even if the value was destroyed.
     pub(super) fn ever(&self, number: i32) -> Option<&T> {
         self.slot(number).map(|slot| &slot.value)
     }
 
-    /// Destroys the object of a number. Of two concurrent calls, one returns `Destroyed`.
+    /// Destroys the object with the given number. If two threads destroy the same object
+    /// concurrently, one of the calls returns `Destroyed`.
     pub(super) fn destroy(&self, number: i32) -> IdLookup<'_, T> {
         match self.slot(number) {
             Some(slot) if slot.destroyed.swap(true, Ordering::AcqRel) => IdLookup::Destroyed,

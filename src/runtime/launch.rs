@@ -36,8 +36,9 @@ pub fn from_environment() -> Result<Option<Launch>> {
     read(&|name| std::env::var(name).ok(), &manager_key)
 }
 
-/// Reads an environment through `variable`. `manager` returns a string that identifies the process
-/// manager of a Hydra job; its argument is the number of the PMI descriptor, if there is one.
+/// Reads environment variables through the function `variable`. `manager` returns a string that
+/// identifies the process manager of a Hydra job; its argument is the file descriptor of the PMI
+/// socket, if there is one.
 pub fn read(
     variable: &dyn Fn(&str) -> Option<String>,
     manager: &dyn Fn(Option<i32>) -> String,
@@ -93,7 +94,7 @@ fn hydra(env: &Env<'_>, manager: Manager<'_>) -> Result<Option<Launch>> {
 }
 
 /// First of the step ids that Slurm reserves for the batch script, the interactive shell and so on.
-/// Such steps set a rank and a size too, although the counted tasks do not run.
+/// Such a step also sets a rank and a size, although it does not run that number of tasks.
 const SLURM_FIRST_SPECIAL_STEP: u32 = 0xFFFF_FFF0;
 
 fn slurm(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {
@@ -142,7 +143,7 @@ fn slurm_tasks_here(env: &Env<'_>) -> Result<i32> {
     malformed(NAME, &list, "an entry for the node of SLURM_NODEID")
 }
 
-/// Local rank and size if the launcher does not report them.
+/// Rank among the ranks on this node, and their number, if the launcher does not report them.
 const UNKNOWN: (i32, i32) = (0, 0);
 
 fn launch(
@@ -174,7 +175,8 @@ struct Env<'a> {
 }
 
 impl Env<'_> {
-    /// Returns the value of a variable. An empty value counts as unset: scripts unset it this way.
+    /// Returns the value of a variable. An empty value counts as unset, because scripts unset
+    /// variables this way.
     fn text(&self, name: &str) -> Option<String> {
         (self.variable)(name).filter(|value| !value.is_empty())
     }
@@ -189,7 +191,8 @@ impl Env<'_> {
         }
     }
 
-    /// Reads a rank and its size; returns `None` if neither variable is set.
+    /// Reads a rank and the number of ranks from two variables; returns `None` if neither variable
+    /// is set.
     fn rank_of(&self, rank_name: &str, size_name: &str) -> Result<Option<(i32, i32)>> {
         let (rank, size) = match (self.integer(rank_name)?, self.integer(size_name)?) {
             (Some(rank), Some(size)) => (rank, size),

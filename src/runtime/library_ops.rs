@@ -1,5 +1,6 @@
-//! Queries of the default dispatcher by the library's own operations. Without registered handlers a
-//! query costs one load and one branch.
+//! Dispatch of the library's own operations: queries whether the program has registered a handler
+//! for an operation with the default dispatcher. Without registered handlers a query costs one load
+//! and one branch.
 
 use super::dispatch::bitmap_index::Slots;
 use super::dispatch::{Action, DEFAULT, Query, Registration, find_quickly};
@@ -22,8 +23,9 @@ pub fn query(
     Query { operation, source, destination, schedule, args, ..blank() }
 }
 
-/// Returns the program's handler for an operation that the library is about to execute. `None`: no
-/// handler exists, or this thread is inside the handler; the library executes the operation.
+/// Returns the handler that the program has registered for an operation that the library is about
+/// to execute. Returns `None` if no handler exists or if this thread is already inside the handler;
+/// the library then executes the operation itself.
 pub fn theirs<'g>(inside: &'g Guard, query: &Query) -> Result<Option<&'g Registration>> {
     let Some(default) = find_quickly(inside, DEFAULT) else { return Ok(None) };
     let found = default.look(inside, query)?;
@@ -32,8 +34,8 @@ pub fn theirs<'g>(inside: &'g Guard, query: &Query) -> Result<Option<&'g Registr
     Ok(theirs)
 }
 
-/// Executes an operation by the program's handler; returns false if there is no handler. For
-/// operations whose handlers cannot name a backend.
+/// Executes an operation with the handler that the program has registered for it; returns false if
+/// there is no such handler. It is used for operations whose handlers cannot redirect to a backend.
 pub fn perform(inside: &Guard, query: &Query) -> Result<bool> {
     match theirs(inside, query)? {
         Some(handler) => handler.invoke(query, None).map(|()| true),
@@ -41,7 +43,8 @@ pub fn perform(inside: &Guard, query: &Query) -> Result<bool> {
     }
 }
 
-/// Checks a schedule that no handler accepted: must be 0 or built in, which streams implement.
+/// Checks the schedule of a launch for which no handler is registered. It must be 0 or a built-in
+/// schedule, because streams implement only these.
 pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
     match schedule {
         0 | DTL_SCHEDULE_SEQUENTIAL | DTL_SCHEDULE_MULTICORE | DTL_SCHEDULE_DEVICE => Ok(()),
@@ -60,7 +63,7 @@ pub fn check_schedule(schedule: dtl_enum_word_t) -> Result<()> {
     }
 }
 
-/// Fails if a word is not a schedule, or was never assigned.
+/// Fails unless `schedule` is 0 or the number of an existing schedule.
 pub fn check_schedule_word(schedule: dtl_enum_word_t) -> Result<()> {
     match schedule {
         0 => Ok(()),

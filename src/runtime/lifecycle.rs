@@ -1,4 +1,5 @@
-//! Init, finalize and fork: the changes of the state that admits or rejects calls.
+//! Init, finalize and fork: functions that change the state of the library, which determines
+//! whether calls are admitted.
 
 use super::memory::{drivers, host_alloc};
 use super::open_state::{self, GATE, forked_inside, lets_pass};
@@ -11,10 +12,12 @@ use crate::sys::os::dl;
 use crate::sys::sync::lock::{Mutex, OpenState};
 use std::sync::Arc;
 
-/// Creates the built-in backends; passed in so that this layer does not name the upper layer.
+/// Function that creates the built-in backends. It is passed as an argument, so that the module
+/// `runtime` does not depend on the module `backend`.
 pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 
-/// Init count. No foreign code runs under its lock: no log callback, no work that finalize awaits.
+/// Init count. No foreign code runs under its lock: neither a log callback nor work that finalize
+/// waits for.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
 
 struct Count {
@@ -57,8 +60,8 @@ pub fn admit(builtins: Builtins) -> Result<()> {
     }
 }
 
-/// Waits for a finalize in progress. Fails unless that finalize has found a thread inside the
-/// library and has therefore reopened the library.
+/// Waits for a finalize in progress. Fails, unless that finalize found a thread inside the library
+/// and therefore reopened the library.
 fn closed() -> Result<()> {
     let _decided = COUNT.lock();
     if lets_pass() {
@@ -87,8 +90,8 @@ fn forked() -> Result<()> {
     )
 }
 
-/// Counts an init (`dtl_init`), and opens the library if it is closed. `overrides` edits the
-/// settings from environment variables.
+/// Counts an init (`dtl_init`), and opens the library if it is closed. `overrides` changes the
+/// settings that were read from environment variables.
 pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Builtins) -> Result<()> {
     if GATE.state() == OpenState::FORKED {
         return forked();
@@ -119,7 +122,8 @@ pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Built
     Ok(())
 }
 
-/// Logs complaints about variables. Runs after initialization: log callbacks may call the library.
+/// Logs complaints about environment variables. Runs after initialization, because log callbacks
+/// may call the library.
 fn warn(complaints: &[String]) {
     let _aside = epoch::aside(); // the log callback counts as inside a call
     for complaint in complaints {
@@ -163,7 +167,7 @@ fn put_in_force(settings: Settings) {
     settings::install(settings);
 }
 
-/// Reactions of the higher modules to the registration and removal of backends.
+/// Callbacks through which the higher modules react to the registration and removal of backends.
 static BACKEND_EVENTS: registry::Events = registry::Events {
     adding: |backend| {
         if backend.plain_memory {
@@ -209,7 +213,7 @@ fn set_gate(state: u32) -> Result<()> {
     Err(Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, "no page for the library's state"))
 }
 
-/// Counts a finalize (`dtl_finalize`). The last finalize destroys every live object by the
+/// Counts a finalize (`dtl_finalize`). The last finalize destroys every live object by calling the
 /// functions of `shutdown`, in order.
 pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     if GATE.state() == OpenState::FORKED {
@@ -274,8 +278,9 @@ impl Drop for Settle {
     }
 }
 
-/// Drops the parent's objects, whose threads, peers and devices do not belong to this process, and
-/// initializes the library again (`dtl_init_after_fork`).
+/// Initializes the library again in a forked child (`dtl_init_after_fork`). First drops the objects
+/// inherited from the parent, because their threads, peers and devices do not belong to this
+/// process.
 pub fn init_after_fork(shutdown: &[Shutdown], builtins: Builtins) -> Result<()> {
     if GATE.state() != OpenState::FORKED {
         return fail!(

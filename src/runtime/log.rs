@@ -11,11 +11,13 @@ use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 static LEVEL: AtomicI32 = AtomicI32::new(DTL_LOG_WARN);
-/// Level that the last `dtl_log_set_callback` set; 0 = none. Takes precedence over the settings.
+/// Log level set by the last call to `dtl_log_set_callback`; 0 = none. Takes precedence over the
+/// settings.
 static CALLED_LEVEL: AtomicI32 = AtomicI32::new(0);
 static CALLBACK: RwLock<(dtl_log_fn_t, Addr)> = RwLock::new((None, Addr::NULL));
 
-/// Sets the log level: lines up to this level are logged, unless a call has set another level.
+/// Sets the log level: lines up to this level are logged, unless `dtl_log_set_callback` has set
+/// another level.
 pub fn set_level(level: i32) {
     LEVEL.store(level, Ordering::Relaxed);
 }
@@ -26,7 +28,8 @@ pub fn set_callback(callback: dtl_log_fn_t, user: Addr, level: i32) {
     CALLED_LEVEL.store(level, Ordering::Relaxed);
 }
 
-/// Returns true if lines of this level are written anywhere. Check it before formatting.
+/// Returns true if lines of this level are written or passed to a callback. Callers check this
+/// before they format a line.
 pub fn enabled(level: i32) -> bool {
     match CALLED_LEVEL.load(Ordering::Relaxed) {
         0 => level <= LEVEL.load(Ordering::Relaxed),
@@ -53,7 +56,7 @@ pub fn log(level: i32, text: &str) {
     }
 }
 
-/// Logs a warning "`what`: error" if something has failed whose failure no caller gets.
+/// Logs the warning "`what`: error" if `outcome` is an error that cannot be returned to a caller.
 pub fn failure(what: impl Display, outcome: Result<()>) {
     if let Err(error) = outcome {
         log(DTL_LOG_WARN, &format!("{what}: {error}"));
@@ -69,7 +72,8 @@ fn level_name(level: i32) -> &'static str {
     }
 }
 
-/// Returns the level that a value of DTL_LOG names.
+/// Returns the log level that `name`, a value of the variable DTL_LOG, stands for; `None` if there
+/// is no such level.
 pub fn level_from_name(name: &str) -> Option<i32> {
     Some(match name {
         "off" => crate::abi::runtime::DTL_LOG_OFF,

@@ -1,15 +1,16 @@
-//! Core of the library: objects, registry, generic algorithms. Names no backend, has no unsafe.
+//! Core of the library: objects, registry, generic algorithms. It refers to no specific backend and
+//! has no unsafe code.
 //!
 //! In reading order:
 //! - `lifecycle`: init, finalize, fork: admission of calls
-//! - `open_state`: state of the library, which admits or rejects calls
-//! - `hot_globals`: flags that every message reads, in one cache line
+//! - `open_state`: state of the library, which determines whether calls are admitted
+//! - `hot_globals`: flags that are read for every message, in one cache line
 //! - `settings`: environment variables and the configuration of dtl_init
 //! - `log`: log lines
-//! - `explain`: the record of automatic choices
+//! - `explain`: choices that the library has made automatically
 //! - `launch`: rank, size and job from the launcher
 //! - `append_only_table`: tables with lock-free reads
-//! - `id_table`: objects under small numbers
+//! - `id_table`: objects that small numbers identify
 //! - `types`: dtypes and reduction operations
 //! - `op_kind`: kinds of operations of a communicator
 //! - `component`: the traits that backends implement
@@ -68,7 +69,8 @@ use std::ffi::{CStr, CString};
 /// finalize. The second drops all handles without accessing the objects; called in a forked child.
 pub type Shutdown = (fn(), fn());
 
-/// Shutdown functions of all kinds of objects; the users of an object precede the object.
+/// Shutdown functions of all kinds of objects. A kind whose objects use objects of another kind
+/// precedes that kind.
 pub const SHUTDOWN: &[Shutdown] = &[
     (comm::rma::destroy_all, comm::rma::forget_all),
     (comm::p2p::matched_message::destroy_all, comm::p2p::matched_message::forget_all),
@@ -86,10 +88,10 @@ pub const SHUTDOWN: &[Shutdown] = &[
     (trace::close, trace::forget),
 ];
 
-/// Name of the object kind of a type byte, and a function that tests whether a handle is live.
+/// Name of a kind of object, and a function that returns true if a handle of that kind is live.
 type Noun = (&'static str, fn(u64) -> bool);
 
-/// Object kinds by type byte.
+/// Kinds of objects, indexed by the type byte of their handles.
 const NOUNS: [Noun; 16] = [
     ("", |_| false),
     ("backend", |id| registry::TABLE.is_live(id)),
@@ -128,13 +130,13 @@ pub fn invalid_handle(noun: &str, tag: u8, id: u64) -> Error {
     Error::new(crate::abi::status::DTL_ERROR_INVALID_HANDLE, text)
 }
 
-/// Returns a noun with its article.
+/// Returns a noun with its indefinite article.
 fn one(noun: &str) -> String {
     let article = if noun.starts_with(['a', 'e']) { "an" } else { "a" };
     format!("{article} {noun}")
 }
 
-/// Copies `text` into a fixed, NUL-terminated field; truncates at a character boundary.
+/// Copies `text` into a NUL-terminated field of fixed size; truncates at a character boundary.
 pub fn copy_text(field: &mut [std::ffi::c_char], text: &str) {
     let mut end = text.len().min(field.len().saturating_sub(1));
     while !text.is_char_boundary(end) {
@@ -146,8 +148,8 @@ pub fn copy_text(field: &mut [std::ffi::c_char], text: &str) {
     }
 }
 
-/// Returns a copy of `text` that is never freed, for C programs that store the pointer. Equal texts
-/// share one copy; few different texts occur.
+/// Returns a copy of `text` that is never freed, for C programs that store the pointer. Equal
+/// strings share one copy, so the memory is bounded by the number of different strings.
 pub fn for_ever(text: &CStr) -> &'static CStr {
     static TEXTS: Mutex<BTreeSet<&'static CStr>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock();
@@ -164,7 +166,7 @@ pub fn c_text_for_ever(text: &str) -> *const std::ffi::c_char {
     for_ever(&CString::new(text.replace('\0', "?")).unwrap_or_default()).as_ptr()
 }
 
-/// Returns the entry of an index, which a C program passes.
+/// Returns the entry of `list` at an index that a C program has passed.
 pub fn entry_at<'a, T>(list: &'a [T], index: u64, noun: &str) -> Result<&'a T> {
     let entry = usize::try_from(index).ok().and_then(|index| list.get(index));
     entry.ok_or_else(|| {
@@ -173,7 +175,8 @@ pub fn entry_at<'a, T>(list: &'a [T], index: u64, noun: &str) -> Result<&'a T> {
     })
 }
 
-/// Checks that `flags` have no bit but those of `known`, a constant with the name `known_name`.
+/// Checks that `flags` has no bits other than those of `known`, a constant with the name
+/// `known_name`.
 pub fn check_flags(
     name: &str,
     flags: impl Into<u64>,

@@ -29,7 +29,7 @@ impl Kind {
         KINDS.iter().find(|(kind, _)| *kind == self).map_or("?", |(_, name)| name)
     }
 
-    /// Returns the kind with a number, its index in `KINDS`.
+    /// Returns the kind whose index in `KINDS` is `number`; `None` if the index is out of range.
     pub(crate) fn of(number: u64) -> Option<Kind> {
         KINDS.get(usize::try_from(number).ok()?).map(|(kind, _)| *kind)
     }
@@ -38,7 +38,8 @@ impl Kind {
         self as u8 >= Kind::Barrier as u8
     }
 
-    /// Returns true if the operation creates a communicator, for the program or for the library.
+    /// Returns true if the operation creates a communicator, either for the program or for internal
+    /// use.
     pub(crate) fn makes_comm(self) -> bool {
         matches!(
             self,

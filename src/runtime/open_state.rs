@@ -1,4 +1,5 @@
-//! State of the library, which admits or rejects calls, for modules below `lifecycle`.
+//! State of the library, which determines whether calls are admitted. It is separate from
+//! `lifecycle`, so that modules on which `lifecycle` depends can read it.
 
 use super::hot_globals::HOT;
 use crate::abi::handle::dtl_backend_t;
@@ -19,8 +20,8 @@ pub(super) fn is_own_thread() -> bool {
     IS_OWN_THREAD.get()
 }
 
-/// Marks the calling thread as a thread of the library until the thread ends. It runs the functions
-/// of streams and executors, and finalize waits for it.
+/// Marks the calling thread as a thread of the library until the thread ends. Such a thread runs
+/// the functions that the program submits to streams and executors, and finalize waits for it.
 pub fn enter_own_thread() {
     IS_OWN_THREAD.set(true);
 }
@@ -40,18 +41,20 @@ pub fn is_traced() -> bool {
     GATE.state() == OpenState::TRACED
 }
 
-/// Returns true if the library is open and its allocator serves the plain memory of this backend:
-/// the only check in the shortest calls.
+/// Returns true if the library is open and `backend` is the backend whose memory of the kinds HOST,
+/// DEVICE and MANAGED comes from the library's own allocator. Calls that take only a few
+/// nanoseconds check nothing else.
 pub fn is_open_for(backend: dtl_backend_t) -> bool {
     backend.id != 0 && GATE.pass() == backend.id
 }
 
-/// Returns true if the library is open for calls of a few nanoseconds.
+/// Returns true if the library is open and a call that takes only a few nanoseconds needs no other
+/// check.
 pub fn is_open_for_quick() -> bool {
     GATE.pass() != 0
 }
 
-/// Returns true if this process is a fork that has not yet reinitialised the library.
+/// Returns true if this process is a forked child that has not yet reinitialized the library.
 pub fn is_fork() -> bool {
     GATE.state() == OpenState::FORKED
 }
@@ -65,8 +68,9 @@ pub(super) fn forked_inside() -> Result<()> {
     )
 }
 
-/// Guards code that runs in every state and takes a lock: while the returned guard exists, a forked
-/// child detects this thread. Fails in a forked child in which a lock may still be locked.
+/// Returns a guard for code that runs in every state of the library and takes a lock. A child that
+/// is forked while the guard exists detects that this thread was inside the library. Fails in a
+/// forked child in which a lock may still be locked.
 pub fn aside() -> Result<epoch::ForkGuard> {
     if is_fork() && epoch::another_was_inside() {
         forked_inside()?;

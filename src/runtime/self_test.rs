@@ -87,12 +87,12 @@ fn current(backend: &Arc<Backend>) -> Result<Done> {
     Ok(Done::Ok)
 }
 
-/// Returns true if the backend has memory of the kind.
+/// Returns true if the backend has memory of kind `kind`.
 fn has(backend: &Backend, kind: dtl_enum_word_t) -> bool {
     backend.memory.is_some() && memory::kind_info(backend, kind).is_ok()
 }
 
-/// Returns test data whose words all differ.
+/// Returns test data in which all 64-bit words differ.
 fn pattern(seed: u64) -> Vec<u64> {
     (0..SIZE as u64 / 8).map(|index| (index + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect()
 }
@@ -101,13 +101,13 @@ fn no_memory() -> Error {
     failure!(DTL_ERROR_OUT_OF_MEMORY, "no memory for a buffer on the host")
 }
 
-/// Copies words into an allocation.
+/// Copies 64-bit words into an allocation.
 fn put(block: Region, words: &[u64]) -> Result<()> {
     let host = Scratch::of_words(words).ok_or_else(no_memory)?;
     transfer::copy(&epoch::enter(), block, host.region())
 }
 
-/// Returns the words of an allocation.
+/// Returns the contents of an allocation as 64-bit words.
 fn read(block: Region) -> Result<Vec<u64>> {
     let host = Scratch::new(block.len()).ok_or_else(no_memory)?;
     transfer::copy(&epoch::enter(), host.region(), block)?;
@@ -185,7 +185,7 @@ fn fill(backend: &Arc<Backend>) -> Result<Done> {
     })
 }
 
-/// Queues work that advances `turn` to the next number, if `turn` equals `number` when it runs.
+/// Submits work to `stream` that increments `turn` if `turn` equals `number` when the work runs.
 fn in_turn(stream: &Stream, turn: &Arc<AtomicU64>, number: u64) -> Result<()> {
     let turn = Arc::clone(turn);
     stream.run(move || {

@@ -1,6 +1,7 @@
-//! Datatypes and reduction operations: the meaning of their numbers, and valid pairs. Built-in
-//! types and operations are in `sys::compute::elements`; user-defined types and operations are
-//! stored here, under numbers of `id_table`.
+//! Datatypes and reduction operations: the meaning of their numbers, and the valid pairs of a
+//! datatype and an operation. Built-in types and operations are in `sys::compute::elements`;
+//! user-defined types and operations are stored here in tables of `id_table`, which assign their
+//! numbers.
 
 use super::id_table::{self, IdLookup, IdTable};
 use crate::abi::word::*;
@@ -15,7 +16,7 @@ const NAME_LIMIT: usize = 63;
 
 static DTYPES: IdTable<Dtype> = IdTable::new(id_table::FIRST);
 /// User-defined operations. Their numbers are disjoint from those of dtypes, so that an operation
-/// that is passed as a dtype is rejected, and the reverse.
+/// passed as a dtype is rejected, and vice versa.
 static OPS: IdTable<Op> = IdTable::new(FIRST_OP);
 const FIRST_OP: i32 = 1 << 20;
 
@@ -33,7 +34,7 @@ struct Op {
 /// Valid pair of a dtype and an operation, as a copy that outlives the dtype and the operation.
 #[derive(Clone, Copy)]
 pub struct Reduction {
-    /// Datatype, DTL_DTYPE_ constant or user-defined.
+    /// Datatype: a DTL_DTYPE_ constant or the number of a user-defined datatype.
     pub dtype: dtl_dtype_t,
     /// Reduction operation, DTL_OP_ constant or user-defined.
     pub op: dtl_reduce_op_t,
@@ -79,14 +80,16 @@ impl std::fmt::Debug for Reduction {
     }
 }
 
-/// Returns the reduction of a built-in dtype by a built-in operation; `None` for invalid pairs.
+/// Returns the [`Reduction`] of a built-in dtype and a built-in operation. Returns `None` if either
+/// is not built in, or if the operation does not support the dtype.
 pub fn builtin(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<Reduction> {
     let (element, fold) =
         (elements::dtype_size(dtype)?, Fold::Builtin(elements::kernels(dtype, op)?));
     Some(Reduction { dtype, op, element, commutes: elements::commutes(op), fold })
 }
 
-/// Checks a pair of dtype and operation, and returns its reduction.
+/// Returns the [`Reduction`] of a dtype and an operation, or an error if the operation does not
+/// support the dtype.
 pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
     if let Some(builtin) = builtin(dtype, op) {
         return Ok(builtin);
@@ -193,7 +196,7 @@ pub fn create_dtype(size: u64, name: &str) -> Result<dtl_dtype_t> {
     given(DTYPES.add(Dtype { size, name }), "dtypes")
 }
 
-/// Creates an operation; `function` is the function that was passed to `UserOp::new`.
+/// Creates a user-defined operation that calls `function` with `user`.
 pub fn create_op(
     function: dtl_op_fn_t,
     user: Addr,
@@ -251,12 +254,12 @@ pub fn destroy_op(op: dtl_reduce_op_t) -> Result<()> {
     existing(OPS.destroy(op), "op", op, "one of dtl_op_create").map(drop)
 }
 
-/// Returns the name of a dtype; the text is never freed.
+/// Returns the name of a dtype; the string is never freed.
 pub fn dtype_name(dtype: dtl_dtype_t) -> Result<&'static CStr> {
     elements::dtype_name(dtype).map_or_else(|| Ok(find_dtype(dtype)?.name.as_c_str()), Ok)
 }
 
-/// Returns the name of an operation; the text is never freed.
+/// Returns the name of an operation; the string is never freed.
 pub fn op_name(op: dtl_reduce_op_t) -> Result<&'static CStr> {
     elements::op_name(op).map_or_else(|| Ok(find_op(op)?.name.as_c_str()), Ok)
 }
@@ -269,27 +272,30 @@ pub fn destroy_all() {
 
 // Numbers of user-defined dtypes and operations differ between processes. Ranks that
 // compare or report such numbers use portable numbers instead, which are equal on all ranks.
-/// Base of the portable numbers of user-defined dtypes: a dtype's portable number is this base plus
-/// the element size, which is capped so that the sum fits into 24 bits with a sign.
+/// Base of the portable numbers of user-defined dtypes, which are equal on all ranks. The portable
+/// number of a dtype is this base plus the element size, which is capped so that the sum fits into
+/// a signed 24-bit integer.
 const DTYPE_OF_SIZE: i32 = 1 << 22;
-/// Base of the portable numbers of user-defined operations: an operation's portable number is this
-/// base plus its flags. The base exceeds all numbers of operations.
+/// Base of the portable numbers of user-defined operations, which are equal on all ranks. The
+/// portable number of an operation is this base, plus 1 if the operation commutes. The base exceeds
+/// all nonportable operation numbers.
 const OP_OF_FLAGS: i32 = 1 << 24;
 const _: () = assert!(FIRST_OP + id_table::LIMIT as i32 <= OP_OF_FLAGS);
 
-/// Returns the portable number of a dtype.
+/// Returns the portable number of a dtype, which is equal on all ranks.
 pub(super) fn portable_dtype(dtype: dtl_dtype_t) -> i32 {
     let size = |own: &Dtype| i32::try_from(own.size).unwrap_or(i32::MAX).min(DTYPE_OF_SIZE - 1);
     DTYPES.ever(dtype).map_or(dtype, |own| DTYPE_OF_SIZE + size(own))
 }
 
-/// Returns the portable number of an operation.
+/// Returns the portable number of an operation, which is equal on all ranks.
 pub(super) fn portable_op(op: dtl_reduce_op_t) -> i32 {
     OPS.ever(op).map_or(op, |own| OP_OF_FLAGS + i32::from(own.commutes))
 }
 
-/// Returns the description of a dtype or of its portable number: the name, or the number if it was
-/// destroyed.
+/// Returns a string that identifies a dtype: its name, or its number if the dtype was destroyed.
+/// For the portable number of a user-defined dtype ([`portable_dtype`]), the string states the
+/// element size.
 pub fn dtype_text(dtype: dtl_dtype_t) -> String {
     match dtype.checked_sub(DTYPE_OF_SIZE) {
         Some(size @ 0..) if size == DTYPE_OF_SIZE - 1 => {
@@ -301,7 +307,8 @@ pub fn dtype_text(dtype: dtl_dtype_t) -> String {
     }
 }
 
-/// Returns the description of an operation or of its portable number, for reports.
+/// Returns a string for reports that identifies an operation by its number or portable number
+/// ([`portable_op`]).
 pub fn op_text(op: dtl_reduce_op_t) -> String {
     match op.checked_sub(OP_OF_FLAGS) {
         Some(0) => "user-defined operation that does not commute".to_owned(),

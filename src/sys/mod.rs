@@ -1,5 +1,6 @@
-//! Safe interfaces to the operating system and to raw memory, over little unsafe code. No module
-//! here depends on a backend. In reading order, each folder uses only those before it:
+//! Safe interfaces to the operating system and to raw memory, built on a small amount of unsafe
+//! code. No module here depends on a backend. In reading order (each directory uses only the
+//! directories before it):
 //!
 //! - `sync`: atomics, locks, waiting, time
 //! - `handles`: objects that threads share by handle, and the reclamation of their memory

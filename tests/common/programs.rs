@@ -1,9 +1,9 @@
-//! Where tests find the programs of tools/. Included by `#[path]`.
+//! Paths of the programs of tools/ for tests. Included by `#[path]`.
 
 use std::path::PathBuf;
 
-/// Path of a program of tools/, in the folder of the profile that this test is built with.
-/// `./run test` builds them all before the tests.
+/// Returns the path of a program of tools/, in the folder of the profile with which this test is
+/// built. `./run test` builds them all before the tests.
 pub(crate) fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("own path");
     // target/PROFILE/deps/TEST

@@ -1,4 +1,4 @@
-//! Compares what the tree produces with a golden file. See README.md beside this file.
+//! Comparison of generated output with a golden file. README.md in this folder describes the files.
 
 use std::path::Path;
 

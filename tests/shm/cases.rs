@@ -1,4 +1,4 @@
-//! The ranks' side of the tests.
+//! Code of the ranks in the tests.
 
 use crate::deaths::{Killed, killed, killed_while_taken};
 use crate::forbid::{forbid, forbid_as_told};
@@ -74,7 +74,7 @@ fn open_or_say() -> Rank {
     }
 }
 
-/// A message to all and from all, so that nobody leaves while others still need it.
+/// Exchanges a message with all ranks, so that no rank leaves while others still need it.
 pub(crate) fn barrier(comm: &Rank) {
     let (data, into) = (Buffer::new(1), Buffer::new(1));
     let sends: Vec<OpId> = (0..comm.size()).map(|rank| send(comm, &data, rank, 1 << 40)).collect();
@@ -108,7 +108,8 @@ fn plan(size: i32, count: usize) -> Vec<Message> {
         .collect()
 }
 
-/// Contents and order of random messages, posted and waited for in different orders on each rank.
+/// Tests contents and order of random messages, which each rank posts and waits for in a different
+/// order.
 fn traffic(comm: &Rank) {
     let me = comm.rank();
     let plan = plan(comm.size(), 150 * comm.size() as usize);
@@ -156,7 +157,7 @@ fn traffic(comm: &Rank) {
     barrier(comm);
 }
 
-/// Everybody sends everything to everybody before anybody receives.
+/// Sends all messages to all ranks before any rank receives.
 fn flood(comm: &Rank) {
     const SMALL: u64 = 1500;
     const LARGE: u64 = 10;
@@ -210,7 +211,7 @@ fn big(comm: &Rank) {
     barrier(comm);
 }
 
-/// Sizes that do not fit in 32 bits, one copy and (by DTL_CMA) two.
+/// Tests sizes that do not fit into 32 bits, with one copy and (by DTL_CMA) with two.
 fn huge(comm: &Rank) {
     const LEN: usize = (4 << 30) + 12_345;
     const LIMIT: Duration = Duration::from_secs(100);
@@ -306,7 +307,8 @@ fn cancel(comm: &Rank) {
     barrier(comm);
 }
 
-/// A synchronous send of any size is over when it is received, not before, and can be withdrawn.
+/// Tests that a synchronous send of any size completes when it is received, not before, and can be
+/// canceled.
 fn synchronous(comm: &Rank) {
     let other = 1 - comm.rank();
     for len in [0, 1, 100, 16 << 10, 40_000, 100_000] {
@@ -333,7 +335,8 @@ fn synchronous(comm: &Rank) {
     }
 }
 
-/// Messages are seen, taken and received, in the order sent; withdrawn ones are not seen.
+/// Tests that messages are probed, reserved and received in the order sent, and that canceled
+/// messages are not found.
 fn taken(comm: &Rank) {
     let other = 1 - comm.rank();
     let any = Selector { source: DTL_ANY_SOURCE, match_bits: 0x100, ignore: 0xFF };
@@ -396,7 +399,7 @@ fn reopen() {
     }
 }
 
-/// Rank 1 is too late for the first open; the second one of both meets all the same.
+/// Tests that rank 1 is too late for the first open and that the second open succeeds nevertheless.
 fn retry() {
     let late = std::env::var("DTL_RANK").as_deref() == Ok("1");
     std::thread::sleep(Duration::from_millis(if late { 600 } else { 0 }));
@@ -449,7 +452,8 @@ fn fork(comm: &Rank) {
     barrier(comm);
 }
 
-/// Rank 1 sends and closes at once; what it sent arrives, what it did not send fails.
+/// Tests that rank 1 sends and closes at once: messages that it sent arrive, and receives of other
+/// messages fail.
 fn leave(comm: &Rank) {
     if comm.rank() == 1 {
         for index in 0..20 {
@@ -513,7 +517,7 @@ fn stopped(comm: &Rank) {
     barrier(comm);
 }
 
-/// As a user without rights, in a process that does not let itself be read.
+/// Tests an unprivileged user, in processes whose memory cannot be read.
 fn unprivileged() {
     // SAFETY: changes this process' user; root only, so else it fails and the rest still holds.
     unsafe { libc::setuid(65534) };
@@ -528,7 +532,7 @@ fn unprivileged() {
     exchange(&comm, 3 << 20);
 }
 
-/// Rank 0 neither reads nor is read; rank 1 would.
+/// Tests that rank 0 disables reads of memory while rank 1 permits them.
 fn one_off() {
     if std::env::var("DTL_RANK").as_deref() == Ok("0") {
         // SAFETY: no other thread of this process reads the environment now.
@@ -549,7 +553,7 @@ fn bad_setting() {
     assert!(error.text().contains("DTL_CMA=\"maybe\""), "{error}");
 }
 
-/// The rings are made at the first message: there is no memory for rank 0's any more.
+/// Tests that no memory is left for the ring of rank 0, which is allocated at the first message.
 fn no_ring() {
     let comm = &open();
     if comm.rank() == 1 {

@@ -1,11 +1,11 @@
-//! The ranks' side of the tests in which one is killed.
+//! Code of the ranks in tests in which a rank is killed.
 
 use crate::cases::barrier;
 use crate::rank::*;
 use dtl::abi::status::*;
 use dtl::runtime::component::OpId;
 
-/// Rank 1 is killed while rank 0 has taken messages of it and has a synchronous send to it.
+/// Kills rank 1 while rank 0 has reserved messages of rank 1 and has a synchronous send to it.
 pub(crate) fn killed_while_taken() {
     let comm = &open();
     let large = Buffer::filled(100_000, 3);
@@ -55,7 +55,7 @@ pub(crate) enum Killed {
     InStream,
 }
 
-/// Rank 1 is killed; the others find out within two seconds, in every kind of call.
+/// Kills rank 1; the other ranks must detect that within two seconds, in every kind of call.
 pub(crate) fn killed(how: Killed) {
     let comm = &open();
     let (me, large) = (comm.rank(), Buffer::filled(40 << 20, 3));

@@ -1,7 +1,7 @@
-//! System calls that fail when the kernel's memory or its permission is what is missing: a filter
-//! (seccomp) of the rank that answers an error in the kernel's place. For tests, in their own processes.
+//! System calls that fail as if the kernel had no memory or denied permission: a seccomp filter
+//! returns the error instead. For tests, in processes of their own.
 
-/// From now on the calling thread's system calls of this number fail with this error.
+/// Makes the calling thread's later system calls of this number fail with this error.
 pub(crate) fn forbid(call: libc::c_long, errno: i32) {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
@@ -25,7 +25,7 @@ pub(crate) fn forbid(call: libc::c_long, errno: i32) {
     }
 }
 
-/// What DTL_TEST_FORBID says: "call errno", nothing if it is not there.
+/// Applies DTL_TEST_FORBID ("call errno"), if it is set.
 pub(crate) fn forbid_as_told() {
     let Ok(told) = std::env::var("DTL_TEST_FORBID") else { return };
     match told.as_str() {

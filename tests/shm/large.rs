@@ -1,5 +1,5 @@
-//! The ranks' side of the tests of large messages: who copies what while a rank is away, without memory for
-//! cells, with more messages than cells, and when a rank ends in the middle of one.
+//! Code of the ranks in tests of large messages: copies while a rank is inactive, without memory
+//! for cells, with more messages than cells, and when a rank ends in the middle of a message.
 
 use crate::cases::{barrier, exchange};
 use crate::forbid::forbid;
@@ -9,7 +9,7 @@ use dtl::runtime::component::{OpId, SendMode};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A file by which a rank says something without the communicator.
+/// Returns the path of a file by which ranks synchronize without the communicator.
 fn mark(name: &str) -> PathBuf {
     let job = std::env::var("DTL_JOB").unwrap_or_default().replace('/', "-");
     std::env::temp_dir().join(format!("dtl-test-{name}-{job}"))
@@ -27,7 +27,7 @@ fn wait_for_mark(name: &str, limit: Duration) -> bool {
     true
 }
 
-/// Rank 0 sends and then does something else: rank 1 has the message all the same.
+/// Tests that rank 1 receives a message although rank 0 makes no calls after starting the send.
 pub(crate) fn sender_away() {
     const LEN: usize = 3_000_001;
     let comm = &open();
@@ -50,7 +50,8 @@ pub(crate) fn sender_away() {
     barrier(comm);
 }
 
-/// Rank 1 may read rank 0 at first and then not: what it took is the sender's again.
+/// Tests that rank 1 loses the permission to read rank 0's memory: the pieces that it claimed
+/// return to the sender.
 pub(crate) fn reading_is_forbidden_later() {
     const LEN: usize = 3_000_001;
     let comm = &open();
@@ -73,7 +74,7 @@ pub(crate) fn reading_is_forbidden_later() {
     barrier(comm);
 }
 
-/// There is memory for rings, and then no more: large messages go through them.
+/// Tests that large messages use the rings if there is no memory for cells.
 pub(crate) fn no_cells() {
     let comm = &open();
     barrier(comm);
@@ -83,7 +84,7 @@ pub(crate) fn no_cells() {
     }
 }
 
-/// Everybody sends more to everybody than there are cells, and rank 0 is late.
+/// Tests that all ranks send more messages to all ranks than there are cells, while rank 0 is late.
 pub(crate) fn crowded() {
     const EACH: u64 = 12;
     let comm = &open();
@@ -121,7 +122,8 @@ pub(crate) fn crowded() {
     barrier(comm);
 }
 
-/// A message of up to 64 KiB is on its way when the send is over: it is received when its sender has left.
+/// Tests that a message of up to 64 KiB is received after its sender has completed the send and
+/// left.
 pub(crate) fn sent_and_left() {
     let comm = &open();
     barrier(comm);
@@ -138,7 +140,8 @@ pub(crate) fn sent_and_left() {
     assert!(into.holds(60_000, 7));
 }
 
-/// Rank 1 is killed while it gets large messages of rank 0, which then sends to the others as before.
+/// Kills rank 1 while it receives large messages of rank 0, which then sends to the other ranks as
+/// before.
 pub(crate) fn killed_while_receiving() {
     const LEN: usize = 200 << 20;
     let comm = &open();
@@ -180,7 +183,7 @@ pub(crate) fn killed_while_receiving() {
     }
 }
 
-/// Rank 1 is killed while rank 0 gets a large message of it.
+/// Kills rank 1 while rank 0 receives a large message of rank 1.
 pub(crate) fn killed_while_sending() {
     const LEN: usize = 200 << 20;
     let comm = &open();
@@ -217,7 +220,7 @@ pub(crate) fn killed_while_sending() {
     }
 }
 
-/// A moment's sleep, then whether a rank is known to be gone.
+/// Sleeps briefly; returns true if a rank is known to have died or left.
 fn wait_until_gone(comm: &Rank) -> bool {
     std::thread::sleep(Duration::from_millis(20));
     (0..3).for_each(|_| comm.progress());

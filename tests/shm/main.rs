@@ -1,7 +1,8 @@
-//! Kind "shm" as real processes: each test starts this very program as ranks, mostly through dtlrun.
+//! Tests of kind "shm" with real processes: each test starts this program as ranks, mostly through
+//! dtlrun.
 //!
-//! `worker` is what a rank runs (an ignored test, chosen by DTL_TEST_CASE); `cases` has the ranks'
-//! side of each test, here is the side that starts them and looks at how they end.
+//! A rank runs `worker` (an ignored test, with the case in DTL_TEST_CASE). `cases` has the code of
+//! the ranks. This file starts the ranks and checks how they end.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -28,7 +29,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a rank runs; nothing when it is not started as one.
+/// Runs the case of a rank; does nothing if this process was not started as a rank.
 #[test]
 #[ignore = "run as a rank by the other tests"]
 fn worker() {
@@ -61,7 +62,7 @@ fn text(output: &Output) -> String {
     )
 }
 
-/// Runs a case on so many ranks; all of them must succeed and say so.
+/// Runs a case on this number of ranks. All ranks must succeed and report that.
 fn passes(ranks: u32, case: &str, env: &[(&str, &str)]) {
     let output = dtlrun(ranks, case, &["--on-failure=kill"], env);
     let text = text(&output);
@@ -69,7 +70,7 @@ fn passes(ranks: u32, case: &str, env: &[(&str, &str)]) {
     assert_eq!(text.matches("case passed").count(), ranks as usize, "{case} on {ranks}: {text}");
 }
 
-/// Starts one rank by hand.
+/// Starts one rank without a launcher.
 fn by_hand(job: &str, rank: u32, size: u32, timeout_ms: u32, case: &str) -> Child {
     by_hand_with(job, rank, size, timeout_ms, case, &[])
 }
@@ -95,7 +96,7 @@ fn by_hand_with(
     command.spawn().expect("a rank starts")
 }
 
-/// Starts ranks (rank, size) by hand; what each said.
+/// Starts ranks (rank, size) without a launcher; returns the output of each.
 fn all_by_hand(name: &str, timeout_ms: u32, places: &[(u32, u32)], case: &str) -> Vec<String> {
     let job = job(name);
     let children: Vec<Child> =
@@ -157,7 +158,7 @@ fn more_than_4_gib() {
     passes(2, "huge", &[("DTL_CMA", "off")]);
 }
 
-/// Ranks started by an MPI's launcher meet just as well.
+/// Tests ranks that the launcher of an MPI has started.
 #[test]
 fn under_other_launchers() {
     let openmpi = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"];
@@ -313,7 +314,7 @@ fn a_rank_that_dies_while_opening_is_told_to_all() {
     assert!([1, 5, 20].into_iter().any(attempt), "rank 0 does not report the death");
 }
 
-/// The name under which rank 0 of a job listens, computed as the library does.
+/// Returns the name under which rank 0 of a job listens, computed as the library does.
 fn meeting_of(job: &str) -> String {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
     let hash = [0_u8].into_iter().chain(job.bytes()).fold(0xCBF2_9CE4_8422_2325_u64, step);
@@ -345,7 +346,7 @@ fn garbage_from_strangers_breaks_nothing() {
     }
 }
 
-/// Names that this library could have left anywhere: all its names carry the job's hash.
+/// Returns the names that the library has left anywhere; all its names contain the hash of the job.
 fn leftovers(job: &str) -> Vec<String> {
     let hash = meeting_of(job).trim_end_matches("-open1").to_string();
     let sockets = std::fs::read_to_string("/proc/net/unix").expect("sockets");
@@ -374,7 +375,8 @@ fn nothing_is_left_behind_even_when_killed() {
     assert_eq!(leftovers(&job), Vec::<String>::new());
 }
 
-/// Shared memory that cannot be had: every rank hears why, none is ended by a signal, nothing stays.
+/// Tests unavailable shared memory: every rank reports the reason, no rank is ended by a signal,
+/// and nothing is left.
 #[test]
 fn missing_shared_memory_is_told_to_all() {
     let all = [
@@ -414,7 +416,7 @@ fn missing_shared_memory_is_told_to_all() {
     }
 }
 
-/// A rank that cannot allocate its part after the ranks have met fails all of them.
+/// Tests that all ranks fail if one rank cannot allocate its part after all have joined.
 #[test]
 fn a_failure_of_one_rank_is_one_of_all() {
     let job = job("one-rank");
@@ -480,7 +482,7 @@ fn ranks_die_with_their_launcher() {
     }
 }
 
-/// Number of processes whose environment has this entry.
+/// Returns the number of processes whose environment has this entry.
 fn with_environment(entry: &str) -> usize {
     let processes = std::fs::read_dir("/proc").expect("proc").flatten();
     let has = |path: std::path::PathBuf| {

@@ -1,4 +1,4 @@
-//! The ranks' side of the tests of memory that all ranks load and store.
+//! Code of the ranks in tests of memory that all ranks load and store.
 
 use crate::cases::barrier;
 use crate::forbid::forbid;
@@ -22,7 +22,7 @@ fn words(buffer: &Buffer) -> PartKey {
     [word(0), word(8)]
 }
 
-/// Offers a part and finds those of all, by rank.
+/// Offers a part and finds the parts of all ranks, by rank.
 fn all_parts(comm: &Rank) -> Vec<Box<dyn SharedRegion>> {
     let own =
         shared_memory(comm).offer_part(SharedOffer::Fresh(LEN)).expect("provided").expect("memory");
@@ -44,7 +44,8 @@ fn lock(part: &dyn SharedRegion) -> SharedLock<'_> {
     SharedLock::new(&part.words()[LOCK..GUARDED]).expect("words")
 }
 
-/// Everybody writes to everybody's memory, counts in it, and changes two words of it under a lock.
+/// Writes to the memory of all ranks, increments counters in it, and changes two words of it under
+/// a lock.
 pub(crate) fn shared() {
     let comm = &open();
     let (me, size) = (comm.rank() as usize, comm.size() as usize);
@@ -96,7 +97,8 @@ pub(crate) fn shared() {
     );
 }
 
-/// What cannot be had is a status, whoever says no; no signal ends the rank.
+/// Tests that unavailable memory is reported by a status, whatever the cause, and that no signal
+/// ends the rank.
 pub(crate) fn missing() {
     let comm = &open();
     let offer = |len| shared_memory(comm).offer_part(SharedOffer::Fresh(len)).expect("provided");
@@ -126,7 +128,8 @@ pub(crate) fn missing() {
     assert_eq!(error.status(), DTL_ERROR_OUT_OF_MEMORY, "{error}");
 }
 
-/// Rank 1 is killed with a lock of rank 0's part: who waits for it finds out whose it is, and that it is dead.
+/// Kills rank 1 while it has a lock of rank 0's part: a waiting rank finds the holder and detects
+/// that it is dead.
 pub(crate) fn killed_with_lock() {
     let comm = &open();
     let parts = all_parts(comm);

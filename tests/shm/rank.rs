@@ -1,4 +1,4 @@
-//! What the cases share: opening, waiting with a limit, buffers with known contents.
+//! Functions that the cases share: opening, waiting with a time limit, buffers with known contents.
 
 use dtl::abi::comm::communicator::DTL_ANY_SOURCE;
 use dtl::backend::shm::Shm;
@@ -48,7 +48,7 @@ pub(crate) fn shared_memory(comm: &Rank) -> &dyn SharedMemory {
     comm.groups().shared_memory.expect("provided")
 }
 
-/// Waits for an operation; no test waits longer than this.
+/// Waits for an operation, with the time limit of all tests.
 pub(crate) fn wait(comm: &Rank, op: OpId) -> Completion {
     wait_for(comm, op, Duration::from_secs(600)).expect("an operation does not end")
 }
@@ -66,7 +66,7 @@ pub(crate) fn wait_for(comm: &Rank, op: OpId, limit: Duration) -> Option<Complet
     }
 }
 
-/// Asks until there is an answer.
+/// Polls until there is a result.
 pub(crate) fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     let mut backoff = Backoff::new();
     loop {
@@ -89,7 +89,7 @@ pub(crate) fn send(comm: &Rank, data: &Buffer, dest: i32, word: u64) -> OpId {
     comm.isend(data.region(), dest, word, SendMode::Standard).expect("isend")
 }
 
-/// A synchronous send.
+/// Performs a synchronous send.
 pub(crate) fn ssend(comm: &Rank, data: &Buffer, dest: i32, word: u64) -> OpId {
     comm.isend(data.region(), dest, word, SendMode::Synchronous).expect("isend")
 }
@@ -98,7 +98,7 @@ pub(crate) fn receive(comm: &Rank, into: &Buffer, select: Selector) -> OpId {
     comm.irecv(into.region(), select).expect("irecv")
 }
 
-/// Bytes whose contents follow from a number.
+/// Buffer whose contents are derived from a number.
 pub(crate) struct Buffer(Scratch);
 
 impl Buffer {
@@ -137,7 +137,7 @@ fn pattern(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Numbers that are the same on all ranks (xorshift64*).
+/// Random number generator with equal numbers on all ranks (xorshift64*).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -3,13 +3,13 @@
 
 use super::{report, sources};
 
-/// The name of the exported function that a line begins.
+/// Returns the name of the exported function whose declaration a line begins.
 fn entry(line: &str) -> Option<&str> {
     let (_, rest) = line.strip_prefix("pub ")?.split_once("extern \"C\" fn ")?;
     rest.split('(').next().filter(|name| name.starts_with("dtl_"))
 }
 
-/// The name in a line's `Entry("name")`.
+/// Returns the name in `Entry("name")`.
 pub(super) fn name_passed(line: &str) -> Option<&str> {
     line.split_once("Entry(\"")?.1.split('"').next()
 }

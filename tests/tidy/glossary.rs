@@ -1,15 +1,15 @@
-//! The glossary: each row has a term, a definition, a place that exists, and a source. Each word of
-//! a file's, a folder's or a public type's name is a word of a term, or an ordinary word.
+//! Checks of the glossary: each row has a term, a definition, an existing location, and a source.
+//! Each word in the name of a file, folder or public type is a word of a term or an ordinary word.
 
 use super::{root, sources};
 use std::collections::BTreeSet;
 
-/// Most rows whose source is this project.
+/// Maximum number of rows whose source is this project.
 const OWN_TERMS: usize = 15;
-/// Most words in [`COMMON`].
+/// Maximum number of words in [`COMMON`].
 const MOST_COMMON: usize = 300;
 /// Ordinary words of English and of programming, which names may use without a row in the glossary.
-/// Not for words with a meaning of our own. Singular forms, sorted.
+/// Words to which this project gives a special meaning do not belong here. Singular forms, sorted.
 const COMMON: &str = "
     access action advance aligned allocation allowed argument arithmetic array arrival
     availability axes begin block body bound builder builtin byte cached call candidate capture
@@ -34,9 +34,9 @@ const COMMON: &str = "
 /// Section of the public names that cannot change; their words do not count as terms.
 const FROZEN: &str = "Frozen public names";
 
-/// A row of a table of docs/glossary.md.
+/// Row of a table of docs/glossary.md.
 struct Row {
-    /// Line of the file.
+    /// Line number in the file.
     number: usize,
     /// Heading of its section; empty for the first table.
     section: String,
@@ -90,7 +90,7 @@ fn glossary_rows_are_complete() {
     super::report(&findings);
 }
 
-/// Returns whether a file has declarations of another library. The types in it must have the names
+/// Returns true if a file has declarations of another library. The types in it must have the names
 /// that the vendor's documentation has, so only the file's own name is checked.
 fn is_vendors(path: &str) -> bool {
     path.ends_with("_sys.rs")
@@ -116,7 +116,7 @@ fn public_type(line: &str) -> Option<&str> {
 }
 
 /// Splits a name in `snake_case` or `CamelCase` into words in lower case: `P2pTransport` is "p2p"
-/// and "transport". Numbers alone are no words.
+/// and "transport". Numbers alone are not words.
 fn words(name: &str) -> Vec<String> {
     let chars: Vec<char> = name.chars().collect();
     let mut found = vec![String::new()];
@@ -135,7 +135,7 @@ fn words(name: &str) -> Vec<String> {
     found
 }
 
-/// Returns the word and what it may be the plural of.
+/// Returns the word and the words of which it may be the plural.
 fn forms(word: &str) -> Vec<String> {
     let mut found = vec![word.to_owned()];
     found.extend(word.strip_suffix("ies").map(|stem| format!("{stem}y")));

@@ -1,18 +1,19 @@
-//! Which module of the library names which: the graph, and its cycles.
+//! Dependency graph of the library's modules, and its cycles.
 //!
-//! A module is a file. It names another where it imports from it or spells a path into it. An item that
-//! a `mod.rs` re-exports counts as its module's own: `use super::Item` of such an item is an edge to the
-//! module that defines it. `mod` and `pub use` lines of a mod.rs are no edges.
+//! A module is a file. It depends on another module if it imports from that module or contains a
+//! path into it. An item that a `mod.rs` re-exports counts as an item of its own module: `use
+//! super::Item` of such an item is an edge to the module that defines it. `mod` and `pub use` lines
+//! of a mod.rs are not edges.
 
 use super::File;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) struct Graph {
-    /// For each module (`runtime::comm::p2p::send_recv`) those that it names.
+    /// For each module (such as `runtime::comm::p2p::send_recv`), the modules on which it depends.
     edges: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// What stands between the first `{` and its `}`; `None` where a `;` comes first.
+/// Returns the text between the first `{` and its `}`; `None` if a `;` comes first.
 pub(crate) fn braced(text: &str) -> Option<&str> {
     let open = text.find(['{', ';']).filter(|at| text[*at..].starts_with('{'))?;
     let mut depth = 0_usize;
@@ -27,13 +28,14 @@ pub(crate) fn braced(text: &str) -> Option<&str> {
     None
 }
 
-/// `src/runtime/comm/p2p/send_recv.rs` is `runtime::comm::p2p::send_recv`.
+/// Returns the module of a file: `runtime::comm::p2p::send_recv` for
+/// `src/runtime/comm/p2p/send_recv.rs`.
 fn module_of(path: &str) -> String {
     let path = path.trim_start_matches("src/").trim_end_matches(".rs");
     path.trim_end_matches("/mod").replace('/', "::")
 }
 
-/// The text without comments.
+/// Returns the text without comments.
 fn code_of(file: &File) -> String {
     file.code().map(|(_, line)| line.split(" // ").next().unwrap_or_default()).fold(
         String::new(),
@@ -45,7 +47,7 @@ fn code_of(file: &File) -> String {
     )
 }
 
-/// The leaves of a tree of imports: `a::{b, c::{d, self}}` gives a::b, a::c::d, a::c.
+/// Collects the leaves of a tree of imports: `a::{b, c::{d, self}}` gives a::b, a::c::d, a::c.
 fn leaves(prefix: &str, body: &str, found: &mut Vec<String>) {
     let mut depth = 0_usize;
     let mut part = String::new();
@@ -79,7 +81,7 @@ fn leaves(prefix: &str, body: &str, found: &mut Vec<String>) {
     }
 }
 
-/// A path as written in `module` from the top of the crate: `None` for other crates.
+/// Resolves a path in `module` to a path from the top of the crate; `None` for other crates.
 fn resolve(path: &str, module: &str) -> Option<String> {
     let mut segments: Vec<&str> = path.split("::").collect();
     let mut base: Vec<&str> = Vec::new();
@@ -150,19 +152,21 @@ impl Graph {
         Graph { edges }
     }
 
-    /// The modules under `to` that modules under `from` name.
+    /// Returns the modules under `to` on which modules under `from` depend.
     pub(crate) fn imports_from(&self, from: &str, to: &str) -> BTreeSet<String> {
         let is_under = |module: &str, top: &str| module.starts_with(&format!("{top}::"));
         let named = self.edges.iter().filter(|(module, _)| is_under(module, from));
         named.flat_map(|(_, named)| named).filter(|named| is_under(named, to)).cloned().collect()
     }
 
-    /// Modules that name each other, directly or through others; the largest group first.
+    /// Returns the groups of modules that depend on each other, directly or indirectly; the largest
+    /// first.
     pub(crate) fn cycles(&self) -> Vec<Vec<String>> {
         strongly_connected(&self.edges)
     }
 
-    /// Folders that name each other. A folder and one inside it are not two.
+    /// Returns the folders that depend on each other. A folder and a folder inside it do not count
+    /// as two.
     pub(crate) fn folder_cycles(&self) -> Vec<Vec<String>> {
         let folder = |module: &str| match module.rsplit_once("::") {
             // A module that has modules inside is the mod.rs of its folder.
@@ -187,7 +191,7 @@ impl Graph {
     }
 }
 
-/// The `use` statements: whether public, and what they import.
+/// Returns the `use` statements: whether each is public, and what it imports.
 fn statements(code: &str) -> impl Iterator<Item = (bool, String)> {
     let mut found = Vec::new();
     let mut rest = code;
@@ -204,7 +208,7 @@ fn statements(code: &str) -> impl Iterator<Item = (bool, String)> {
     found.into_iter()
 }
 
-/// Paths in the code that begin at the crate or at a parent.
+/// Returns the paths in the code that begin with `crate` or `super`.
 fn spelled(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     for start in ["crate::", "super::"] {
@@ -225,14 +229,14 @@ fn spelled(code: &str) -> Vec<String> {
     found
 }
 
-/// A path that begins with the name of a module inside `module`.
+/// Resolves a path that begins with the name of a module inside `module`.
 fn child(path: &str, module: &str, modules: &BTreeSet<String>) -> Option<String> {
     let full = format!("{module}::{path}");
     let first = path.split("::").next()?;
     modules.contains(&format!("{module}::{first}")).then_some(full)
 }
 
-/// A path whose beginning a `mod.rs` re-exports, by the module that defines it.
+/// Resolves a path whose beginning is re-exported by a `mod.rs` to the defining module.
 fn exported(path: &str, exports: &BTreeMap<String, String>) -> Option<String> {
     let mut head = path;
     loop {
@@ -243,7 +247,7 @@ fn exported(path: &str, exports: &BTreeMap<String, String>) -> Option<String> {
     }
 }
 
-/// The longest module that a path leads into.
+/// Returns the innermost module of a path.
 fn owner(path: &str, modules: &BTreeSet<String>) -> Option<String> {
     let mut path = path;
     loop {
@@ -254,7 +258,8 @@ fn owner(path: &str, modules: &BTreeSet<String>) -> Option<String> {
     }
 }
 
-/// Groups of two nodes or more that reach each other, the largest first (Kosaraju's algorithm).
+/// Returns the groups of two or more nodes that reach each other, the largest first (Kosaraju's
+/// algorithm).
 fn strongly_connected(edges: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let mut reversed: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (from, named) in edges {

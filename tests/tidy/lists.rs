@@ -1,11 +1,11 @@
-//! The lists of planted weakenings and faults name texts and faults that exist. They patch sources by their
-//! exact text, so a change of the source must change the list with it.
+//! Checks that the lists of planted weakenings and faults name existing texts and faults. They
+//! patch sources by exact text, so a change of the source must also change the list.
 
 use super::{collect, report, root};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The fields of each line of a list, without comments. `\|` is a bar in a field.
+/// Returns the fields of each line of a list, without comments. `\|` is a bar in a field.
 fn lines(path: &str) -> Vec<(usize, Vec<String>)> {
     let text = fs::read_to_string(root().join(path)).unwrap();
     let lines =
@@ -35,7 +35,8 @@ fn weakenings_name_texts_that_occur() {
     report(&findings);
 }
 
-/// The faults in the sources of tests/mutants: `is_fault("name")`, and three for each `SLOT(component, slot`.
+/// Returns the faults in the sources of tests/mutants: those in `is_fault("name")`, and three for
+/// each `SLOT(component, slot`.
 fn planted() -> BTreeSet<String> {
     let mut files = Vec::new();
     collect(&root().join("tests/mutants"), &[".c"], &mut files);

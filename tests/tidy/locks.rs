@@ -1,10 +1,11 @@
-//! Which locks a fork can leave held: every static lock and every start of a thread, by how a
-//! forked child sees that a thread of its parent held one.
+//! Locks that a fork can leave locked: every static lock and every start of a thread, with the way
+//! in which a forked child detects that a thread of its parent held a lock.
 
 use super::{File, report, sources};
 
-/// Every static lock of the library, by who takes it. In a forked child a lock that a thread of the parent held stays
-/// taken for ever, so each holder must be seen by `epoch::another_was_inside`: inside a call, or aside.
+/// Every static lock of the library, with the code that locks it. In a forked child, a lock that a
+/// thread of the parent held stays locked forever, so `epoch::another_was_inside` must detect each
+/// holder: inside a call, or marked by `aside`.
 const STATIC_LOCKS: &[(&str, &[&str])] = &[
     (
         "in calls, by their errands, and by the library's threads at work",
@@ -124,7 +125,7 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
         ],
     ),
 ];
-/// Types of statics that are locks or have one inside.
+/// Types of statics that are or contain locks.
 const LOCK_TYPES: &[&str] = &[
     "Mutex<",
     "RwLock<",
@@ -139,7 +140,8 @@ const LOCK_TYPES: &[&str] = &[
     "IdTable<",
     "OpenState ",
 ];
-/// Every place where the library starts a thread, by what a fork sees of it.
+/// Every place where the library starts a thread, with the way in which a forked child detects the
+/// thread.
 const THREADS: &[(&str, &str)] = &[
     ("src/backend/driver/stream_callbacks.rs", "aside while it runs a job"),
     ("src/backend/bootstrap/tcp.rs", "looks names up; takes no lock of the library"),
@@ -158,7 +160,7 @@ const THREADS: &[(&str, &str)] = &[
     ("src/sys/os/process/mod.rs", "the two functions that start threads"),
 ];
 
-/// The statics with a lock in a file, as in [`STATIC_LOCKS`].
+/// Returns the statics with a lock in a file, in the form of [`STATIC_LOCKS`].
 pub(crate) fn static_locks(file: &File) -> Vec<String> {
     let of_line = |line: &str| {
         let (before, after) = line.trim_start().split_once("static ")?;

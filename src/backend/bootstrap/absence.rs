@@ -6,13 +6,14 @@ use crate::sys::sync::wait::Deadline;
 
 /// Default timeout for opening a communicator, in nanoseconds.
 const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
-/// Additional time for rank 0's reply to arrive after the timeout, in nanoseconds.
+/// Time after the timeout within which rank 0's reply may still arrive, in nanoseconds.
 pub(super) const GRACE_NS: u64 = 2_000_000_000;
 /// Time for which rank 0, after a failure, waits for the other ranks in order to report the
 /// failure, in nanoseconds.
 pub(super) const LINGER_NS: u64 = 2_000_000_000;
 
-/// Returns the timeout for opening a communicator in nanoseconds: `timeout_ns`, or the default.
+/// Returns the timeout for opening a communicator in nanoseconds: `timeout_ns`, or the default if
+/// `timeout_ns` is 0 or `u64::MAX`.
 pub(crate) fn limit_ns(timeout_ns: u64) -> u64 {
     match timeout_ns {
         0 | u64::MAX => DEFAULT_TIMEOUT_NS,
@@ -23,7 +24,8 @@ pub(crate) fn limit_ns(timeout_ns: u64) -> u64 {
 /// Parameters of one rank for opening a communicator.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenRequest {
-    /// Key of this open: equal on all of its ranks, different from the keys of other opens.
+    /// Key of this call that opens a communicator: equal on all ranks of the communicator,
+    /// different from the keys of other such calls.
     pub(super) key: u64,
     pub(crate) rank: usize,
     pub(crate) size: usize,
@@ -38,13 +40,15 @@ impl OpenRequest {
         OpenRequest { key, rank, size, limit_ns, deadline: Deadline::after(limit_ns) }
     }
 
-    /// Returns the deadline for rank 0's reply; rank 0 replies by its own deadline.
+    /// Returns the deadline for rank 0's reply: `GRACE_NS` after this rank's deadline, because rank
+    /// 0 may wait until its own deadline before it replies.
     pub(super) fn late(&self) -> Deadline {
         Deadline::after(self.deadline.left_ns().saturating_add(GRACE_NS))
     }
 
-    /// Creates the error for absent ranks. `at`: where rank 0 waited for them; `reason`: a reason
-    /// besides those that always apply; `hint`: further findings.
+    /// Creates the error for absent ranks. The arguments are appended to parts of the error
+    /// message: `at` is the address or folder at which rank 0 waited for these ranks, `reason` is a
+    /// further possible reason, and `hint` is additional information.
     pub(super) fn absent(&self, ranks: &[usize], [at, reason, hint]: [&str; 3]) -> Error {
         let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
         let text = format!(
@@ -58,13 +62,13 @@ impl OpenRequest {
         Error::new(DTL_ERROR_TIMEOUT, text)
     }
 
-    /// Creates the error for an absent rank 0. `details` says where rank 0 was expected, why it was
-    /// not reached, and what to do.
+    /// Creates the error for an absent rank 0. `details` states the address or folder at which this
+    /// rank expected rank 0, the reason why it did not reach rank 0, and the remedy.
     pub(super) fn root_absent(&self, details: &str) -> Error {
         failure!(DTL_ERROR_TIMEOUT, "rank 0 is missing after {}{details}", self.limit())
     }
 
-    /// Formats the timeout for an error text.
+    /// Formats the timeout for an error message.
     fn limit(&self) -> String {
         let ns = self.limit_ns;
         if ns < 1_000_000_000 {
@@ -74,7 +78,8 @@ impl OpenRequest {
         }
     }
 
-    /// Returns an error if the size that `rank` passed differs from rank 0's, else `None`.
+    /// Returns an error if the size that `rank` passed differs from rank 0's size, otherwise
+    /// `None`.
     pub(super) fn other_size(&self, rank: u64, size: u64) -> Option<Error> {
         let own = self.size;
         (size != own as u64).then(|| {
@@ -86,8 +91,8 @@ impl OpenRequest {
         })
     }
 
-    /// Returns an error if the record of `rank` has another length than rank 0's (`own`), else
-    /// `None`.
+    /// Returns an error if the length of the record that `rank` contributed differs from the length
+    /// of rank 0's record (`own`), otherwise `None`.
     pub(super) fn other_length(&self, rank: u64, len: usize, own: usize) -> Option<Error> {
         (len != own).then(|| {
             let text = format!(
@@ -99,7 +104,8 @@ impl OpenRequest {
     }
 }
 
-/// Deadline of rank 0 for the arrival of the other ranks, and the first failure.
+/// Deadline until which rank 0 waits for the other ranks to join, and the first failure that
+/// occurred meanwhile.
 pub(super) struct ArrivalDeadline {
     deadline: Deadline,
     failure: Option<Error>,
@@ -114,22 +120,23 @@ impl ArrivalDeadline {
         self.deadline
     }
 
-    /// Shortens the wait to `left_ns`. The earliest deadline of all ranks applies to every rank, so
-    /// that each rank receives the names of the absent ranks.
+    /// Shortens rank 0's wait to at most `left_ns` nanoseconds. The earliest deadline of all ranks
+    /// applies to every rank, so that each rank receives the names of the absent ranks.
     pub(super) fn shorten(&mut self, left_ns: u64) {
         if left_ns < self.deadline.left_ns() {
             self.deadline = Deadline::after(left_ns);
         }
     }
 
-    /// Records the first failure. Rank 0 then waits for at most `linger_ns(first failure)` more, to
-    /// report the failure to ranks that arrive later.
+    /// Records `error` if it is the first failure. Rank 0 then waits for at most `linger_ns(first
+    /// failure)` further nanoseconds, to report the failure to ranks that arrive later.
     pub(super) fn give_up(&mut self, error: Error, linger_ns: impl FnOnce(&Error) -> u64) {
         let linger_ns = linger_ns(self.failure.get_or_insert(error));
         self.shorten(linger_ns);
     }
 
-    /// Returns the outcome, or `None` while rank 0 must wait for the ranks in `missing`.
+    /// Returns the outcome of the wait, or `None` while rank 0 must still wait for the ranks in
+    /// `missing`.
     pub(super) fn outcome(
         &mut self,
         missing: &[usize],

@@ -1,10 +1,12 @@
-//! Exchange through files in a folder that all ranks can access. Rank 0 writes an invitation with a
-//! random number. Each rank writes its contribution in a file named after that number. Rank 0 reads
-//! the contributions and writes a reply, which repeats a random number of each rank. So files that
-//! an earlier job left behind are not mistaken for files of this job.
+//! Allgather through files in a folder that all ranks can access. Rank 0 writes an invitation with
+//! a random number. Each rank writes its contribution, with a random number of its own, to a file
+//! named after the number of the invitation. Rank 0 reads the contributions and writes a reply,
+//! which repeats the random number of each contribution. By these random numbers the ranks
+//! recognize files that an earlier job left behind.
 //!
-//! Files appear complete, because they are first written under another name. A rank removes its
-//! file after reading the reply; rank 0 removes all other files.
+//! Each file is written under another name and then renamed or linked, so other ranks never read an
+//! incomplete file. A rank removes its file after reading the reply; rank 0 removes all other
+//! files.
 //!
 //! Over NFS, a file may become visible late, by up to the attribute cache timeout (mount option
 //! actimeo).
@@ -28,19 +30,20 @@ use std::time::Duration;
 const MAGIC: u64 = u64::from_be_bytes(*b"dtl-fil1");
 /// Maximum interval between two scans of the folder.
 const LOOK: Duration = Duration::from_millis(10);
-/// Time for which rank 0 waits until the other ranks have read the reply, in nanoseconds.
+/// Maximum time for which rank 0 waits for the other ranks to read the reply, in nanoseconds.
 const READ_NS: u64 = 5_000_000_000;
 
-/// Number of times that another process may remove the folder before that is an error.
+/// Maximum number of times that rank 0 creates the folder again after another process has removed
+/// it.
 const CHANCES: u32 = 8;
 
 const INVITATION: &str = "root";
 const ANSWER: &str = "answer";
-/// Name suffix of the file by which a rank reports that its timeout has expired.
+/// Name suffix of the file with which a rank reports that its timeout has expired.
 const LATE: &str = "late";
 
-/// Exchanges the contributions of all ranks, and returns them or the error of the exchange. The
-/// outer error means that the folder is unusable.
+/// Exchanges the contributions of all ranks. The inner result is the contributions or the error of
+/// the exchange; the outer error means that the folder is unusable.
 pub(super) fn allgather(
     path: &Path,
     opening: &OpenRequest,
@@ -63,20 +66,20 @@ pub(super) fn allgather(
 /// Outcome of writing a rank's contribution.
 #[derive(PartialEq, Eq)]
 enum Written {
-    /// The file has this process' contribution.
+    /// The file contains the contribution of this process.
     Own,
-    /// The file has the contribution of another process that claims the same rank.
+    /// The file contains the contribution of another process that joined as the same rank.
     Anothers,
     /// Another process has removed the folder.
     Gone,
 }
 
 struct FolderOpening<'a> {
-    /// Folder of this open, inside the folder that the application named.
+    /// Folder for this exchange, a subfolder of the folder that the user specified.
     folder: PathBuf,
     opening: &'a OpenRequest,
     contribution: &'a RankRecord,
-    /// Random number of this process.
+    /// Random number that identifies this process in the exchange.
     own: u64,
 }
 
@@ -102,7 +105,8 @@ impl FolderOpening<'_> {
         self.write_as(name, words, |hidden, shown| fs::rename(hidden, shown))
     }
 
-    /// Writes a file; fails if it exists (without hard link support, replaces the existing file).
+    /// Writes a file; fails if a file with this name exists. On a file system without hard links,
+    /// replaces the existing file instead of failing.
     fn write_first(&self, name: &str, words: &[u64]) -> io::Result<()> {
         self.write_as(name, words, |hidden, shown| match fs::hard_link(hidden, shown) {
             Err(error)
@@ -149,7 +153,7 @@ impl FolderOpening<'_> {
         drop(fs::remove_file(self.folder.join(name)));
     }
 
-    /// Runs the exchange on a rank other than 0; returns the contributions.
+    /// Runs the exchange on a rank other than 0; returns the contributions of all ranks.
     fn join(&self) -> Result<Vec<u64>> {
         let (deadline, mut pause) = (self.opening.deadline, Pause::new());
         let (mut invited, mut is_double, mut late) = (None, false, Deadline::NEVER);
@@ -212,7 +216,7 @@ impl FolderOpening<'_> {
         }
     }
 
-    /// Returns rank 0's reply to this process, or `None` if there is none.
+    /// Returns rank 0's reply to this process, or `None` if there is no such reply.
     fn answer(&self, invitation: u64) -> Option<Vec<u64>> {
         let words = self.read(&format!("{invitation:016x}-{ANSWER}"))?;
         let (count, rest) = words.split_first()?;
@@ -235,7 +239,8 @@ impl FolderOpening<'_> {
     }
 }
 
-/// Returns the name of a rank's file under an invitation, with suffix `more`.
+/// Returns the name of a file that `rank` writes in reply to an invitation. `more` is appended to
+/// the name.
 fn of_rank(invitation: u64, rank: usize, more: &str) -> String {
     format!("{invitation:016x}-{rank}{more}")
 }
@@ -244,9 +249,10 @@ fn of_rank(invitation: u64, rank: usize, more: &str) -> String {
 struct FolderRoot<'a> {
     place: &'a FolderOpening<'a>,
     attendance: ArrivalDeadline,
-    /// Random number and contribution of each rank.
+    /// Random number and contribution of each rank; `None` until the rank has contributed.
     seats: Vec<Option<(u64, Vec<u64>)>>,
-    /// Random numbers of processes whose rank is out of range; the reply addresses these too.
+    /// Random numbers of processes whose rank is out of range. The reply repeats these numbers too,
+    /// so that these processes accept it.
     turned_away: Vec<u64>,
 }
 
@@ -305,7 +311,7 @@ impl<'a> FolderRoot<'a> {
         self.seats.get(rank).is_some_and(Option::is_none)
     }
 
-    /// Reads new contributions. Returns an error if another process has become rank 0.
+    /// Reads new contributions. Returns an error if another process has also become rank 0.
     fn look(&mut self) -> Result<()> {
         let own = self.place.own;
         if self.place.read(INVITATION).is_some_and(|words| words.first() != Some(&own)) {

@@ -1,10 +1,11 @@
-//! Pairing of the opens of a job across ranks, and the names of its UNIX sockets: the one at which
-//! rank 0 listens, and the ones that claim a rank for a process.
+//! Pairing of the calls that open communicators of a job across ranks ("open calls"), and names of
+//! the job's UNIX sockets: the socket on which rank 0 listens, and one socket per rank, which
+//! ensures that only one process joins as that rank.
 //!
-//! The n-th open of a job on one rank is paired with the n-th open on the other ranks, whether or
-//! not earlier opens succeeded. So all ranks must open in the same order, as for collective calls.
-//! A counter lives as long as the process, so the open of a job name that serves only one open is
-//! not counted.
+//! The n-th open call of a job on one rank is paired with the n-th open call on the other ranks,
+//! whether or not earlier open calls succeeded. So all ranks must open communicators in the same
+//! order, as for collective calls. The counter of a job's open calls is never freed, so an open
+//! call is not counted if it is the only one under its job name.
 
 use crate::abi::status::DTL_ERROR_BACKEND;
 use crate::backend::os_error::os_error;
@@ -20,18 +21,19 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Weak};
 
-/// Identity of one open of a job, equal on all ranks.
+/// Identity of one call that opens a communicator of a job; equal on all ranks.
 pub(crate) struct JobId {
-    /// Name of the socket at which rank 0 listens.
+    /// Name of the UNIX socket on which rank 0 listens.
     pub(super) meeting: String,
-    /// Hash of the job name, used in the names of its sockets.
+    /// Hash of the job name, used in the names of the job's sockets.
     key: u64,
-    /// Value that only processes of this job have.
+    /// Second hash of the job name, which distinguishes jobs whose `key` is equal.
     pub(super) cookie: u64,
 }
 
-/// Claim of this process to a rank of the job: an abstract socket name that the OS kernel assigns
-/// to one socket at a time and releases when the owner ends for any reason.
+/// Exclusive ownership of a rank of the job by this process. The owner binds a socket to an
+/// abstract name. The OS kernel assigns the name to one socket at a time and releases it when the
+/// owner ends for any reason.
 pub(crate) struct Claim {
     _listener: Option<UnixListener>,
 }
@@ -44,10 +46,12 @@ struct Member {
     pid: i32,
 }
 
-/// Open counters and claims of this process, by job and rank.
+/// Number of open calls, and ownership of the rank, for each job (hash of its name) and rank of
+/// this process.
 static MEMBERS: Mutex<BTreeMap<(u64, i32), Member>> = Mutex::new(BTreeMap::new());
 
-/// Counts an open of `of`. Returns its number, starting at 1, and `with`'s result for the claim.
+/// Counts a call that opens a communicator, for the job and rank `of`. Returns the number of the
+/// call, starting at 1, and the result of `with`, which is called with the ownership of the rank.
 pub(super) fn count<R>(of: (u64, i32), with: impl FnOnce(&mut Weak<Claim>) -> R) -> (u64, R) {
     let new = || Member { opens: 0, claim: Weak::new(), pid: process::own_pid() };
     let mut members = MEMBERS.lock();
@@ -59,8 +63,9 @@ pub(super) fn count<R>(of: (u64, i32), with: impl FnOnce(&mut Weak<Claim>) -> R)
     (member.opens, with(&mut member.claim))
 }
 
-/// Counts the open and claims the rank. With `is_only_open`, nothing is counted or stored. The
-/// caller must keep the claim while the communicator is open.
+/// Counts a call that opens a communicator, and takes ownership of `rank` for this process. If
+/// `is_only_open` is true, the function neither counts the call nor stores the ownership. The
+/// caller must keep the returned `Claim` while the communicator is open.
 pub(crate) fn take(job: &[u8], rank: i32, is_only_open: bool) -> (JobId, Result<Arc<Claim>>) {
     let (uid, key) = (process::own_uid(), hash(job, 0));
     let claim = |held: &mut Weak<Claim>| match held.upgrade() {
@@ -73,8 +78,8 @@ pub(crate) fn take(job: &[u8], rank: i32, is_only_open: bool) -> (JobId, Result<
     (JobId { meeting, key, cookie: hash(job, 1) }, claim)
 }
 
-/// Returns an error text that names other users with ranks under this job name; empty if there are
-/// none.
+/// Returns an error message that names other users whose processes use the same job name; empty if
+/// there are none.
 pub(super) fn other_users(job_id: &JobId) -> String {
     let (own, of_job) = (process::own_uid().to_string(), format!("{:016x}-", job_id.key));
     let user_of = |name: &String| {
@@ -115,7 +120,8 @@ fn new_claim(key: u64, rank: i32) -> Result<Arc<Claim>> {
     }
 }
 
-/// Returns the credentials of the process that listens at socket `name`; `None` if there is none.
+/// Returns the credentials of the process that listens on the UNIX socket `name`; `None` if no
+/// process listens.
 pub(super) fn holder(name: &str) -> Option<process::PeerCredentials> {
     let stream = unix_socket::connect(name).ok()?;
     process::peer_of(stream.as_raw_fd()).ok()

@@ -1,18 +1,20 @@
 //! Bootstrap: exchanges the data that the ranks of a communicator need before they can communicate,
-//! and detects failures without the data network. The exchange is an out-of-band allgather of one
-//! record per rank, with a timeout; it succeeds on all ranks or fails on all. It returns the
-//! records of all ranks, or an error that names the absent ranks or the first failed one.
+//! and detects failed ranks without using the data network. The exchange is an out-of-band
+//! allgather of one record per rank, with a timeout; it succeeds on all ranks or fails on all
+//! ranks. It returns the records of all ranks, or an error that names the absent ranks or the first
+//! failed rank.
 //!
 //! In reading order:
 //! - `absence`: timeouts, and the errors of late and absent ranks
 //! - `records`: encoding of records and outcomes
-//! - `job_id`: pairing of the opens of a job; names of its UNIX sockets
+//! - `job_id`: pairing of the calls that open communicators of a job; names of the job's UNIX
+//!   sockets
 //! - `socket_frames`: frames on a socket
-//! - `root`: exchange at a socket where rank 0 listens
-//! - `uds`: UNIX sockets for `root`; sends a file descriptor (backend shm)
+//! - `root`: exchange over a socket on which rank 0 listens
+//! - `uds`: UNIX sockets for `root`; transfer of a file descriptor (backend shm)
 //! - `tcp`: TCP sockets for `root`
 //! - `folder`: exchange through files
-//! - `over_comm`: exchange over an open transport (backend hier)
+//! - `over_comm`: exchange over a transport that is already open (backend hier)
 //! - `oob_exchange`: selection of the exchange method (backend rdma)
 //! - `liveness`: control sockets between ranks, which detect failures after the bootstrap
 //!

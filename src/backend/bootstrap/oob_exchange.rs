@@ -2,8 +2,8 @@
 //! words, and all ranks succeed or all fail. [`BootstrapMethod`] selects the method.
 //!
 //! This module parses the method, resolves "auto", and implements the exchange over a communicator,
-//! either open already or opened for it. `folder` and `tcp` need no communicator. The callers
-//! define the content of a record.
+//! which is either already open or opened only for the exchange. The methods of `folder` and `tcp`
+//! need no communicator. The callers define the content of a record.
 
 use super::absence::{OpenRequest, limit_ns};
 use super::job_id::count;
@@ -30,11 +30,13 @@ pub enum BootstrapMethod {
     Kind(String),
     /// Through a folder that all ranks can access.
     Folder(PathBuf),
-    /// At a TCP socket where rank 0 listens: host name or address of its machine, and port.
+    /// Over a TCP socket on which rank 0 listens: host name or address of rank 0's machine, and
+    /// port.
     Tcp(String, u16),
 }
 
-/// Kinds that exchange no messages between processes, or themselves need a bootstrap.
+/// Kinds of communicators that exchange no messages between processes or that themselves need a
+/// bootstrap.
 const NO_PLACE_TO_MEET: [&str; 5] = ["self", "threads", "nccl", "rdma", "over"];
 
 impl BootstrapMethod {
@@ -126,8 +128,8 @@ fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> BootstrapMet
     BootstrapMethod::Kind(if is_one_node { "shm" } else { "mpi" }.to_owned())
 }
 
-/// Checks that the kind or communicator that `how` names exists (`over`: the communicator of the
-/// description); opens nothing.
+/// Checks that the kind or communicator that `how` names exists, without opening a communicator.
+/// `over` is the communicator in `OpenArgs::over`.
 pub fn check(how: &BootstrapMethod, over: Option<&Arc<dyn Exchange>>) -> Result<()> {
     match how {
         BootstrapMethod::Over => below(over).map(drop),
@@ -195,8 +197,8 @@ fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> R
     Ok(records)
 }
 
-/// Creates the parameters of an exchange that needs no open communicator, and counts the open
-/// unless it is the job's only one.
+/// Creates the parameters of an exchange that needs no open communicator. Counts the call that
+/// opens the communicator, unless it is the only such call of the job.
 fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     let number =
         if args.is_only_open { 1 } else { count((fnv1a(args.job.as_bytes()), rank), |_| ()).0 };
@@ -204,7 +206,7 @@ fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     OpenRequest::new(key(args.job.as_bytes(), number), (of(rank), of(size)), args.timeout_ns)
 }
 
-/// Returns the key of the open with number `number` of the job.
+/// Returns the key of call number `number` that opens a communicator of the job.
 fn key(job: &[u8], number: u64) -> u64 {
     fnv1a(job.iter().chain(&number.to_le_bytes()))
 }

@@ -1,6 +1,5 @@
-//! Exchange of a few words per rank over an open transport, while a communicator is opened: each
-//! rank gets the words of all ranks. Not for application data; the exchange precedes all other
-//! messages.
+//! Allgather of a few words per rank over an open transport, while a communicator is opened. It
+//! serves only the bootstrap, not application data, and precedes all other messages.
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -13,14 +12,16 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Match bits that no communicator uses. A rank that has finished the exchange may already send
-/// messages on a communicator; these must not match the receives of the exchange.
+/// messages on a communicator. These messages must not match the receives of the exchange on other
+/// ranks.
 const MEETING: u64 = 0xF << 28;
-/// Maximum number of rounds per exchange; separates the match bits of exchanges.
+/// Maximum number of rounds per exchange. Each round has its own match bits, so this is also the
+/// distance between the match bits of successive exchanges.
 const ROUNDS: u64 = 64;
-/// Timeout for the transport to release a buffer, in nanoseconds.
+/// Maximum time for the transport to release a buffer after a cancel, in nanoseconds.
 const LET_GO_NS: u64 = 1_000_000_000;
 
-/// Allgather over an open transport. All ranks must make the same number of calls.
+/// Allgather over an open transport. All ranks must call it the same number of times.
 pub(crate) struct OverTransport<'a> {
     over: &'a dyn Transport,
     pub(crate) limit_ns: u64,
@@ -78,8 +79,8 @@ impl Exchange for OverTransport<'_> {
     }
 }
 
-/// Sends to one rank and receives from another. The flag returned with an error is true if the
-/// transport no longer accesses the buffers.
+/// Sends to one rank and receives from another. On failure, returns an error and a flag that is
+/// true if the transport no longer accesses the buffers.
 fn step(
     over: &dyn Transport,
     word: u64,
@@ -139,8 +140,8 @@ fn check(done: Option<Completion>, peer: i32, what: &str, len: usize) -> Result<
     }
 }
 
-/// Cancels an operation. Returns true if the transport has released the buffer. A completed
-/// operation counts as released: testing it fails.
+/// Cancels an operation. Returns true if the transport has released the buffer. An error from the
+/// transport also counts as a release, because it means that the operation has already completed.
 fn cancel(over: &dyn Transport, op: OpId) -> bool {
     let (deadline, mut backoff) = (Deadline::after(LET_GO_NS), Backoff::new());
     while over.cancel(op).is_ok() {

@@ -1,4 +1,5 @@
-//! Encoding of the exchanged data: words, error texts, and outcomes (words or an error).
+//! Encoding of the data that the bootstrap exchanges: 64-bit words, error messages, and outcomes
+//! (words or an error).
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure, is_status, status_name};
@@ -27,7 +28,7 @@ pub(crate) fn text_of(words: &[u64]) -> String {
     String::from_utf8_lossy(&bytes_of(words)).trim_end_matches('\0').to_owned()
 }
 
-/// Encodes an outcome: status, then the words or the error text.
+/// Encodes an outcome as words: the status, then the data words or the error message.
 pub(crate) fn encode(outcome: &Result<Vec<u64>>) -> Vec<u64> {
     match outcome {
         Ok(words) => [&[0], words.as_slice()].concat(),
@@ -51,7 +52,7 @@ pub(crate) fn decode(words: &[u64]) -> Result<Vec<u64>> {
     }
 }
 
-/// Result of the exchange: the records of all ranks.
+/// Result of the bootstrap exchange: the records of all ranks.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Records {
     /// Rank of this process.
@@ -64,7 +65,7 @@ pub struct Records {
     pub job_cookie: u64,
 }
 
-/// One rank's contribution: its record, or the error because of which it cannot participate.
+/// One rank's contribution: its record, or the reason why the rank cannot participate.
 pub(super) struct RankRecord {
     /// Number of words per record, equal on all ranks.
     pub(super) len: usize,
@@ -72,7 +73,7 @@ pub(super) struct RankRecord {
     pub(super) mine: Result<Vec<u64>>,
 }
 
-/// Number of words before each record: status and cookie.
+/// Number of words that precede the record in a contribution: status and cookie.
 pub(super) const BEFORE: usize = 2;
 
 impl RankRecord {
@@ -86,8 +87,9 @@ impl RankRecord {
         RankRecord { len, cookie: process::random_u64().unwrap_or(0), mine }
     }
 
-    /// Returns status, cookie and record, the same number of words on every rank. On failure, the
-    /// error text replaces the record, truncated to its size.
+    /// Returns the contribution as words: status, cookie and record. Every rank returns the same
+    /// number of words. On failure, the error message, truncated to the size of the record,
+    /// replaces the record.
     pub(super) fn words(&self) -> Vec<u64> {
         let mut words = encode(&self.mine);
         words.insert(1, self.cookie);
@@ -95,9 +97,9 @@ impl RankRecord {
         words
     }
 
-    /// Returns the records from the contributions `all`, in rank order. This rank's own failure
-    /// takes precedence over a failure of the exchange, which takes precedence over another rank's
-    /// failure.
+    /// Extracts the records from the contributions `all` and returns them in rank order. This
+    /// rank's own failure takes precedence over a failure of the exchange, which takes precedence
+    /// over another rank's failure.
     pub(super) fn finish(
         &self,
         (rank, size): (i32, i32),
@@ -123,8 +125,8 @@ impl RankRecord {
         Ok(Records { rank, size, records, job_cookie })
     }
 
-    /// Exchanges the contributions in two rounds; the second confirms that all ranks have received
-    /// the first.
+    /// Exchanges the contributions over `over` in two rounds. The second round confirms that all
+    /// ranks have received the contributions.
     pub(super) fn exchange(&self, over: &dyn Exchange) -> Result<Records> {
         let all = over.allgather(&self.words());
         let records = self.finish((over.rank(), over.size()), all)?;
@@ -133,7 +135,7 @@ impl RankRecord {
     }
 }
 
-/// Returns the error if the contribution of `rank` reports a failure, else `None`.
+/// Returns the error that the contribution of `rank` reports, or `None` if it reports no failure.
 pub(super) fn failure(rank: usize, words: &[u64]) -> Option<Error> {
     let status = *words.first().filter(|status| **status != 0)?;
     let bytes = bytes_of(words.get(BEFORE..).unwrap_or_default());

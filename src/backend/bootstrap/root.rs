@@ -1,10 +1,11 @@
-//! Out-of-band allgather at a socket where rank 0 listens. Each other rank connects and sends a
-//! hello. Rank 0 confirms each hello and, when all ranks have joined, sends the outcome: the
-//! contributions of all ranks, or the first failure.
+//! Out-of-band allgather over a socket on which rank 0 listens. Each other rank connects and sends
+//! a hello, which contains its contribution. Rank 0 confirms each hello and, when all ranks have
+//! joined, sends the outcome: the contributions of all ranks, or the first failure.
 //!
-//! Unrelated processes may connect at any time. A connection counts only once it has sent the hello
-//! of this open, and the number of connections without a hello is limited. `uds` and `tcp`
-//! implement the differences between socket types.
+//! Unrelated processes may connect at any time. Rank 0 assigns a connection to a rank only after a
+//! hello with the key of this exchange has arrived on it, and it limits the number of connections
+//! without a hello. `uds` and `tcp` implement the operations that differ between the two socket
+//! types.
 
 use super::absence::{ArrivalDeadline, GRACE_NS, LINGER_NS, OpenRequest};
 use super::records::{bytes_of, decode, encode, words_of};
@@ -19,55 +20,59 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Hello: magic, key of the open, rank, size, nanoseconds left; then the contribution.
+/// Frame kind of a hello: magic number, key of the exchange, rank, number of ranks, time until the
+/// deadline in nanoseconds; then the contribution.
 const HELLO: u8 = 1;
-/// Confirms the hello; the outcome follows later.
+/// Frame kind of rank 0's confirmation of a hello; the outcome follows later.
 const SEAT: u8 = 2;
-/// Rejection: rank 0 belongs to another job, or to another open of this job.
+/// Frame kind of a rejection: the listening rank 0 belongs to another job, or opens another
+/// communicator of this job.
 const OTHER: u8 = 3;
-/// Encoded outcome of the exchange.
+/// Frame kind of the encoded outcome of the exchange.
 pub(super) const ANSWER: u8 = 4;
 /// Number of words in a hello before the contribution.
 const HEAD: usize = 5;
-/// Maximum number of bytes by which a contribution may be longer than rank 0's, because it may be
-/// an error text.
+/// Maximum number of bytes by which a contribution may be longer than rank 0's contribution. It may
+/// be longer because it may contain an error message.
 const MOST_TEXT: usize = 16 << 10;
 /// Timeout for the hello on a connection from a possibly unrelated process, in nanoseconds.
 const STRANGER_NS: u64 = 2_000_000_000;
 
-/// Socket type of the exchange.
+/// Operations of the exchange that differ between UNIX and TCP sockets.
 pub(super) trait Sockets {
     type Listener: AsFd;
     type Stream: Stream;
-    /// Magic number; changed with each change on which the ranks must agree.
+    /// Magic number; changed with each protocol change on which the ranks must agree.
     const MAGIC: u64;
-    /// True if only processes of this user can connect. Then a hello has no timeout, and a failure
-    /// is reported even to connections without a hello.
+    /// True if only processes of this user can connect. If true, a hello has no timeout, and rank 0
+    /// reports a failure even on connections without a hello.
     const ARE_TRUSTED: bool;
     /// Maximum interval between two connection attempts.
     const MOST_PAUSE: Duration;
 
-    /// Returns this rank's parameters of the open.
+    /// Returns this rank's parameters for opening the communicator.
     fn opening(&self) -> &OpenRequest;
     /// Returns this rank's contribution.
     fn contribution(&self) -> Vec<u64>;
     fn listen(&self) -> Result<Self::Listener>;
-    /// Connects to rank 0. Returns the reason as a text if the caller should retry.
+    /// Connects to rank 0. Returns the reason for the failure as a string if the caller should
+    /// retry.
     fn connect(&self) -> Result<std::result::Result<Self::Stream, String>>;
     /// Creates the error for an absent rank 0. `why` describes the failure of the last attempt.
     fn root_absent(&self, why: &str) -> Error;
-    /// Creates the error for a rank 0 that accepted the connection but did not reply.
+    /// Creates the error for the case that rank 0 accepted the connection but did not reply.
     fn lost(&self, lost: FrameFailure) -> Error;
     /// Accepts the next pending connection; `None` if there is none.
     fn accept(&self, listener: &Self::Listener) -> io::Result<Option<Self::Stream>>;
     /// Creates the error for a failure of rank 0's own sockets.
     fn failed(&self, error: &io::Error) -> Error;
     /// Returns an error if a rank with this contribution is incompatible with rank 0, else `None`.
-    /// `own`: number of words of rank 0's contribution.
+    /// `own` is the number of words of rank 0's contribution.
     fn unlike(&self, rank: u64, contribution: &[u64], own: usize) -> Option<Error>;
-    /// Returns the error if a contribution reports a failure, else `None`.
+    /// Returns the error that the contribution of `rank` reports, or `None` if it reports no
+    /// failure.
     fn reported(&self, rank: usize, contribution: &[u64]) -> Option<Error>;
-    /// Creates the error for a second process that claims `rank`.
+    /// Creates the error for a second process that joins as `rank`.
     fn duplicate(&self, rank: u64, stream: &Self::Stream) -> Error;
     /// Creates the error for ranks that did not join in time.
     fn absent(&self, ranks: &[usize]) -> Error;
@@ -76,13 +81,15 @@ pub(super) trait Sockets {
     fn linger_ns(&self, _first: &Error) -> u64 {
         LINGER_NS
     }
-    /// Called repeatedly during the wait; returns the time of the next call.
+    /// Performs periodic checks while this rank waits for other ranks. Returns the time at which it
+    /// must be called again.
     fn watch(&mut self) -> Deadline {
         Deadline::NEVER
     }
 }
 
-/// Connects to rank 0, retrying until the deadline because it may start later; sends a hello.
+/// Connects to rank 0 and sends a hello. Retries until the deadline, because rank 0 may start
+/// later.
 pub(super) fn connect<N: Sockets>(
     sockets: &mut N,
     contribution: &[u64],
@@ -96,7 +103,7 @@ pub(super) fn connect<N: Sockets>(
                 let head = [N::MAGIC, key, rank as u64, size as u64, deadline.left_ns()];
                 let mut channel = Channel::new(stream);
                 channel.queue(HELLO, &bytes_of(&[&head[..], contribution].concat()));
-                // Rank 0 may have sent the reason of a failure and closed the connection; the
+                // Rank 0 may have sent the reason for a failure and closed the connection; the
                 // reason can be read nevertheless.
                 drop(channel.flush());
                 return Ok(channel);
@@ -128,7 +135,8 @@ pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Ve
     }
 }
 
-/// Waits for the outcome. Returns a text if the listener is not rank 0 of this job.
+/// Waits for the outcome. Returns the reason for a retry as a string if the listening process is
+/// not rank 0 of this job.
 fn await_answer<N: Sockets>(
     sockets: &N,
     channel: &mut Channel<N::Stream>,
@@ -156,7 +164,7 @@ fn await_answer<N: Sockets>(
     }
 }
 
-/// A connection whose hello is incomplete, since time `since_ns`.
+/// A connection that was accepted at time `since_ns` and whose hello is incomplete.
 struct Guest<S: Stream> {
     channel: Channel<S>,
     since_ns: u64,
@@ -177,16 +185,17 @@ pub(super) struct Root<N: Sockets> {
     listener: N::Listener,
     attendance: ArrivalDeadline,
     guests: Vec<Guest<N::Stream>>,
-    /// Ranks that have joined, by rank; the entry of rank 0 is always `None`.
+    /// Ranks that have joined, indexed by rank; the entry of rank 0 is always `None`.
     seats: Vec<Option<Seat<N::Stream>>>,
-    /// Connections of ranks that could not join, to which the failure must be sent.
+    /// Connections of ranks that could not join, on which rank 0 must send the failure.
     turned_away: Vec<Channel<N::Stream>>,
-    /// True if accepting connections has failed.
+    /// True if waiting for or accepting connections has failed, so that rank 0 waits for no further
+    /// ranks.
     pub(super) is_full: bool,
 }
 
 impl<N: Sockets> Root<N> {
-    /// Starts to listen for the other ranks.
+    /// Opens the listening socket for the other ranks.
     pub(super) fn open(sockets: N) -> Result<Self> {
         let (listener, mine) = (sockets.listen()?, sockets.contribution());
         let &OpenRequest { size, deadline, .. } = sockets.opening();
@@ -262,7 +271,8 @@ impl<N: Sockets> Root<N> {
         if knock { self.admit(now) } else { Ok(()) }
     }
 
-    /// Accepts all pending connections. Drops the oldest one without a hello if there are too many.
+    /// Accepts all pending connections. If too many connections have no complete hello, drops the
+    /// oldest of them.
     fn admit(&mut self, now: u64) -> io::Result<()> {
         while let Some(stream) = self.sockets.accept(&self.listener)? {
             if self.guests.len() > 4 * self.seats.len() + 64 {
@@ -273,7 +283,8 @@ impl<N: Sockets> Root<N> {
         Ok(())
     }
 
-    /// Checks the connection of a joined rank, which must send nothing but may end.
+    /// Reads from the connection of a joined rank, to detect that the connection has ended, and
+    /// then records a failure. The rank sends nothing at this stage.
     fn look_at(&mut self, rank: usize) {
         let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
         if seat.channel.fill().is_ok() {
@@ -287,7 +298,9 @@ impl<N: Sockets> Root<N> {
         self.give_up(Error::new(DTL_ERROR_RANK_FAILURE, text));
     }
 
-    /// Reads from a connection without a hello; when complete, lets its rank join or drops it.
+    /// Reads from a connection whose hello is incomplete. When the hello is complete, lets the rank
+    /// join or rejects it. Drops the connection if the hello is invalid or if the hello is still
+    /// incomplete and `is_late` is true.
     fn hear(&mut self, mut guest: Guest<N::Stream>, is_late: bool) {
         let state = guest.channel.fill();
         let most = 8 * (HEAD + self.mine.len()) + MOST_TEXT;
@@ -341,7 +354,7 @@ impl<N: Sockets> Root<N> {
         self.attendance.give_up(error, |first| if is_full { 0 } else { sockets.linger_ns(first) });
     }
 
-    /// Returns the time until the deadline, in nanoseconds.
+    /// Returns the time until rank 0's deadline, in nanoseconds.
     pub(super) fn left_ns(&self) -> u64 {
         self.attendance.deadline().left_ns()
     }

@@ -1,5 +1,6 @@
-//! Connection that carries short frames: length and kind, then bytes. Only `receive` blocks.
-//! Incoming data is untrusted: a frame longer than the reader allows ends the connection.
+//! Connection that carries short frames. A frame consists of a header (payload length and frame
+//! kind) and the payload. Only `receive` blocks. Incoming data is untrusted: a frame that is longer
+//! than the reader allows ends the connection.
 
 use crate::sys::{
     os::{close_on_fork::CloseOnFork, process, unix_socket},
@@ -12,9 +13,9 @@ use std::os::unix::net::UnixStream;
 
 /// Size of a frame's header, in bytes.
 const HEAD: usize = 4;
-/// Maximum size of a frame, in bytes.
+/// Maximum size of a frame's payload, in bytes.
 pub(super) const LONGEST: usize = (1 << 24) - 1;
-/// Maximum number of bytes read per call of `fill`.
+/// Maximum number of bytes read per call to `fill`.
 const MOST_AT_ONCE: usize = 64 << 10;
 /// Interval between two write attempts while the socket buffer is full, in nanoseconds.
 const MOMENT_NS: u64 = 1_000_000;
@@ -22,7 +23,8 @@ const MOMENT_NS: u64 = 1_000_000;
 /// A connected socket in nonblocking mode.
 pub(super) trait Stream: AsFd {
     fn read_some(&self, into: &mut [u8]) -> io::Result<usize>;
-    /// Writes some bytes. If the peer has closed, returns an error and raises no SIGPIPE.
+    /// Writes some bytes. If the peer has closed the connection, returns an error and raises no
+    /// SIGPIPE.
     fn write_some(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
@@ -46,7 +48,7 @@ impl Stream for UnixStream {
     }
 }
 
-/// One end of a connection, with its buffers.
+/// One end of a connection, with its receive and send buffers.
 pub(super) struct Channel<S: Stream = TcpStream> {
     pub(super) stream: CloseOnFork<S>,
     /// Received bytes; the first `read` bytes are consumed.
@@ -57,13 +59,13 @@ pub(super) struct Channel<S: Stream = TcpStream> {
     written: usize,
 }
 
-/// Reason why no frame was received.
+/// Reason why `receive` returned no frame.
 pub(super) enum FrameFailure {
     /// The deadline passed before a complete frame arrived.
     Silent,
     /// The connection has ended; the text is the reason.
     Ended(String),
-    /// The frame has this many bytes, which is more than allowed.
+    /// The frame is longer than allowed; the value is the length of its payload in bytes.
     TooLong(usize),
 }
 
@@ -78,14 +80,14 @@ impl<S: Stream> Channel<S> {
         }
     }
 
-    /// Queues a frame. `bytes` must not exceed `LONGEST`, else it is truncated.
+    /// Queues a frame. If `bytes` exceeds `LONGEST`, it is truncated.
     pub(super) fn queue(&mut self, kind: u8, bytes: &[u8]) {
         let len = bytes.len().min(LONGEST);
         self.outbox.extend((len as u32 | u32::from(kind) << 24).to_le_bytes());
         self.outbox.extend_from_slice(bytes.get(..len).unwrap_or_default());
     }
 
-    /// Writes as much as the socket accepts; returns true if bytes are left to write.
+    /// Writes as many queued bytes as the socket accepts; returns true if queued bytes are left.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         while let Some(rest) = self.outbox.get(self.written..).filter(|rest| !rest.is_empty()) {
             match self.stream.write_some(rest) {
@@ -131,8 +133,9 @@ impl<S: Stream> Channel<S> {
         Ok(())
     }
 
-    /// Returns kind and bytes of the next complete frame, or `None` if there is none. Returns the
-    /// length as an error if it exceeds `most`, which no rank sends.
+    /// Returns the kind and the bytes of the next complete frame, or `None` if there is none.
+    /// Returns the payload length of the frame as an error if the length exceeds `most`. No rank
+    /// sends such a frame.
     pub(super) fn next(&mut self, most: usize) -> Result<Option<(u8, Vec<u8>)>, usize> {
         let waiting = self.inbox.get(self.read..).unwrap_or_default();
         let Some((head, rest)) = waiting.split_first_chunk::<HEAD>() else {
@@ -152,8 +155,8 @@ impl<S: Stream> Channel<S> {
         Ok(Some((kind, bytes)))
     }
 
-    /// Writes queued frames and waits for the next frame. Reads nothing beyond it, so that a
-    /// descriptor sent after the frame stays in the socket.
+    /// Writes queued frames and waits for the next frame. Reads nothing beyond that frame, so that
+    /// a file descriptor sent after the frame stays in the socket.
     pub(super) fn receive(
         &mut self,
         most: usize,
@@ -179,7 +182,8 @@ impl<S: Stream> Channel<S> {
         }
     }
 
-    /// Returns the number of bytes needed to complete the next frame (or first its header).
+    /// Returns the number of bytes that are missing from the next frame, or from its header if the
+    /// header is incomplete.
     fn missing(&self) -> usize {
         let waiting = self.inbox.get(self.read..).unwrap_or_default();
         let whole = match waiting.first_chunk::<HEAD>() {

@@ -1,8 +1,9 @@
-//! Exchange at a TCP socket where rank 0 listens. Peers are not authenticated, so use it only in a
-//! trusted network.
+//! Exchange over a TCP socket on which rank 0 listens. Peers are not authenticated, so use this
+//! method only in a trusted network.
 //!
-//! If a second job is configured with the same port by mistake, its ranks receive `OTHER` and retry
-//! until their timeout expires. A connection that sends no hello in time is closed.
+//! If a second job uses the same port by mistake, rank 0 rejects the ranks of that job (frame kind
+//! `OTHER`), and these ranks retry until their timeout expires. A connection that sends no hello in
+//! time is closed.
 
 use super::absence::OpenRequest;
 use super::records::{RankRecord, failure};
@@ -38,7 +39,7 @@ pub(super) fn allgather(
     outcome
 }
 
-/// Socket address of rank 0, and the parameters of the exchange.
+/// Socket address of rank 0, and this rank's parameters of the exchange.
 struct TcpSockets<'a> {
     host: &'a str,
     port: u16,

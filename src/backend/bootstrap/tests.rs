@@ -1,4 +1,4 @@
-//! Tests of each exchange method, and of its failures, with ranks that are threads of one process.
+//! Tests of each bootstrap method and of its failures. The ranks are threads of one process.
 
 use super::*;
 use crate::abi::status::*;
@@ -33,14 +33,14 @@ fn record(rank: i32) -> Vec<u64> {
     (0..WORDS as u64).map(|word| rank as u64 * 10 + word).collect()
 }
 
-/// Delays a rank by a time derived from `seed`, which so determines the order of arrival.
+/// Delays a rank by a time derived from `seed`, so that the seed determines the order of arrival.
 fn come(seed: u64, rank: i32) {
     let drawn =
         crate::sys::memory::buf::fnv1a(seed.to_le_bytes().iter().chain(&rank.to_le_bytes()));
     std::thread::sleep(Duration::from_millis(drawn % 15));
 }
 
-/// Runs `one` for each rank of a job; returns the results.
+/// Calls `one` for each rank of a job, each in its own thread; returns the results in rank order.
 fn all(size: i32, one: impl Fn(i32) -> Result<Records> + Sync) -> Vec<Result<Records>> {
     std::thread::scope(|scope| {
         let one = &one;
@@ -79,7 +79,7 @@ impl Folder {
         fs::read_dir(&self.0).expect("there").next().is_none()
     }
 
-    /// Returns the folder of the first open of a job.
+    /// Returns the folder that a job uses when it opens its first communicator.
     fn of(&self, args: &OpenArgs) -> PathBuf {
         let key = key(args.job.as_bytes(), 1);
         self.0.join(format!("dtl-{}-{key:016x}", process::own_uid()))
@@ -539,7 +539,7 @@ fn strangers_do_not_disturb() {
     });
 }
 
-/// If a process joins as a rank that has joined already, only that process is rejected.
+/// Checks that only the second of two processes that join as the same rank is rejected.
 #[test]
 fn doubles_are_sent_away() {
     let folder = Folder::new("double");

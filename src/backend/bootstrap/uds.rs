@@ -1,12 +1,12 @@
-//! Exchange at an abstract UNIX socket, between processes of one node. Rank 0 listens, and the
-//! other ranks connect. After its first reply, rank 0 sends a file descriptor to all ranks. Each
-//! rank reports whether it could use the descriptor, and rank 0's second reply is equal for all. A
-//! failure on any rank is an error on every rank.
+//! Exchange over an abstract UNIX socket, between processes of one node. Rank 0 listens, and the
+//! other ranks connect. Rank 0 first replies with the contributions of all ranks and sends a file
+//! descriptor to all ranks. Each rank reports whether it could use the descriptor, and rank 0 then
+//! sends the same final outcome to all ranks. A failure on any rank is an error on every rank.
 //!
-//! No files remain, because socket names are abstract. A rank that cannot participate reports that
-//! to the ranks that are present (`excuse`), so that they need not wait for it. This is best
-//! effort: if this process has no file descriptor left for it, the ranks detect the absence when
-//! their timeout expires.
+//! No files remain, because abstract socket names do not exist in the file system. A rank that
+//! cannot participate reports its failure to the ranks that are present (`excuse`), so that they
+//! need not wait for it. This is best effort: if the process has no file descriptor left for the
+//! report, the other ranks detect the absence when their timeout expires.
 
 use super::absence::{GRACE_NS, LINGER_NS, OpenRequest};
 use super::job_id::{JobId, holder, other_users};
@@ -25,10 +25,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-/// Maximum size of a rank's report or of rank 0's second reply, in bytes: a status and possibly an
-/// error text.
+/// Maximum size of a rank's report or of rank 0's final outcome, in bytes. Both consist of a status
+/// and possibly an error message.
 const LONGEST: usize = 64 << 10;
-/// PID namespace of a process in which /proc is not mounted.
+/// Placeholder for the PID namespace of a process that cannot determine its namespace, because
+/// /proc is not mounted.
 const UNKNOWN: u64 = 0;
 /// Number of words of a contribution: status, PID namespace, process ID.
 const WORDS: usize = 3;
@@ -40,10 +41,12 @@ pub(crate) struct NodeOpenRequest<'a> {
     pub(crate) opening: OpenRequest,
     /// PID namespace of this rank.
     namespace: u64,
-    /// Halfway to the deadline: time to search for other users with ranks under this job name. By
-    /// then all ranks that would wait in vain have started.
+    /// Time, halfway to the deadline, at which this rank searches for other users whose ranks use
+    /// the same job name. Ranks of different users cannot join each other; by this time, all ranks
+    /// that wait for each other in vain have started.
     half_time: Deadline,
-    /// Error text that names other users with this job name; empty if there are none.
+    /// Error message that names other users whose ranks use the same job name; empty if there are
+    /// none.
     others: String,
 }
 
@@ -85,13 +88,13 @@ fn lost(lost: FrameFailure) -> Error {
     }
 }
 
-/// Waits for the peer's outcome. The outer error means that none arrived.
+/// Waits for the outcome that the peer sends. The outer error means that no outcome arrived.
 fn receive(channel: &mut Channel<UnixStream>, deadline: Deadline) -> Result<Result<Vec<u64>>> {
     let (_, bytes) = channel.receive(LONGEST, deadline).map_err(lost)?;
     Ok(decode(&words_of(&bytes)))
 }
 
-/// Returns true if the peer is a process of this user.
+/// Returns true if the peer of the connection is a process of the same user.
 fn is_own_user(stream: &UnixStream) -> bool {
     process::peer_of(stream.as_raw_fd()).is_ok_and(|peer| peer.uid == process::own_uid())
 }
@@ -168,8 +171,8 @@ impl Sockets for NodeOpenRequest<'_> {
         failed(error).within("rank 0")
     }
 
-    /// Returns an error unless the rank is in the PID namespace of rank 0: process IDs of another
-    /// namespace would refer to other processes here.
+    /// Returns an error unless `rank` is in the PID namespace of rank 0, because process IDs from
+    /// another namespace would refer to other processes in rank 0's namespace.
     fn unlike(&self, rank: u64, contribution: &[u64], _own: usize) -> Option<Error> {
         let unknown = |whose: String| {
             format!(
@@ -217,13 +220,13 @@ impl Sockets for NodeOpenRequest<'_> {
     }
 }
 
-/// Returns the process IDs in rank order, from all contributions.
+/// Extracts the ranks' process IDs from the contributions and returns them in rank order.
 fn pids(contributions: &[u64]) -> Vec<i32> {
     let pid = |words: &[u64]| words.last().map_or(0, |pid| *pid as i32);
     contributions.chunks_exact(WORDS).map(pid).collect()
 }
 
-/// Rank 0 after all ranks have joined.
+/// State of rank 0 after all ranks have joined.
 pub(crate) struct NodeRoot<'a> {
     root: Root<NodeOpenRequest<'a>>,
     contributions: Vec<u64>,
@@ -254,7 +257,7 @@ impl<'a> NodeRoot<'a> {
         pids(&self.contributions)
     }
 
-    /// Sends the contributions and descriptor `passed` to all ranks.
+    /// Sends the contributions and the file descriptor `passed` to all ranks.
     pub(crate) fn share(&mut self, passed: Option<BorrowedFd<'_>>) -> Result<()> {
         let answer = bytes_of(&encode(&Ok(self.contributions.clone())));
         for (rank, channel) in self.root.seated() {
@@ -270,7 +273,7 @@ impl<'a> NodeRoot<'a> {
         Ok(())
     }
 
-    /// Waits until each rank has reported whether it could use the descriptor.
+    /// Waits until each rank has reported whether it could use the file descriptor.
     pub(crate) fn confirm(&mut self) -> Result<()> {
         let deadline = Deadline::after(self.root.left_ns().max(GRACE_NS / 2));
         let mut failure: Option<Error> = None;
@@ -286,7 +289,7 @@ impl<'a> NodeRoot<'a> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Sends rank 0's second reply, `outcome`, to all ranks; returns `outcome`.
+    /// Sends the final outcome to all ranks; returns `outcome`.
     pub(crate) fn finish<T>(mut self, outcome: Result<T>) -> Result<T> {
         let answer = outcome.as_ref().map(|_| Vec::new()).map_err(Clone::clone);
         self.root.answer(&answer);
@@ -306,7 +309,7 @@ fn died(rank: usize, error: &Error) -> Error {
     Error::new(status, text)
 }
 
-/// A rank other than 0 after all ranks have joined.
+/// State of a rank other than 0 after all ranks have joined.
 pub(crate) struct NodeRank {
     channel: Channel<UnixStream>,
     /// Deadline for replies of rank 0.
@@ -341,7 +344,8 @@ impl NodeRank {
         received.map_err(of_root)
     }
 
-    /// Reports whether this rank could use the descriptor; waits for the outcome of all ranks.
+    /// Reports to rank 0 whether this rank could use the file descriptor (`own`), and waits for the
+    /// final outcome.
     pub(crate) fn finish<T>(mut self, own: Result<T>) -> Result<T> {
         let named = |error: &Error| error.clone().within(&format!("rank {}", self.rank));
         let report = own.as_ref().map(|_| Vec::new()).map_err(named);
@@ -361,7 +365,8 @@ fn of_root(error: Error) -> Error {
     error.within("waiting for rank 0")
 }
 
-/// Reports to the other ranks why this rank does not participate; best effort.
+/// Reports to the other ranks why this rank does not participate. This is best effort: the report
+/// may fail.
 pub(crate) fn excuse(place: &NodeOpenRequest<'_>, why: &Error) {
     let deadline = Deadline::after(LINGER_NS.min(place.opening.limit_ns));
     let outcome = Err(why.clone().within(&format!("rank {}", place.opening.rank)));
@@ -375,7 +380,8 @@ pub(crate) fn excuse(place: &NodeOpenRequest<'_>, why: &Error) {
     }
 }
 
-/// Sends an outcome to the next `count` connections; uses one file descriptor at a time.
+/// Sends an outcome on the next `count` connections from processes of the same user. Handles one
+/// connection at a time, so that only one file descriptor is in use for them.
 fn turn_away(
     listener: &UnixListener,
     mut count: usize,

@@ -14,12 +14,14 @@ use std::fs;
 const DLPACK_CUDA: i32 = 2;
 
 thread_local! {
-    /// Driver generation and the device that the thread selected under that generation.
+    /// Device that the thread has selected, with the number of the driver initialization
+    /// (`CudaDriver::generation`) for which the selection is valid.
     pub(super) static CHOSEN: Cell<(u64, i32)> = const { Cell::new((0, 0)) };
 }
 
 impl Devices for CudaDriver {
-    /// Returns the device of the calling thread's CUDA context, else device 0.
+    /// Returns the device of the calling thread's CUDA context, or device 0 if the thread has no
+    /// context.
     fn default_device(&self) -> i32 {
         let mut id = 0;
         // SAFETY: `id` is valid for writing a device handle.

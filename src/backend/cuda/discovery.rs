@@ -1,4 +1,4 @@
-//! Discovery of the CUDA driver library and its devices, and the end of the driver object.
+//! Discovery of the CUDA driver library and its devices, and destruction of the driver object.
 
 use super::device::CHOSEN;
 use super::driver::{AllocOrigin, Card, Cuda, CudaDriver, enter, text};
@@ -20,7 +20,7 @@ use std::ptr;
 use std::sync::Arc;
 
 /// Minimum driver version, encoded like the result of cuDriverGetVersion (11000 = CUDA 11.0). A
-/// driver of this version exports every required function of the table.
+/// driver of this version exports every required function of the function table.
 const OLDEST: i32 = 11_000;
 
 static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
@@ -54,7 +54,8 @@ impl BackendProbe for Arc<Cuda> {
 
 impl driver::Driver for CudaDriver {
     const NAME: &'static CStr = c"cuda";
-    /// Highest priority, because this backend is specific to one vendor's devices.
+    /// Priority for automatic backend selection. It is higher than that of backend "opencl",
+    /// because backend "cuda" is specific to one vendor's devices.
     const PRIORITY: i32 = 100;
     const CALLBACK_THREAD: &'static str = "dtl-cuda-stream";
     const ALIGNMENT: u64 = 256;

@@ -1,9 +1,10 @@
-//! CUDA driver and its devices: primary contexts, and per device the streams for the library's
-//! internal copies. Each context and each stream is created at its first use.
+//! CUDA driver and its devices: the primary contexts of the devices, and the internal streams for
+//! copies and allocations. Each context and each internal stream is created at its first use.
 //!
 //! The CUDA runtime API uses the primary context too, so memory and streams are interchangeable
-//! between this library and programs and libraries that use the CUDA runtime API. A call makes the
-//! context current in the calling thread and restores the previous context before it returns.
+//! between this library and programs and libraries that use the CUDA runtime API. A call of this
+//! library makes the context current in the calling thread and restores the previous context before
+//! it returns.
 
 use super::symbols::*;
 use crate::abi::word::*;
@@ -21,7 +22,7 @@ pub type Cuda = DeviceBackend<CudaDriver>;
 pub struct CudaDriver {
     /// Function table of the driver library.
     pub(super) cuda: &'static Functions,
-    /// Generation: a number unique to this initialization of the driver.
+    /// Number that identifies this initialization of the driver and is unique within the process.
     pub(super) generation: u64,
     /// Devices, in the order of the driver's ordinals.
     pub(super) cards: Vec<Card>,
@@ -36,15 +37,16 @@ pub struct Card {
     /// Name of the device.
     pub(super) name: String,
     pub(super) context: TryOnce<Addr>,
-    /// Internal streams for work that a caller waits for, indexed by `Use`.
+    /// Internal streams for the work of synchronous calls, indexed by `Use`.
     pub(super) own: [TryOnce<Addr>; 2],
     pub(super) pool: TryOnce<Option<Addr>>,
-    /// Page-locked words whose value held streams wait for while the host works.
+    /// Page-locked words. A stream waits on such a word (cuStreamWaitValue32) while the host
+    /// executes work in the stream's order.
     pub(super) words: Mutex<Words>,
 }
 
-/// Page-locked memory of the words of one device. The memory is kept until the driver object is
-/// dropped, because freeing it waits for all streams.
+/// Page-locked memory of the words on which the streams of one device wait. The memory is kept
+/// until the driver object is dropped, because freeing page-locked memory waits for all streams.
 #[derive(Default)]
 pub(super) struct Words {
     pub(super) pages: Vec<Addr>,
@@ -65,10 +67,10 @@ pub(super) struct Buffer {
     pub(super) size: usize,
 }
 
-/// Allocation of backend "cuda".
+/// Record of an allocation of backend "cuda".
 pub(super) type Block = driver::Block<AllocOrigin>;
 
-/// Origin of an allocation: determines the call that frees it.
+/// Origin of an allocation, which determines the driver call that frees the allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum AllocOrigin {
     Pool,
@@ -77,7 +79,7 @@ pub enum AllocOrigin {
     Host,
     /// Device memory imported from another process.
     Opened,
-    /// Host memory of the application that this backend registered.
+    /// Host memory of the application that this backend has registered with the driver.
     Program,
     /// Memory that the application allocated or registered through the driver; the value is the
     /// memory kind.
@@ -159,21 +161,22 @@ impl CudaDriver {
         enter(self.cuda, self.context(device)?)
     }
 
-    /// Makes the primary context of a device current, preferably a context that is already
+    /// Makes the primary context of any device current, preferably a context that is already
     /// retained. Returns `None` if no context can be made current.
     pub(super) fn enter_any(&self) -> Option<ContextGuard> {
         let made = self.cards.iter().position(|card| card.context.get().is_some());
         self.enter(made.unwrap_or(0) as i32).ok()
     }
 
-    /// Returns an internal stream of a device, created at its first use. The caller must have made
-    /// the device's context current.
+    /// Returns the internal stream of a device for `purpose`; creates the stream at its first use.
+    /// The caller must have made the device's context current.
     pub(super) fn own_stream(&self, device: i32, purpose: Use) -> Result<Addr> {
         let stream = self.card(device)?.own_stream(purpose);
         stream.get_or_make(|| new_stream(self.cuda)).copied()
     }
 
-    /// Returns an internal stream of a device; `None` if the stream has not been created.
+    /// Returns the internal stream of a device for `purpose`; `None` if the stream has not been
+    /// created yet.
     pub(super) fn own_stream_so_far(&self, device: i32, purpose: Use) -> Result<Option<Addr>> {
         Ok(self.card(device)?.own_stream(purpose).get().copied())
     }
@@ -185,7 +188,8 @@ impl CudaDriver {
         card.pool.get_or_make(|| new_pool(self, card)).copied()
     }
 
-    /// Returns the memory pool of a device; `None` if the device has no pool so far.
+    /// Returns the memory pool of a device; `None` if the pool has not been created or the device
+    /// does not support pools.
     pub(super) fn pool_so_far(&self, device: i32) -> Option<Addr> {
         self.card(device).ok()?.pool.get().copied().flatten()
     }
@@ -219,9 +223,9 @@ pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
     cuda.check(code, "cuStreamCreate").map(|()| Addr::new(stream))
 }
 
-/// Creates the library's memory pool of a device; `None` if the device or driver does not support
-/// pools. The pool caches all freed memory. The library does not use the device's default pool,
-/// because the application may tune that pool.
+/// Creates the library's memory pool of a device; returns `None` if the device or driver does not
+/// support pools. The pool caches all freed memory. The library does not use the device's default
+/// pool, because the application may tune that pool.
 fn new_pool(driver: &CudaDriver, card: &Card) -> Result<Option<Addr>> {
     let cuda = driver.cuda;
     let (Some(create), Some(set), Some(_), Some(_)) = (

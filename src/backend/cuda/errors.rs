@@ -1,12 +1,13 @@
-//! Conversion of `CUresult` codes into statuses of the library. Names and texts of the codes are
-//! those of the driver.
+//! Conversion of `CUresult` codes into statuses of the library. Error messages contain the driver's
+//! names and descriptions of the codes.
 
 use super::symbols::*;
 use crate::abi::status::*;
 use crate::error::{Error, Result};
 use std::ffi::{CStr, c_char};
 
-/// Returns true if `code` makes the context unusable: its memory, streams and events are lost.
+/// Returns true if `code` reports an error that makes the context unusable: its memory, streams and
+/// events are lost.
 pub fn is_lost(code: CUresult) -> bool {
     matches!(
         code,
@@ -31,7 +32,7 @@ pub fn is_lost(code: CUresult) -> bool {
 }
 
 impl Functions {
-    /// Converts a driver result into a `Result`. `what` names the operation for the error text.
+    /// Converts a driver result into a `Result`. `what` names the operation for the error message.
     pub fn check(&self, code: CUresult, what: &str) -> Result<()> {
         if code == CUDA_SUCCESS { Ok(()) } else { Err(self.error(code, what)) }
     }
@@ -42,7 +43,8 @@ impl Functions {
         if code == CUDA_SUCCESS || is_lost(code) { Ok(()) } else { Err(self.error(code, what)) }
     }
 
-    /// Converts an error code of the driver into an `Error`. `what` names the operation.
+    /// Converts an error code of the driver into an `Error`. `what` names the failed operation for
+    /// the error message.
     #[cold]
     pub fn error(&self, code: CUresult, what: &str) -> Error {
         let (status, advice) = match code {
@@ -77,7 +79,8 @@ impl Functions {
         Error::new(status, format!("{what}: {}{advice}", self.words(code)))
     }
 
-    /// Formats a driver code as "CUDA_ERROR_X (17), text of the driver".
+    /// Formats a driver code as "CUDA says NAME (17), DESCRIPTION", with the driver's name and
+    /// description of the code.
     pub fn words(&self, code: CUresult) -> String {
         let text_of = |ask: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
             let mut text = std::ptr::null();

@@ -1,4 +1,4 @@
-//! CUevent that is destroyed when its owner drops it.
+//! Wrapper of a CUevent. Dropping the wrapper destroys the CUevent.
 
 use super::driver::{CudaDriver, enter};
 use super::symbols::*;
@@ -43,8 +43,8 @@ impl CudaEvent {
         cuda.check(unsafe { (cuda.cuEventRecord)(self.id.ptr(), stream.ptr()) }, "cuEventRecord")
     }
 
-    /// Makes `stream` wait for the latest recording of the event. The caller must have made the
-    /// stream's context current.
+    /// Makes work queued later on `stream` wait for the work captured by the event's latest record
+    /// call (cuStreamWaitEvent). The caller must have made the stream's context current.
     pub(super) fn hold(&self, stream: Addr) -> Result<()> {
         let cuda = self.driver.cuda;
         // SAFETY: the stream and the event are alive. They may belong to different devices.
@@ -70,8 +70,8 @@ impl driver::Event for CudaEvent {
         cuda.check(code, "work before an event (cuEventSynchronize)")
     }
 
-    /// Returns `None`: after a device fault, `is_reached` and `wait` of every event return the
-    /// error.
+    /// Always returns `None`, because CUDA does not report failures of single commands. After a
+    /// device fault, `is_reached` and `wait` of every event return the error.
     fn failure(&self, _what: Arguments<'_>) -> Option<Error> {
         None
     }

@@ -1,5 +1,5 @@
-//! CUDA stream for the work of another library (NCCL), with only the operations that such a library
-//! needs.
+//! CUDA stream on which another library (NCCL) queues its work. The type has only the operations
+//! that such a use needs.
 
 use super::driver::{Cuda, CudaDriver};
 use super::stream::CudaStream;
@@ -10,16 +10,17 @@ use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// Maximum number of reached points that a stream caches for reuse.
+/// Maximum number of reached points (see [`Point`]) that a stream caches for reuse.
 const SPARE: usize = 16;
 
-/// Stream of one device for the work of another library.
+/// CUDA stream of one device for the work of another library, such as NCCL.
 pub struct ExternalStream {
     stream: Arc<Stream<CudaDriver>>,
     spare: Mutex<Vec<EventRecord<CudaDriver>>>,
 }
 
-/// Position in a stream: the end of the work that was queued when the point was created.
+/// Position in a stream: the end of the work that was queued on the stream when the point was
+/// created.
 pub struct Point(EventRecord<CudaDriver>);
 
 impl ExternalStream {
@@ -63,7 +64,7 @@ impl ExternalStream {
         cuda.check(code, "cuMemcpyAsync")
     }
 
-    /// Creates a point after all work queued so far.
+    /// Creates a point at the end of the work queued on the stream so far.
     pub fn point(&self) -> Result<Point> {
         let spare = self.spare.lock().pop();
         if let Some(mut record) = spare {
@@ -74,7 +75,8 @@ impl ExternalStream {
         EventRecord::new(&self.stream, false).map(Point)
     }
 
-    /// Caches a reached point for reuse by `point`; drops it if the cache is full.
+    /// Caches a reached point, whose event `point` then reuses. Drops the point if the cache is
+    /// full.
     pub fn recycle(&self, point: Point) {
         let mut spare = self.spare.lock();
         if spare.len() < SPARE {
@@ -84,8 +86,8 @@ impl ExternalStream {
 }
 
 impl Point {
-    /// Returns true if the work before the point has completed. Returns an error if the device has
-    /// faulted.
+    /// Returns true if all work queued before the point has completed. Returns an error if the
+    /// device has faulted.
     pub fn is_reached(&self) -> Result<bool> {
         self.0.is_done()
     }

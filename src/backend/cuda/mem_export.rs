@@ -1,5 +1,5 @@
-//! Exported and registered memory: device memory for other processes (CUDA IPC), device memory for
-//! the drivers of other devices (dma-buf), and application memory that devices can access.
+//! Export of device memory to other processes (CUDA IPC) and to the drivers of other devices
+//! (dma-buf), and registration of application memory for access by devices.
 
 use super::driver::{AllocOrigin, Block, Cuda, CudaDriver, address};
 use super::symbols::*;
@@ -31,7 +31,7 @@ impl Cuda {
     }
 }
 
-/// Unregisters host memory of the application.
+/// Unregisters host memory of the application, which unlocks its pages.
 pub(super) fn unregister(driver: &CudaDriver, addr: Addr) -> Result<()> {
     let Some(unregister) = driver.cuda.cuMemHostUnregister else {
         return absent("cuMemHostUnregister");
@@ -41,8 +41,8 @@ pub(super) fn unregister(driver: &CudaDriver, addr: Addr) -> Result<()> {
     driver.cuda.check_release(unsafe { unregister(addr.ptr()) }, "cuMemHostUnregister")
 }
 
-/// Exports a range of device memory as a dma-buf. Returns a file descriptor that covers whole
-/// pages, and the byte offset of the range in it.
+/// Exports a range of device memory as a dma-buf. Returns the file descriptor of the dma-buf, which
+/// covers whole pages, and the byte offset of the range in the dma-buf.
 pub(super) fn dmabuf(
     driver: &CudaDriver,
     block: Option<Block>,

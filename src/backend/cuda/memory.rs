@@ -1,8 +1,8 @@
-//! Memory of backend "cuda": DEVICE from a driver memory pool where the device supports pools,
-//! MANAGED, and PINNED host memory.
+//! Memory of backend "cuda": device memory, managed memory and page-locked host memory. Device
+//! memory (DTL_MEMORY_DEVICE) comes from a memory pool of the driver if the device supports pools.
 //!
-//! The driver's pool is stream-ordered, the allocation interface of this file is not: an allocation
-//! is queued on an internal stream, and the call waits for the stream.
+//! Allocation from the driver's pool is stream-ordered, but the library's allocation calls are not.
+//! Therefore an allocation is queued on an internal stream, and the call waits for that stream.
 
 use super::driver::{AllocOrigin, Block, Cuda, CudaDriver, Use, address};
 use super::errors::is_lost;
@@ -19,7 +19,9 @@ use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
 
 impl Cuda {
-    /// Describes one side of a copy or fill. Returns `None` for plain host memory.
+    /// Returns the record of the memory that is the source or destination of a copy or fill; `None`
+    /// for ordinary host memory, which neither this backend nor the driver has allocated or
+    /// registered.
     pub(super) fn side(&self, place: CopySide) -> Option<Block> {
         let CopySide { region, kind, device } = place;
         let foreign = || Block {
@@ -32,8 +34,8 @@ impl Cuda {
         self.blocks.find(region.addr()).or_else(|| is_ours.then(foreign))
     }
 
-    /// Allocates `room` bytes of memory of a kind on `device`, whose context the caller has made
-    /// current.
+    /// Allocates `room` bytes of memory of kind `kind` on `device`. Returns the address and the
+    /// origin of the allocation. The caller must have made the device's context current.
     fn take(
         &self,
         driver: &CudaDriver,
@@ -75,7 +77,7 @@ impl Cuda {
         Ok((address(number), origin))
     }
 
-    /// Frees the allocation at `addr`. Returns INTERNAL if there is no such allocation.
+    /// Frees the allocation at `addr`. Returns DTL_ERROR_INTERNAL if there is no such allocation.
     pub(super) fn give(&self, addr: Addr) -> Result<()> {
         let driver = self.driver.get()?;
         let block = self.remove_block(addr)?;
@@ -149,8 +151,8 @@ fn take_from_pool(driver: &CudaDriver, device: i32, room: usize) -> Result<Optio
     Ok(Some(taken))
 }
 
-/// Queues an allocation of `room` bytes from `pool` on `stream`, whose context the caller has made
-/// current. Returns `None` if the driver has no stream-ordered allocation.
+/// Queues an allocation of `room` bytes from `pool` on `stream`. The caller must have made the
+/// stream's context current. Returns `None` if the driver has no stream-ordered allocation.
 fn queue_take(driver: &CudaDriver, pool: Addr, stream: Addr, room: usize) -> Result<Option<Addr>> {
     let Some(alloc) = driver.cuda.cuMemAllocFromPoolAsync else { return Ok(None) };
     let mut number = 0;
@@ -160,8 +162,8 @@ fn queue_take(driver: &CudaDriver, pool: Addr, stream: Addr, room: usize) -> Res
     driver.cuda.check(code, "cuMemAllocFromPoolAsync").map(|()| Some(address(number)))
 }
 
-/// Frees the memory of a block. Succeeds if the device is lost, because its memory no longer
-/// exists.
+/// Frees the memory of an allocation. Succeeds if the device is lost, because the memory of a lost
+/// device no longer exists.
 fn give_back(driver: &CudaDriver, block: &Block) -> Result<()> {
     let cuda = driver.cuda;
     let _inside = match driver.enter(block.device) {
@@ -321,12 +323,12 @@ impl Memory for Arc<Cuda> {
     }
 }
 
-/// Queries the driver about the allocation that contains `addr`. Returns `None` if the driver does
-/// not know the address (memory type 0).
+/// Queries the driver about the allocation that contains `addr`. Returns `None` if the address
+/// belongs to no allocation of the driver (memory type 0).
 ///
-/// If the context is lost, all device memory is lost too, but a program must still be able to send
-/// from host memory: the function then returns `None` for every address. Any other failure is
-/// returned as an error.
+/// If a device fault has made the context unusable, the function returns `None` for every address:
+/// all device memory is lost too, but a program must still be able to send from host memory. Any
+/// other failure is returned as an error.
 fn identify(driver: &CudaDriver, addr: Addr) -> Result<Option<DriverAllocation>> {
     let (mut kind, mut managed, mut ordinal): (c_uint, c_uint, c_int) = (0, 0, 0);
     let (mut base, mut size): (CUdeviceptr, usize) = (0, 0);
@@ -391,7 +393,7 @@ fn is_shortage(error: &Error) -> bool {
 }
 
 /// Frees the unused memory that the device's pool caches. The caller must have made the device's
-/// context current. Returns false if there is no pool or the driver fails.
+/// context current. Returns false if the device has no pool or the driver call fails.
 fn trim(driver: &CudaDriver, device: i32) -> bool {
     let (Some(pool), Some(trim)) = (driver.pool_so_far(device), driver.cuda.cuMemPoolTrimTo) else {
         return false;

@@ -9,8 +9,8 @@
 //! - `device`: properties of devices
 //! - `event`: CUevents
 //! - `stream`: CUstreams
-//! - `stream_hold`: streams that wait for the host
-//! - `external_stream`: streams for other libraries
+//! - `stream_hold`: blocking of a stream while the host works
+//! - `external_stream`: streams for the work of other libraries
 //! - `memory`: allocation
 //! - `mem_export`: memory exported to other processes and devices
 //! - `transfer`: copies

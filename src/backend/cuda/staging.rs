@@ -1,5 +1,5 @@
-//! Host buffers for staged messages of device memory. The buffers are page-locked, so the driver
-//! copies by DMA instead of through an internal bounce buffer.
+//! Host buffers through which messages are staged whose data is in device memory. The buffers are
+//! page-locked, so the driver copies by DMA instead of through an internal bounce buffer.
 //!
 //! Page-locking takes longer than a copy, and unlocking waits for all work of the device, so
 //! buffers are cached for later messages. The library allocates and registers the buffers instead
@@ -12,9 +12,9 @@ use crate::sys::memory::buf::{AlignedBlock, Region};
 use crate::sys::memory::host_pages::page_size;
 use std::sync::Arc;
 
-/// Minimum size of a buffer, in bytes.
+/// Minimum size of a staging buffer, in bytes.
 const LEAST: usize = 64 << 10;
-/// Maximum size of a buffer, in bytes.
+/// Maximum size of a staging buffer, in bytes.
 const MOST: usize = 16 << 20;
 /// Maximum total size of all staging buffers of the process, in bytes.
 const TOTAL: usize = 64 << 20;

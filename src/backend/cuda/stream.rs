@@ -1,9 +1,9 @@
-//! CUstream as the queue of a stream.
+//! CUstream as the command queue of a stream of the library.
 //!
-//! After a device fault, CUDA returns the fault's code from every later call of the context.
-//! Copies, fills and launches therefore need no event each.
+//! After a device fault, CUDA returns the fault's error code from every later call in the context.
+//! Therefore the library needs no event per copy, fill or launch to detect failures.
 //!
-//! Where next: [`super::stream_hold`] for holding a stream while the host works.
+//! Module [`super::stream_hold`] blocks a stream while the host works.
 
 use super::driver::{ContextGuard, CudaDriver, enter, new_stream};
 use super::event::CudaEvent;
@@ -17,15 +17,16 @@ use crate::sys::sync::lock::Mutex;
 use std::ptr;
 use std::sync::Arc;
 
-/// CUstream, created by the library or wrapped.
+/// CUstream that the library created, or that the application created and the library wraps.
 pub struct CudaStream {
     /// Driver, which keeps the context alive.
     pub(super) driver: Arc<CudaDriver>,
-    /// Native stream handle; 0, 1 and 2 mean a default stream of the context.
+    /// Native stream handle (`CUstream`). The values 0, 1 and 2 denote default streams of the
+    /// context.
     pub(super) id: Addr,
     /// Context that the stream belongs to.
     pub(super) context: Addr,
-    /// Index of the device in the driver's list.
+    /// Index of the stream's device in the driver's device list.
     pub(super) device: i32,
     is_wrapped: bool,
     gate: Mutex<Option<Gate>>,
@@ -41,9 +42,9 @@ impl CudaStream {
         Ok(CudaStream::new(driver, id, context, device, false))
     }
 
-    /// Wraps a stream of the application on `device`. The stream may belong to the primary context
-    /// or to another context. NULL and the sentinels of cuda.h mean the default streams of the
-    /// primary context.
+    /// Wraps a stream that the application created on `device`, in the primary context or in
+    /// another context. NULL and the special handles of cuda.h (CU_STREAM_LEGACY,
+    /// CU_STREAM_PER_THREAD) denote the default streams of the primary context.
     pub(super) fn wrap(driver: &Arc<CudaDriver>, device: i32, id: Addr) -> Result<Self> {
         let primary = driver.context(device)?;
         if id.get() <= 2 {

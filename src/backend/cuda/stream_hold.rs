@@ -1,16 +1,16 @@
 //! Blocking of a CUstream while the host executes work in stream order.
 //!
-//! cuLaunchHostFunc is not used for host callbacks. It would call them on a thread of the driver,
-//! which serves all streams, so a callback could not wait for any stream. After a device fault it
-//! would not call them at all. Instead, the stream waits for a value in page-locked memory
-//! (cuStreamWaitValue32).
+//! The library does not use cuLaunchHostFunc for host callbacks. The driver would call them on one
+//! of its threads, which serves all streams, so a callback could not wait for any stream. After a
+//! device fault the driver would not call them at all. Instead, the stream waits for a value in
+//! page-locked memory (cuStreamWaitValue32).
 //!
 //! The thread that runs the callbacks makes no driver call. cuMemFree, cuMemFreeHost,
 //! cuMemHostUnregister and cuModuleLoadDataEx wait for all work of the context and hold the
 //! context's lock meanwhile. If the callback thread needed that lock to release a stream, such a
-//! call would deadlock. Two measures avoid it: a function passed to cuStreamAddCallback, which the
-//! driver calls even after a fault, signals that the stream has arrived, and words are reused
-//! instead of freed.
+//! call would deadlock. Two measures avoid the deadlock. A function passed to cuStreamAddCallback,
+//! which the driver calls even after a fault, signals that the stream has arrived. The page-locked
+//! words are reused instead of freed.
 
 use super::driver::{CudaDriver, Words};
 use super::symbols::*;
@@ -25,13 +25,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Size of one allocation of page-locked memory, in bytes.
 const PAGE: usize = 4096;
-/// Size of a word's slot, in bytes: one cache line, so that callbacks of other streams do not write
-/// to it.
+/// Size in bytes of the slot of one page-locked word. A slot is a whole cache line, so that
+/// callbacks of different streams write to different cache lines.
 const LINE: usize = 64;
 
 impl Words {
-    /// Allocates a page of words, adds all words except the first to the unused words, and returns
-    /// the first.
+    /// Allocates `PAGE` bytes of page-locked memory, adds all words in it except the first to the
+    /// list of unused words, and returns the address of the first word.
     fn grow(&mut self, driver: &CudaDriver, device: i32) -> Result<Addr> {
         let (cuda, mut page) = (driver.cuda, ptr::null_mut());
         let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
@@ -49,7 +49,7 @@ impl Words {
     }
 }
 
-/// Word of page-locked memory that a stream compares with a value.
+/// Word of page-locked memory on which a stream waits: the device compares it with a value.
 struct Word {
     driver: Arc<CudaDriver>,
     device: i32,
@@ -93,7 +93,8 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Creates a gate for a stream of `device`; `None` if the driver cannot block a stream.
+    /// Creates a gate for a stream of `device`. Returns `None` if the driver lacks the functions to
+    /// block a stream.
     pub(super) fn new(driver: &Arc<CudaDriver>, device: i32) -> Result<Option<Self>> {
         let cuda = driver.cuda;
         if cuda.cuStreamWaitValue32_v2.is_none() || cuda.cuStreamAddCallback.is_none() {
@@ -104,8 +105,9 @@ impl Gate {
         Ok(Some(Gate { word, last }))
     }
 
-    /// Blocks work queued later on `stream` until the returned wait is released. Returns `None` if
-    /// the device cannot do that. The caller must have made the stream's context current.
+    /// Blocks work queued later on `stream` until `release` of the returned object is called.
+    /// Returns `None` if the device cannot block a stream. The caller must have made the stream's
+    /// context current.
     pub(super) fn hold(&mut self, stream: Addr) -> Result<Option<StreamWait>> {
         let cuda = self.word.driver.cuda;
         let (Some(add_callback), Some(wait_value)) =
@@ -154,7 +156,7 @@ unsafe extern "C" fn arrive(_stream: CUstream, _status: CUresult, arrival: *mut 
     arrival.change.notify_one();
 }
 
-/// Held position of a stream: the stream continues when `release` is called.
+/// Position at which a stream is blocked. The stream continues after a call to `release`.
 pub(super) struct StreamWait {
     arrival: Arc<StreamArrival>,
     word: Arc<Word>,

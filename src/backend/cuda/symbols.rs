@@ -5,7 +5,7 @@
 //! that CUDA 11.0 exports are required, later functions are optional. Result codes remain plain
 //! integers, because a driver may return a code that no enumeration lists.
 //!
-//! Where next: [`super::errors`] for the results, [`super::driver`] for the callers.
+//! See [`super::errors`] for the conversion of result codes, and [`super::driver`] for the callers.
 
 use super::cuda_sys as sys;
 pub use super::cuda_sys::*;

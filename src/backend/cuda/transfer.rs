@@ -1,9 +1,10 @@
-//! Copies and fills of backend "cuda": on an internal stream of the device that the call waits for,
-//! or on the caller's stream.
+//! Copies and fills of backend "cuda". A synchronous call uses an internal stream of the device and
+//! waits for it; an asynchronous call uses the caller's stream.
 //!
 //! Unified addressing gives device and host memory distinct addresses, so the driver derives the
-//! memory type from a pointer. A copy between two devices passes both contexts, because memory from
-//! one device's pool is not accessible to the other device.
+//! memory type from the address. For a copy between two devices, the library passes the contexts of
+//! both devices to the driver, because memory from one device's pool is not accessible to the other
+//! device.
 
 use super::driver::{Block, Cuda, CudaDriver, Use, new_stream};
 use super::event::CudaEvent;
@@ -18,11 +19,12 @@ use crate::sys::memory::buf::{Addr, Region};
 use std::ptr;
 use std::sync::Arc;
 
-/// Route of a copy: selects the device whose stream executes the copy, and the driver call.
+/// Route of a copy: determines the device whose stream executes the copy, and the driver call that
+/// performs it.
 enum CopyRoute {
-    /// All device memory of the copy resides on this device.
+    /// Copy that involves device memory of this device only.
     On(i32),
-    /// Copy between two devices: target and source.
+    /// Copy between two devices: the destination device, then the source device.
     Between(i32, i32),
 }
 
@@ -49,7 +51,7 @@ impl Cuda {
     }
 }
 
-/// Queues a copy on `stream`, whose context the caller has made current.
+/// Queues a copy on `stream`. The caller must have made the stream's context current.
 fn queue(
     driver: &CudaDriver,
     stream: Addr,
@@ -81,7 +83,8 @@ fn queue(
     }
 }
 
-/// Queues a fill of every byte of `dst` on `stream`, whose context the caller has made current.
+/// Queues a fill of every byte of `dst` on `stream`. The caller must have made the stream's context
+/// current.
 fn queue_fill(driver: &CudaDriver, stream: Addr, dst: Region, value: u8) -> Result<()> {
     let to = dst.addr().get() as CUdeviceptr;
     // SAFETY: the caller reserves the range for this fill until the fill has ended.
@@ -89,8 +92,8 @@ fn queue_fill(driver: &CudaDriver, stream: Addr, dst: Region, value: u8) -> Resu
     driver.cuda.check(code, "a fill (cuMemsetD8Async)")
 }
 
-/// Queues `work` on the internal copy stream of `device` and waits until it has completed. The
-/// device's context is current while `work` runs.
+/// Calls `work` to queue commands on the internal copy stream of `device`, and waits until the
+/// commands have completed. The device's context is current during the call to `work`.
 fn done_on(driver: &CudaDriver, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
     let _inside = driver.enter(device)?;
     let stream = driver.own_stream(device, Use::Copies)?;
@@ -100,9 +103,10 @@ fn done_on(driver: &CudaDriver, device: i32, work: impl FnOnce(Addr) -> Result<(
     driver.cuda.check(code, "a copy or fill (cuStreamSynchronize)")
 }
 
-/// Queues `work` in the order of stream `on`, with the context of `device` current. If `on` belongs
-/// to another device, the work runs on a temporary stream of `device`: the temporary stream waits
-/// for the commands queued on `on`, and `on` waits for the temporary stream.
+/// Calls `work` to queue commands in the order of stream `on`, with a context of `device` current.
+/// If `on` belongs to another device, `work` receives a temporary stream of `device`. The temporary
+/// stream waits for the commands already queued on `on`, and `on` then waits for the temporary
+/// stream.
 fn in_order(on: &CudaStream, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
     let inside = on.enter()?;
     if on.device == device {
@@ -125,8 +129,8 @@ fn in_order(on: &CudaStream, device: i32, work: impl FnOnce(Addr) -> Result<()>)
     result
 }
 
-/// Temporary stream for one copy or fill. Dropping it destroys the stream; commands still queued
-/// complete nevertheless.
+/// Temporary stream for one copy or fill. Dropping this object destroys the stream; commands that
+/// are still queued complete nevertheless.
 struct Beside<'d> {
     driver: &'d CudaDriver,
     stream: Addr,

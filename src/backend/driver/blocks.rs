@@ -1,4 +1,4 @@
-//! Table of a backend's allocations, by address.
+//! Table of a backend's allocations, keyed by address.
 
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::RwLock;
@@ -34,7 +34,8 @@ impl<O: Copy> Blocks<O> {
         (((addr.get() - first) as u64) < block.size).then_some(*block)
     }
 
-    /// Adds an allocation. Returns its first address that is a multiple of `align`.
+    /// Adds an allocation under its first address that is a multiple of `align`, and returns this
+    /// address.
     pub fn add(&self, block: Block<O>, align: u64) -> Addr {
         let base = block.base;
         let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());

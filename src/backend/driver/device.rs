@@ -1,4 +1,4 @@
-//! Device component: the device list, and the current device of each thread.
+//! Devices of a driver backend: the device list, and the current device of each thread.
 
 use super::{DeviceBackend, Driver};
 use crate::abi::devices::device::dtl_device_info_t;

@@ -1,6 +1,7 @@
-//! Handles of streams and events. The token of a stream owns a reference to a [`Stream`]. The token
-//! of an event points to an object with the event's latest record, because an application may
-//! record an event repeatedly and on any device, while a driver's event belongs to one device.
+//! Tokens by which the runtime identifies the streams and events of a driver backend. The token of
+//! a stream owns a reference to a [`Stream`]. The token of an event points to an object that stores
+//! the event's latest [`EventRecord`], because an application may record an event repeatedly and on
+//! any device, while a driver's event belongs to one device.
 
 use super::{DeviceBackend, Driver, EventRecord, Stream, token};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
@@ -10,7 +11,8 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// Event of the runtime, with its latest record.
+/// Event of the runtime, with the latest record of the event on a stream (`None` before the first
+/// record).
 struct EventHandle<D: Driver> {
     is_timed: bool,
     latest: Mutex<Option<Arc<EventRecord<D>>>>,

@@ -38,7 +38,8 @@ use std::sync::Arc;
 use std::thread::LocalKey;
 use stream_callbacks::Hold;
 
-/// Thread-local pair: driver generation, and the device index that the thread selected under it.
+/// Thread-local pair: the number of a driver initialization (`Driver::generation`), and the device
+/// that the thread selected after that initialization.
 pub type CurrentDevice = LocalKey<Cell<(u64, i32)>>;
 
 /// Vendor driver and its list of devices.
@@ -51,7 +52,8 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     const CALLBACK_THREAD: &'static str;
     /// Alignment of every allocation, in bytes.
     const ALIGNMENT: u64;
-    /// Thread-local driver generation and device that the thread selected.
+    /// Device that the calling thread selected, with the driver's `generation` at that time
+    /// (thread-local).
     const CHOSEN: &'static CurrentDevice;
     /// Entry of the driver's device list.
     type Card;
@@ -62,7 +64,7 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// Module of kernels.
     type Module: Module<Self>;
 
-    /// Loads the driver and lists its devices. Returns the reason of a failure as a string.
+    /// Loads the driver and lists its devices. On failure, returns the reason as text.
     fn find() -> std::result::Result<Self, String>;
     /// Returns the generation of the driver: a number unique to this initialization.
     fn generation(&self) -> u64;
@@ -84,7 +86,7 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
 
 /// Properties of a driver's devices.
 pub trait Devices {
-    /// Returns the device of a thread that has not selected one.
+    /// Returns the device that a thread uses if it has not selected one.
     fn default_device(&self) -> i32;
     /// Writes the properties of `device` to `out`.
     fn describe(&self, device: i32, out: &mut dtl_device_info_t) -> Result<()>;
@@ -105,7 +107,8 @@ pub trait Module<D: Driver>: Sized {
     fn compile(driver: &Arc<D>, device: i32, source: &Source, log: &mut String) -> Result<Self>;
     /// Unloads the module.
     fn unload(self) -> Result<()>;
-    /// Returns the kernel and its argument sizes in bytes; the sizes are `None` if unknown.
+    /// Returns the kernel that `wanted` describes, and its argument sizes in bytes; `None` if the
+    /// sizes are unknown.
     fn kernel(&self, wanted: KernelQuery<'_>) -> Result<(Self::Kernel, Option<Vec<u64>>)>;
 }
 
@@ -149,16 +152,17 @@ pub trait Queue: Send + Sync + Sized + 'static {
     fn is_idle(&self, last: u64, ended: u64) -> Result<bool>;
 }
 
-/// Native event: reached when the command that it tracks, or all work before it, has ended.
+/// Native event. It completes when the command that it tracks, or all work before it, has ended.
 pub trait Event: Send + Sync + Sized + 'static {
-    /// Returns true if the event is reached. Returns an error if the device has faulted.
+    /// Returns true if the event has completed. Returns an error if the device has faulted.
     fn is_reached(&self) -> Result<bool>;
-    /// Waits until the event is reached. Returns an error if the device has faulted.
+    /// Waits until the event has completed. Returns an error if the device has faulted.
     fn wait(&self) -> Result<()>;
     /// Returns the error of the command that the event tracks; `None` if the event has no error.
-    /// The command must have ended. `what` names the command in the error text.
+    /// The command must have ended. `what` names the command in the error message.
     fn failure(&self, what: Arguments<'_>) -> Option<Error>;
-    /// Returns the nanoseconds from this event to `stop`; `None` if either is not yet reached.
+    /// Returns the time from this event to `stop` in nanoseconds, or `None` if one of the two
+    /// events is not yet reached.
     fn nanoseconds_to(&self, stop: &Self) -> Result<Option<i64>>;
 }
 
@@ -166,7 +170,7 @@ pub trait Event: Send + Sync + Sized + 'static {
 pub struct DeviceBackend<D: Driver> {
     /// Driver, loaded at its first use.
     pub driver: OnDemand<D>,
-    /// Live allocations of the backend, by address.
+    /// Live allocations of the backend, keyed by address.
     pub blocks: Blocks<D::Origin>,
 }
 
@@ -177,7 +181,8 @@ impl<D: Driver> Default for DeviceBackend<D> {
 }
 
 impl<D: Driver> DeviceBackend<D> {
-    /// Returns `Ok` if the driver is loaded or can be loaded, else the reason.
+    /// Returns `Ok` if the driver is loaded or can be loaded; otherwise returns the reason why it
+    /// cannot be loaded.
     pub fn availability(&self) -> Availability {
         self.driver.look().map(|_| ())
     }

@@ -1,4 +1,5 @@
-//! Handles of modules and kernels: their tokens point to objects of the driver backend.
+//! Modules and kernels of a driver backend. The tokens by which the runtime identifies them point
+//! to objects of the backend.
 
 use super::{DeviceBackend, Driver, Kernel, Module, stream_of, token};
 use crate::error::Result;

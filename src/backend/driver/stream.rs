@@ -1,13 +1,14 @@
-//! Stream: a queue of the driver, the failures of its work, and a thread for its host callbacks.
+//! Stream: a queue of the driver, the failures of the queued work, and a thread for the host
+//! callbacks of the queue.
 //!
 //! A driver reports the failure of a command either by that command's event alone (OpenCL), or by
 //! failing every later call (CUDA, after a device fault). No driver stores the status of a
-//! callback, and none lets a stream that waited for an event inherit the failures before that
-//! event. [`Stream`] implements both.
+//! callback, and in no driver does a stream that waited for an event inherit the failures that
+//! precede the event. [`Stream`] stores the status and inherits the failures.
 //!
 //! Callbacks run on a thread of the stream, because the driver's callback thread serves all streams
-//! and must not block. The queue is blocked while a callback runs and is released even if the
-//! callback fails, so later work runs.
+//! and must not block. The queue is blocked while a callback runs. It is released even if the
+//! callback fails, so that later work runs.
 
 use super::stream_callbacks::{HostTask, Log, Piece, Worker, collect};
 use super::{Driver, Event, Queue};
@@ -26,7 +27,7 @@ pub struct Stream<D: Driver> {
 
 type EventOf<D> = <<D as Driver>::Queue as Queue>::Event;
 
-/// Kind of a queued command, for the error text.
+/// Kind of a queued command, for the error message.
 pub enum Command {
     /// Copy of memory.
     Copy,
@@ -39,8 +40,8 @@ pub enum Command {
 /// Queued work whose failure only its event reports.
 enum QueuedWork<D: Driver> {
     Command(EventOf<D>, Command),
-    /// Waits for an event record. Holds the event of the wait command, or `None` if the driver
-    /// creates no such event.
+    /// Wait for an event record, with the event of the wait command (`None` if the driver creates
+    /// no such event).
     Wait(Option<EventOf<D>>, Arc<EventRecord<D>>),
 }
 
@@ -48,9 +49,9 @@ enum QueuedWork<D: Driver> {
 pub struct EventRecord<D: Driver> {
     stream: Arc<Stream<D>>,
     event: EventOf<D>,
-    /// Exclusive lower bound of the work numbers whose failures the record reports.
+    /// Number of the last piece of queued work before the range whose failures the record reports.
     after: u64,
-    /// Inclusive upper bound of the work numbers whose failures the record reports.
+    /// Number of the last piece of queued work whose failure the record reports.
     upto: u64,
 }
 
@@ -92,7 +93,7 @@ impl<D: Driver> EventRecord<D> {
     }
 
     /// Records the position again, after all work queued on `stream`. Returns false if the native
-    /// event cannot be recorded there. On false or an error, the record is unchanged.
+    /// event cannot be recorded on `stream`. On false or an error, the record is unchanged.
     pub fn renew(&mut self, stream: &Arc<Stream<D>>) -> Result<bool> {
         let log = stream.log.lock();
         if !stream.queue.record_again(&self.event)? {
@@ -113,13 +114,14 @@ impl<D: Driver> EventRecord<D> {
         self.failure().map_or(Ok(true), Err)
     }
 
-    /// Waits for the work before the record. Returns its first failure as an error.
+    /// Waits for the work before the record. Returns the first failure of that work as an error.
     pub fn wait(&self) -> Result<()> {
         self.event.wait()?;
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// Returns the nanoseconds from this record to `stop`; `None` if either is not yet reached.
+    /// Returns the time from this record to `stop` in nanoseconds, or `None` if one of the two
+    /// records is not yet reached.
     pub fn nanoseconds_to(&self, stop: &EventRecord<D>) -> Result<Option<i64>> {
         self.event.nanoseconds_to(&stop.event)
     }
@@ -154,7 +156,8 @@ impl<D: Driver> Stream<D> {
         self.queue.is_wrapped()
     }
 
-    /// Queues `command` by calling `enqueue`. The returned event reports the command's failure.
+    /// Queues `command` by calling `enqueue`, which returns the event that reports the command's
+    /// failure.
     pub fn enqueue(
         &self,
         command: Command,
@@ -179,14 +182,15 @@ impl<D: Driver> Stream<D> {
         self.queue.flush()
     }
 
-    /// Queues a call of `task` with argument `user` on a host thread, in stream order. Returns
+    /// Queues a call to `task` with argument `user` on a host thread, in stream order. Returns
     /// `None` if the driver cannot block the queue.
     pub fn call(&self, task: dtl_task_fn_t, user: Addr) -> Option<Result<()>> {
         let is_queued = self.run_on_host(HostTask::Call(task, user));
         is_queued.map(|is_queued| is_queued.then_some(())).transpose()
     }
 
-    /// Queues `task` for the stream's thread. Returns false if the driver cannot block the queue.
+    /// Queues `task` for the stream's callback thread. Returns false if the driver cannot block the
+    /// queue.
     fn run_on_host(&self, task: HostTask) -> Result<bool> {
         let mut worker = self.worker.lock();
         if !self.queue.prepare_hold()? {
@@ -201,8 +205,9 @@ impl<D: Driver> Stream<D> {
         worker.give(log.number(), hold, task).map(|()| true)
     }
 
-    /// Waits for all work queued so far and returns its first failure. A failure is returned once,
-    /// but device loss by every call. Returns INVALID_STATE on the stream's own thread.
+    /// Waits for all work queued so far. Returns the first failure of this work that no earlier
+    /// call has returned. A failure is returned once; the loss of the device is returned by every
+    /// call. Returns INVALID_STATE if called on the stream's callback thread.
     pub fn synchronize(&self) -> Result<()> {
         if self.is_own_thread() {
             return fail!(
@@ -216,8 +221,8 @@ impl<D: Driver> Stream<D> {
         self.log.lock().report(upto)
     }
 
-    /// Returns true if all work queued so far has ended. Returns its first unreported failure as an
-    /// error, and keeps that failure for `synchronize`.
+    /// Returns true if all work queued so far has ended. If it has, returns the first unreported
+    /// failure of that work as an error, which `synchronize` will return too.
     pub fn query(&self) -> Result<bool> {
         let log = self.log.lock();
         let (upto, ended) = (log.last, log.ended);
@@ -231,7 +236,8 @@ impl<D: Driver> Stream<D> {
         log.unreported(upto).map(|()| true)
     }
 
-    /// Waits for the queued work, unless called on the stream's own thread, and ends the thread.
+    /// Waits for the queued work, unless called on the stream's callback thread. Then ends that
+    /// thread.
     pub fn close(&self) {
         if !self.is_own_thread() {
             // No caller remains to receive a failure.

@@ -1,11 +1,11 @@
-//! State of a stream beside the driver's queue: numbers of the queued work, failures, and a thread
-//! for host callbacks.
+//! State of a stream in addition to the driver's queue: numbers of the queued work, failures, and a
+//! thread for host callbacks.
 //!
-//! A driver may report the failure of a command only by that command's event, and it never has the
-//! status of a host callback. Therefore each command that can fail has a number. Commands are
+//! A driver may report the failure of a command only by that command's event, and no driver stores
+//! the status of a host callback. Therefore each command that can fail has a number. Commands are
 //! stored in the order of their numbers. A waiting caller removes the commands that have ended and
-//! stores their failures with their numbers. An event record has the range of the numbers that
-//! precede it.
+//! stores their failures with their numbers. An event record stores the range of command numbers
+//! that precede it.
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail};
@@ -31,10 +31,11 @@ pub trait Piece {
 pub struct Log<P> {
     /// Number of the latest queued piece of work.
     pub last: u64,
-    /// Work not yet known to have ended, with its numbers.
+    /// Pieces of work not yet known to have ended, each with its number.
     unfinished: VecDeque<(u64, Arc<P>)>,
     failures: VecDeque<Failure>,
-    /// Highest work number whose failures a synchronize has returned.
+    /// Number of the last piece of work for which `Stream::synchronize` has reported success or
+    /// failure.
     pub reported: u64,
     /// Number up to which all work is known to have ended.
     pub ended: u64,
@@ -67,7 +68,8 @@ impl<P: Piece> Log<P> {
         self.last
     }
 
-    /// Assigns the next number to a command and adds it to the work not known to have ended.
+    /// Assigns the next number to a command and adds the command to the work not known to have
+    /// ended.
     pub fn add(&mut self, piece: P) {
         let number = self.number();
         self.unfinished.push_back((number, Arc::new(piece)));
@@ -90,8 +92,8 @@ impl<P: Piece> Log<P> {
         self.first(after, upto).map(|failure| failure.error.clone())
     }
 
-    /// Returns the first failure numbered up to `upto` that no synchronize has returned. Succeeds
-    /// if there is none or if the runtime stores that failure too.
+    /// Returns the first failure numbered up to `upto` that `Stream::synchronize` has not returned
+    /// yet. Returns `Ok` if there is no such failure or if the runtime stores that failure too.
     pub fn unreported(&self, upto: u64) -> Result<()> {
         match self.first(self.reported, upto) {
             Some(Failure { known: false, error, .. }) => Err(error.clone()),
@@ -133,7 +135,7 @@ pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
     }
 }
 
-/// Blocked position of a queue: commands queued later wait until `release`.
+/// Blocked position of a queue: commands queued later wait until `release` is called.
 pub trait Hold: Send {
     /// Waits until the commands before the blocked position have ended, successfully or not.
     fn wait(&self);
@@ -145,7 +147,7 @@ pub trait Hold: Send {
 pub enum HostTask {
     /// Callback of the application, with its argument.
     Call(dtl_task_fn_t, Addr),
-    /// Internal work of the backend. The worker stores its failure in the log.
+    /// Internal work of the backend. If this work fails, the worker stores the failure in the log.
     Own(Box<dyn FnOnce() -> Result<()> + Send>),
 }
 
@@ -183,7 +185,8 @@ impl Worker {
         self.thread == std::thread::current().id()
     }
 
-    /// Sends `task` with its work number to the thread, which releases `hold` after the task.
+    /// Sends `task` to the thread, with the number of the task in the log. The thread releases
+    /// `hold` after the task.
     pub fn give(&self, number: u64, hold: Box<dyn Hold>, task: HostTask) -> Result<()> {
         self.jobs.send(CallbackJob { number, hold, task }).or_else(|mpsc::SendError(job)| {
             job.hold.release();
@@ -191,7 +194,8 @@ impl Worker {
         })
     }
 
-    /// Ends the thread after its queued tasks. Waits for the thread unless called on it.
+    /// Ends the worker's thread after the queued tasks. Waits until it has ended, unless called on
+    /// that thread.
     pub fn end(self) {
         let is_calling = self.is_calling();
         drop(self.jobs); // ends the loop of the thread

@@ -23,7 +23,8 @@ impl<T> TryOnce<T> {
         self.value.get()
     }
 
-    /// Returns the value. Calls `make` if the value does not exist, and returns its error.
+    /// Returns the value. If the value does not exist, calls `make` to create it; returns the error
+    /// if `make` fails.
     pub fn get_or_make(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
         if let Some(value) = self.value.get() {
             return Ok(value);

@@ -28,7 +28,7 @@ use nodes::Nodes;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// The backends of which "hier" is composed.
+/// Backends of which "hier" is composed.
 #[derive(Clone)]
 struct Hier {
     /// Backend for the ranks of one node.
@@ -37,8 +37,8 @@ struct Hier {
     across: Arc<[Arc<Backend>]>,
 }
 
-/// Creates the backend named "hier". It uses `node` within nodes and, between nodes, the backend of
-/// `across` (or the registered one) that `DTL_HIER_ACROSS` names.
+/// Creates the backend named "hier". It uses `node` within nodes. Between nodes it uses the backend
+/// that `DTL_HIER_ACROSS` names, from `across` or from the registered backends.
 pub fn backend(node: Arc<Backend>, across: Vec<Arc<Backend>>) -> Backend {
     let hier = Hier { node, across: across.into() };
     let mut backend = Backend::new(c"hier", i32::MIN, true, Box::new(hier.clone()));
@@ -46,14 +46,15 @@ pub fn backend(node: Arc<Backend>, across: Vec<Arc<Backend>>) -> Backend {
     backend
 }
 
-/// Memory of the rank-to-node mapping, in bytes per rank.
+/// Size of the rank-to-node mapping, in bytes per rank.
 pub const RANK_BYTES: usize = nodes::RANK_BYTES;
 
 /// Name of the default backend between nodes; `DTL_HIER_ACROSS` overrides it.
 const ACROSS: &str = "mpi";
-/// Maximum time, in nanoseconds, by which the ranks' opens of the node transport may differ.
+/// Time in nanoseconds that is added to the time limit while the ranks exchange whether they have
+/// opened the node transport, because they may finish opening it at different times.
 const GRACE_NS: u64 = 5_000_000_000;
-/// First word of a node's identity if `DTL_FAKE_NODES` simulates nodes.
+/// First of the two words that identify a node if `DTL_FAKE_NODES` simulates nodes.
 const PRETENDED: u64 = 0x7072_6574_656E_6400;
 
 impl Hier {

@@ -1,13 +1,15 @@
-//! Mapping of ranks to nodes, from an identity per rank or simulated (`DTL_FAKE_NODES`).
+//! Mapping of ranks to nodes, computed from the node identity of each rank or simulated
+//! (`DTL_FAKE_NODES`).
 
 use crate::error::{Result, fail};
 use std::sync::Arc;
 
 /// Mapping of a communicator's ranks to nodes.
 pub(super) struct Nodes {
-    /// Node of each rank, by rank. Nodes are numbered in the order of their lowest ranks.
+    /// Node number of each rank, indexed by rank. Nodes are numbered in ascending order of their
+    /// lowest ranks.
     pub(super) of: Arc<[i32]>,
-    /// Index of each rank within its node, by rank.
+    /// Index of each rank within its node, indexed by rank in the communicator.
     pub(super) local: Vec<i32>,
     /// Ranks of this rank's node, in ascending order.
     pub(super) mine: Vec<i32>,
@@ -15,12 +17,12 @@ pub(super) struct Nodes {
     pub(super) count: usize,
 }
 
-/// Memory of the mapping, in bytes per rank.
+/// Size of the mapping, in bytes per rank.
 pub(super) const RANK_BYTES: usize = 2 * size_of::<i32>();
 
 impl Nodes {
-    /// Creates the mapping for this rank, `rank`. Ranks are on the same node if and only if their
-    /// elements of `words` are equal.
+    /// Creates the mapping; `rank` is the calling rank. Ranks are on the same node if and only if
+    /// their elements of `words` are equal.
     pub(super) fn new<T: PartialEq>(rank: i32, words: &[T]) -> Self {
         let mut firsts: Vec<&T> = Vec::new();
         let mut sizes: Vec<i32> = Vec::new();
@@ -44,8 +46,8 @@ impl Nodes {
         Nodes { of: of.into(), local, mine, count: firsts.len() }
     }
 
-    /// Returns a description like "2 nodes x 4 ranks", or with the range of ranks if nodes differ
-    /// in size.
+    /// Returns a description such as "2 nodes x 4 ranks", or "2 nodes with 3 to 4 ranks" if nodes
+    /// differ in size.
     pub(super) fn text(&self) -> String {
         let size = |node: i32| self.of.iter().filter(|of| **of == node).count();
         let sizes: Vec<usize> = (0..).take(self.count).map(size).collect();
@@ -60,8 +62,9 @@ impl Nodes {
     }
 }
 
-/// Parses `DTL_FAKE_NODES` and returns the node of each rank. "2x3": two nodes of three ranks;
-/// "3,1": one node of three ranks and one of one. Fails unless the sum is `size`.
+/// Parses `DTL_FAKE_NODES` and returns the node of each rank. "2x3" means two nodes of three ranks
+/// each; "3,1" means one node of three ranks and one node of one rank. Fails unless the total
+/// number of ranks is `size`.
 pub(super) fn pretended(text: &str, size: i32) -> Result<Vec<u64>> {
     let number = |text: &str| text.trim().parse::<i32>().ok().filter(|number| *number > 0);
     let ranks: Option<Vec<i32>> = match text.split_once(['x', 'X']) {

@@ -1,15 +1,15 @@
 //! Selection of the transport for each message, and any-source receives.
 //!
-//! A message between ranks of one node uses the node's transport, any other message the transport
-//! between nodes; each transport does its own matching. A receive that names its source is posted
-//! on the transport to that source. An any-source receive cannot be posted on both transports, so
-//! it is deferred: each call of `progress` probes both transports for a matching message. A receive
-//! that could match the same message as an earlier deferred receive is deferred behind it, so that
-//! receives match in posting order. Therefore the unexpected messages of the transports are exactly
-//! those that a deferred receive may match. A message of a rank to itself uses the node's
-//! transport.
+//! A message between ranks of one node uses the node's transport, and any other message uses the
+//! transport between nodes. Each transport does its own matching. A receive that names its source
+//! is posted on the transport to that source. An any-source receive cannot be posted on both
+//! transports, so it is deferred: each call to `progress` probes both transports for a matching
+//! message. A receive that could match the same message as an earlier deferred receive is deferred
+//! too, so that receives match in posting order. Therefore the candidates for deferred receives are
+//! exactly the unexpected messages of the two transports. A message of a rank to itself uses the
+//! node's transport.
 //!
-//! No function blocks; the lock is in `transport`.
+//! No function of this file blocks. `transport` protects the router with a lock.
 
 use super::nodes::Nodes;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -46,9 +46,10 @@ pub(super) struct Router {
 /// Operation in flight.
 #[derive(Clone, Copy)]
 enum HierOperation {
-    /// Operation of the transport at this level.
+    /// Operation that the transport at this level executes.
     At(HierLevel, OpId),
-    /// Operation of a transport: a deferred receive whose message has been found.
+    /// Formerly deferred receive: its message has been found, and the transport at `level` receives
+    /// the message as operation `op`.
     Found {
         level: HierLevel,
         op: OpId,
@@ -111,7 +112,8 @@ impl Router {
         }
     }
 
-    /// Opens the memory of `rank` for copies by the OS kernel; `None` if not on this node.
+    /// Opens the memory of `rank` for copies by the OS kernel. Returns `None` if `rank` is not on
+    /// this node or if the node's transport does not support such copies.
     pub(super) fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>> {
         match self.level(rank).ok()? {
             (HierLevel::Node, local) => self.node.groups().cross_memory?.remote(local),
@@ -172,8 +174,8 @@ impl Router {
         self.start(level, |side| side.isend(data, rank, word, mode))
     }
 
-    /// Starts a pipelined send; returns `None`, with nothing sent, if the transport does not
-    /// support that for this message.
+    /// Starts a pipelined send. Returns `None` and sends nothing if the transport does not support
+    /// a pipelined send of this message.
     pub(super) fn isend_pipelined(
         &mut self,
         data: Region,
@@ -229,7 +231,7 @@ impl Router {
     // ---- deferred receives ----
 
     /// Returns the message that a receive with `select` would match now, and the level of the
-    /// transport on which it arrived; `None` if there is none.
+    /// transport on which it arrived. Returns `None` if no such message has arrived.
     fn find(&mut self, select: Selector) -> Result<Option<(HierLevel, Completion)>> {
         if select.source != DTL_ANY_SOURCE {
             let (level, source) = self.level(select.source)?;
@@ -301,7 +303,7 @@ impl Router {
         self.leave(index, held, started);
     }
 
-    /// Receives message `found`; returns false if its sender has canceled it.
+    /// Starts the receive of message `found`. Returns false if the sender has canceled the message.
     fn receive(
         &mut self,
         index: usize,
@@ -331,7 +333,8 @@ impl Router {
 
     // ---- probing ----
 
-    /// Returns the message that `select` would match if the receive were posted now, or `None`.
+    /// Returns the message that a receive with `select` would match if it were posted now, or
+    /// `None` if no such message has arrived.
     fn free_message(&mut self, select: Selector) -> Result<Option<(HierLevel, Completion)>> {
         // Each round except the last starts a deferred receive.
         for _ in 0..=self.held.len() {
@@ -367,7 +370,8 @@ impl Router {
         }
     }
 
-    /// Starts the receive of reserved message `message`; the receive has the same ID.
+    /// Starts the receive of the reserved message `message`. The ID of the message becomes the ID
+    /// of the receive.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         let Some(&HierOperation::Taken(level, taken)) = self.operations.get(message) else {
             return fail!(
@@ -441,7 +445,8 @@ impl Router {
         }
     }
 
-    /// Makes progress on both transports, except on the one that was tested just before.
+    /// Makes progress on both transports, except on the one at level `waiting`, on which the caller
+    /// has just tested an operation.
     fn progress_but(&self, tested: Option<HierLevel>) {
         for level in [HierLevel::Node, HierLevel::Across] {
             // With one node, no message uses the transport between nodes.
@@ -460,7 +465,7 @@ impl Router {
 
     // ---- failures and closing ----
 
-    /// Returns the ranks that either transport reports as failed or left.
+    /// Returns the ranks that at least one of the transports reports as failed or as having left.
     pub(super) fn failed_ranks(&self) -> Vec<i32> {
         let of = |side: &dyn Transport| {
             side.groups().liveness.map_or_else(Vec::new, |side| side.failed_ranks())
@@ -472,8 +477,8 @@ impl Router {
         failed
     }
 
-    /// Returns the sum of both transports' failure counts. A rank may be counted twice; the sum is
-    /// 0 if and only if no rank has failed.
+    /// Returns the sum of the numbers of failed ranks that the two transports report. A rank may be
+    /// counted twice; the sum is 0 if and only if no rank has failed.
     pub(super) fn failed_count(&self) -> usize {
         [&self.node, &self.across]
             .iter()
@@ -487,7 +492,8 @@ impl Router {
         of(self.across.as_ref()).or_else(|| of(self.node.as_ref()))
     }
 
-    /// Closes both transports, the one between nodes first, because it may wait for other nodes.
+    /// Closes both transports. The transport between nodes is closed first, because its close may
+    /// wait for other nodes.
     pub(super) fn close(self) -> Result<()> {
         let across = self.across.close();
         self.node.close().and(across)

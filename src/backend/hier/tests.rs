@@ -175,8 +175,8 @@ fn a_receive_waits_behind_one_from_any_source() {
 }
 
 /// For messages from one source, matching must not depend on arrival times: receives match in
-/// posting order, messages in sending order. So the test compares the result with the simplest
-/// matching algorithm.
+/// posting order, messages in sending order. So the test compares the result with that of the
+/// simplest matching algorithm.
 #[test]
 fn messages_that_come_at_any_moment_are_matched_in_order() {
     const MESSAGES: usize = 3000;

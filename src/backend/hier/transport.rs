@@ -1,4 +1,4 @@
-//! Interface of the transport to `runtime`: the router behind one short-held lock.
+//! Interface of the transport to `runtime`: the router under one lock, which is held only briefly.
 
 use super::nodes::Nodes;
 use super::router::Router;
@@ -13,12 +13,13 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Transport of a communicator: the router behind one short-held lock.
+/// Transport of a communicator: the router under one lock, which is held only briefly.
 pub(super) struct HierTransport {
     /// `None` once the communicator is closed.
     router: Mutex<Option<Router>>,
     properties: Properties,
-    /// Whether the node's transport has the capability groups `CrossMemory` and `Pipeline`.
+    /// These two flags are true if the node's transport has the capability group `CrossMemory` and
+    /// `Pipeline`, respectively.
     node_has_cross_memory: bool,
     node_has_pipeline: bool,
     /// References to the backends in use, so that none can be unregistered.
@@ -26,7 +27,8 @@ pub(super) struct HierTransport {
 }
 
 impl HierTransport {
-    /// Creates the transport. `kinds`: the backends of `node` and of `across`, in this order.
+    /// Creates the transport. `kinds` has the backend of `node`, followed by the backend of
+    /// `across`.
     pub(super) fn new(
         node: Box<dyn Transport>,
         across: Box<dyn Transport>,
@@ -150,7 +152,8 @@ impl CrossMemory for HierTransport {
     }
 }
 
-/// Pipelined sends; `None` for ranks of other nodes.
+/// Pipelined sends on the transport to the destination rank. A send returns `None` if that
+/// transport does not support a pipelined send of the message.
 impl Pipeline for HierTransport {
     fn isend_pipelined(
         &self,

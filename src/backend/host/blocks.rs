@@ -4,8 +4,8 @@
 //! The process that allocated a block keeps the file descriptor. A handle contains the ID of that
 //! process and the number of the descriptor; another process opens the file through /proc, if the
 //! operating system permits. Every field of a handle may be stale or forged, so the file is
-//! examined before it is opened. The file is mapped only if its name has the random number of the
-//! handle. docs/adr/0014 gives the reasons.
+//! examined before it is opened. The file is mapped only if the file name contains the random
+//! number that the handle contains. docs/adr/0014 gives the reasons.
 
 use crate::abi::status::{
     DTL_ERROR_INVALID_HANDLE, DTL_ERROR_LIMIT, DTL_ERROR_MEMORY, DTL_ERROR_OUT_OF_MEMORY,
@@ -27,7 +27,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-/// Own and imported blocks of this process, by the address of their first byte.
+/// Blocks that this process has allocated or imported, keyed by the address of the first byte.
 pub(super) struct HostBlocks(Mutex<BTreeMap<usize, HostBlock>>);
 
 struct HostBlock {
@@ -35,12 +35,12 @@ struct HostBlock {
     nonce: u64,
 }
 
-/// Location of a block for other processes: the content of a handle.
+/// Content of an exported handle: the data by which other processes find a block.
 #[derive(Clone, Copy)]
 struct Location {
     pid: i32,
     descriptor: i32,
-    /// Start time of the process: process IDs are reused.
+    /// Start time of the process, which distinguishes it from a later process with the same ID.
     started: u64,
     /// PID namespace in which the process ID is valid.
     namespace: u64,
@@ -171,7 +171,8 @@ impl Location {
         Ok(Location { pid, descriptor, started, namespace, nonce, uid })
     }
 
-    /// Returns an error unless other processes find this process in /proc under its process ID.
+    /// Returns an error unless other processes find this process in /proc under its process ID, and
+    /// the descriptor still refers to the block.
     fn check_own(&self) -> Result<()> {
         let seen = process::pid_in_proc().map_err(|error| {
             os_error(DTL_ERROR_MEMORY, "what names this process cannot be read (/proc)", &error)
@@ -194,7 +195,8 @@ impl Location {
         }
     }
 
-    /// Returns an error unless the process ID still belongs to the process that exported the block.
+    /// Returns an error if the process that exported the block is in another PID namespace, or if
+    /// the process ID no longer belongs to that process.
     fn check_process(&self) -> Result<()> {
         let own = process::pid_namespace()
             .map_err(|error| self.refused("reading /proc/self/ns/pid", &error))?;
@@ -278,8 +280,8 @@ impl std::fmt::Display for Location {
     }
 }
 
-/// Returns true if the process or the descriptor does not exist. ESRCH occurs if the process ends
-/// between opening and reading.
+/// Returns true if `error` means that the process or the descriptor does not exist. The error is
+/// ESRCH if the process ends after its file in /proc is opened and before the file is read.
 fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }

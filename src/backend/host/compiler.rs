@@ -18,9 +18,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Name of the source file in a cache folder; the next constants name the other files. No file that
-/// is passed with a source can have this name.
+/// Name of the source file in a cache folder. No file that is passed with a source can have this
+/// name.
 const SOURCE: &str = "<source>.c";
+/// Names of the other files in a cache folder: the header, the object, and the make rule that lists
+/// the included files.
 const HEADER: &str = "dtl_kernel.h";
 pub(super) const OBJECT: &str = "kernels.so";
 const NEEDS: &str = "needs.d";
@@ -28,12 +30,13 @@ const NEEDS: &str = "needs.d";
 const FILES: &str = "files";
 
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
-/// Options before the caller's options, so that the caller's options take precedence.
+/// Compiler options that precede the caller's options, so that the caller's options take
+/// precedence.
 const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC", "-Wframe-larger-than=1048576"];
-/// Options after the caller's options.
+/// Compiler options that follow the caller's options.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
-/// Shell command that runs the compiler and prints its exit status. Without the shell the status
-/// would be lost if the program reaped the child before the library does.
+/// Shell command that runs the compiler and prints its exit status. Without the shell, the status
+/// would be lost if the program reaped the child process before the library did.
 const SHELL: [&str; 4] =
     ["/bin/sh", "-c", "\"$@\"; printf '\\n%s%d\\n' 'dtl: ended with ' $?", "sh"];
 const ENDED: &str = "\ndtl: ended with ";
@@ -94,7 +97,8 @@ impl Compiler {
         }
     }
 
-    /// Returns everything that the result depends on, except the files that the source includes.
+    /// Returns all inputs on which the compiled object depends, except the files that the source
+    /// includes.
     pub(super) fn inputs(&self, source: &Source) -> Result<Inputs> {
         let mut inputs = Inputs::new();
         inputs.add("header", HEADER_TEXT.as_bytes());
@@ -134,7 +138,7 @@ impl Compiler {
         Ok(inputs)
     }
 
-    /// Compiles in `folder`. On success, the object is the only file left in `folder`.
+    /// Compiles `source` in `folder`. On success, the object is the only file left in `folder`.
     pub(super) fn make(
         &self,
         source: &Source,
@@ -254,14 +258,14 @@ fn is_shared_object(path: &Path) -> bool {
     is_read && first.starts_with(MAGIC) && first.ends_with(&SHARED)
 }
 
-/// Exit status of a shell whose command could not be executed. 127 means that the command was not
-/// found; 128 + n means that signal n ended the command.
+/// Exit statuses of a shell: 126 means that the command could not be executed, 127 that the command
+/// was not found, and 128 + n that signal n ended the command.
 const NO_PROGRAM: i32 = 126;
 const UNFOUND: i32 = 127;
 const KILLED: i32 = 128;
 
-/// Removes the exit status that the shell printed from the log and returns it. Returns `None` if
-/// the shell itself was killed.
+/// Removes from the log the exit status that the shell printed, and returns the status. Returns
+/// `None` if the shell itself was killed.
 fn taken_code(log: &mut String) -> Option<i32> {
     let at = log.rfind(ENDED)?;
     let rest = log.split_off(at);
@@ -291,7 +295,8 @@ fn link(command: &mut Command, library: &str) {
     };
 }
 
-/// Finds the executable `name`, a path or a name in `folders` (colon-separated), or `None`.
+/// Returns the path of the executable `name`, which is a path or the name of a file in one of the
+/// colon-separated `folders`. Returns `None` if there is no such executable.
 fn search(name: &str, folders: &str) -> Option<PathBuf> {
     let runs = |path: &PathBuf| {
         fs::metadata(path).is_ok_and(|about| about.is_file() && about.mode() & 0o111 != 0)

@@ -1,4 +1,5 @@
-//! Backend "host": one CPU device, memory of the process, and copies by the CPU. Always available.
+//! Backend "host": one CPU device, memory of the process, and copies by the CPU. This backend is
+//! always available.
 //!
 //! `runtime::exec` implements streams, events, executors and kernels of the host; [`modules`]
 //! compiles kernels from source.
@@ -97,8 +98,8 @@ fn pages(size: u64, align: u64) -> (u64, u64) {
 /// Page-locked and shared host memory. The other memory kinds are plain memory of the process.
 struct HostMemory {
     shared: HostBlocks,
-    /// Number of ends of registered ranges in each page. A page remains locked until the last range
-    /// that begins or ends in it is unregistered.
+    /// Number of first and last bytes of registered ranges in each page, keyed by page number. A
+    /// page remains locked until the last range that begins or ends in it is unregistered.
     edges: Mutex<BTreeMap<u64, u32>>,
 }
 
@@ -200,8 +201,9 @@ impl Memory for HostMemory {
     }
 }
 
-/// Page-locks memory. A failure is not an error but a degradation, because the limit
-/// (RLIMIT_MEMLOCK) is often small and unlocked memory is only slower.
+/// Page-locks memory. A failure is recorded as a degradation and returned as an error only if
+/// DTL_STRICT=1 is set, because the limit (RLIMIT_MEMLOCK) is often small and unlocked memory is
+/// only slower.
 fn lock(addr: Addr, size: u64) -> Result<()> {
     host_pages::lock(addr, size)
         .or_else(|why| explain::degraded("pinned host memory", &format!("not page-locked: {why}")))

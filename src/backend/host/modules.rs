@@ -4,8 +4,7 @@
 //! Objects are never unloaded (`sys::os::dl` gives the reason), so the code of a kernel outlives
 //! its module.
 //!
-//! Where next: [`super::compiler`] runs the compiler, [`crate::backend::kernel_cache`] caches its
-//! output.
+//! [`super::compiler`] runs the compiler, and [`crate::backend::kernel_cache`] caches its output.
 
 use super::compiler::{Compiler, OBJECT};
 use crate::abi::devices::exec::dtl_kernel_context_t;
@@ -22,8 +21,8 @@ use crate::sys::{memory::buf::Addr, os::dl, sync::lock::Mutex};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 
-/// Descriptor of a kernel: `struct dtl_kernel_entry_` of dtl_kernel.h. The symbol's name contains
-/// the version, too.
+/// Descriptor of a kernel: `struct dtl_kernel_entry_` of dtl_kernel.h. The symbol's name also
+/// contains the version.
 #[repr(C)]
 struct KernelEntry {
     version: u32,
@@ -34,7 +33,7 @@ struct KernelEntry {
 
 const VERSION: u32 = 1;
 
-/// Live modules, by their tokens.
+/// Modules that the runtime has not released, keyed by token.
 #[derive(Default)]
 pub(super) struct HostModules(Mutex<Loaded>);
 

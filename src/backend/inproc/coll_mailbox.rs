@@ -40,7 +40,8 @@ impl Mailboxes {
         if has_boards { self.room.get_or_init(make).as_ref() } else { None }
     }
 
-    /// Reserves a slot for a rank's mailbox; `None` if there is no free slot or no memory.
+    /// Reserves a slot for a rank's mailbox. Returns `None` if no slot is free or if the mailboxes
+    /// have no memory.
     pub(super) fn reserve(
         &self,
         places: &mut Places,
@@ -51,7 +52,8 @@ impl Mailboxes {
         u32::try_from(place).ok()
     }
 
-    /// Opens the mailboxes of `members` for rank `own`; `None` if there are no mailboxes.
+    /// Opens the mailboxes of `members` for rank `own`. Returns `None` if the mailboxes have no
+    /// memory.
     pub(super) fn open(
         &self,
         places: &mut Places,

@@ -1,5 +1,5 @@
-//! Transports between ranks of one process: "self" for one rank that sends to itself, "threads" for
-//! several, usually one per thread. For ranks in different processes, see `shm`.
+//! Transports between ranks of one process: "self" for one rank that sends to itself, and "threads"
+//! for several ranks, usually one per thread. For ranks in different processes, see `shm`.
 //!
 //! In reading order:
 //! - `transport`: messages between the ranks

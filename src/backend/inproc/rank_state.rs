@@ -9,11 +9,12 @@ use crate::sys::memory::buf::{Region, Scratch};
 use crate::sys::sync::lock::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// State of one rank, aligned so that no two ranks share a cache line (or a prefetched pair).
+/// State of one rank, aligned so that no two ranks share a cache line (or a pair of prefetched
+/// lines).
 #[repr(align(128))]
 pub(super) struct RankSlot {
     pub(super) state: Mutex<RankState>,
-    /// Signaled on each event while a thread sleeps.
+    /// Condition variable that is signaled on each event while a thread of the rank sleeps.
     pub(super) woken: Condvar,
     pub(super) left: AtomicBool,
     /// True if an operation of another rank failed because this rank left.
@@ -23,8 +24,8 @@ pub(super) struct RankSlot {
 pub(super) struct RankState {
     pub(super) operations: Operations<InprocOperation>,
     pub(super) matcher: Matcher<OpId, InprocMessage>,
-    /// Number of events so far: operations that completed and unexpected messages that arrived (for
-    /// `wake`).
+    /// Number of events so far. An event is a completed operation or the arrival of an unexpected
+    /// message.
     pub(super) events: u64,
     pub(super) sleepers: u32,
 }
@@ -72,8 +73,9 @@ impl RankSlot {
         self.wake(state);
     }
 
-    /// Cancels operation `send` of rank `sender` if its receive has not started, by removing its
-    /// message. Returns true if it did, in which case the caller must complete the send.
+    /// Cancels operation `send` of rank `sender` by removing its message, if the receive of the
+    /// message has not started. Returns true if the message was removed; the caller must then
+    /// complete the send.
     pub(super) fn cancel_send(&self, sender: i32, send: OpId) -> bool {
         let is =
             |message: &InprocMessage| matches!(message, InprocMessage::Lent(_, by) if *by == send);
@@ -117,7 +119,7 @@ pub(super) fn found(message: &match_queues::UnexpectedMessage<InprocMessage>) ->
     }
 }
 
-/// Copies the bytes that fit into `into`; returns the completion of the receive.
+/// Copies as many bytes of `data` as `into` can hold. Returns the completion of the receive.
 pub(super) fn received(into: Region, data: Region, source: i32, word: u64) -> Completion {
     into.copy_from(data);
     let status = if data.len() > into.len() { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS };

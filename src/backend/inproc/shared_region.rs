@@ -1,6 +1,6 @@
-//! Memory of one rank that all ranks of this process load and store. The ranks share one address
-//! space, so the application may have allocated the memory. This module finds shared regions by
-//! their keys and allocates the synchronization words beside the data.
+//! Memory of one rank that all ranks of this process access with loads and stores. The ranks share
+//! one address space, so the application may have allocated the memory. This module finds shared
+//! regions by their keys and allocates the synchronization words of each region.
 
 use crate::error::{Result, fail};
 use crate::runtime::component::{self, PART_WORDS, PartKey, SharedOffer, part_is_gone};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 
 const WORDS_BYTES: usize = 8 * PART_WORDS;
 
-/// Shared regions of all ranks of a communicator, by number.
+/// Shared regions of all ranks of a communicator, keyed by region number.
 #[derive(Clone, Default)]
 pub(super) struct Parts(Arc<Mutex<Numbered>>);
 
@@ -25,7 +25,7 @@ struct Numbered {
 
 /// A shared region. Its memory is freed when the last rank releases it.
 struct Made {
-    /// Number in the region's key.
+    /// Number of the region: the first word of the region's key.
     number: u64,
     rank: i32,
     bytes: Region,
@@ -72,7 +72,8 @@ impl Parts {
 }
 
 impl Made {
-    /// Returns the second word of the region's key, to reject keys that were not obtained from it.
+    /// Returns the second word of the region's key. A key with another second word was not obtained
+    /// from this region and is rejected.
     fn check(&self) -> u64 {
         self.words.region().addr().get() as u64
     }

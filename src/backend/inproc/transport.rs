@@ -1,15 +1,17 @@
-//! Messages between ranks of one process: one copy, from the sender's buffer to the receiver's.
+//! Messages between ranks of one process. A message is copied once, from the sender's buffer to the
+//! receiver's, unless it is small and is sent before its receive is posted.
 //!
 //! Each rank has a slot with its operations, its posted receives, the messages that arrived for it,
-//! and a lock for all three. No call holds two slots' locks, so there is no lock order, and ranks
-//! that do not communicate never contend.
+//! and a lock for all three. No call holds the locks of two slots, so no lock order is needed, and
+//! ranks that do not communicate never contend.
 //!
-//! The side that arrives second, sender or receiver, copies. Small messages are copied under the
-//! receiver's lock. A large message is copied under no lock: matching removes the receive from the
-//! posted receives (or the message from the unexpected or probed messages), so `cancel` finds and
-//! cancels neither of the two operations, and both stay unfinished until the copy is complete. By
-//! the transport's contract the buffer of an unfinished operation is valid, hence both buffers are.
-//! A wait that times out cancels its operation first and so waits for the copy.
+//! The side that arrives second, sender or receiver, copies the message to the receive buffer.
+//! Small messages are copied under the receiver's lock. A large message is copied without a lock.
+//! Matching removes the receive from the posted receives (or the message from the unexpected or
+//! probed messages), so `cancel` finds neither of the two operations, and both stay unfinished
+//! until the copy is complete. By the transport's contract the buffer of an unfinished operation is
+//! valid, so both buffers are valid. A wait that times out first cancels its operation, and so
+//! waits for the copy.
 
 use super::coll_mailbox::Mailboxes;
 use super::rank_state::{
@@ -35,8 +37,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-/// Maximum size in bytes of a message that is copied if no receive matches, so that its send
-/// completes.
+/// Maximum size, in bytes, of a small message. If no posted receive matches a small message, the
+/// message is copied and its send completes at once.
 pub(super) const EAGER: usize = 4096;
 
 /// Creates the transports of `count` ranks of this process, in rank order.
@@ -62,9 +64,9 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
     Ok((0..count).map(endpoint).collect())
 }
 
-/// Checks that memory for the tables of all ranks is available: each rank has a table with an entry
-/// per rank, which may exceed a memory limit with thousands of ranks. Allocates the total at once
-/// (and frees it), so that the error text can name it.
+/// Checks that memory for the tables of all ranks is available. Each rank has a table with an entry
+/// per rank, so with thousands of ranks the tables may exceed a memory limit. Allocates the total
+/// at once (and frees it), so that the error message can state the total.
 fn check_room(ranks: usize) -> Result<()> {
     let bytes = ranks * (ranks * BYTES_PER_RANK + size_of::<RankSlot>());
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
@@ -135,8 +137,8 @@ impl InprocTransport {
         true
     }
 
-    /// Copies into the matching posted receive if there is one; else queues a reference to the
-    /// sender's buffer for a later receive.
+    /// Sends a large message: copies it into the buffer of the matching posted receive if there is
+    /// one. Otherwise queues a reference to the sender's buffer for a later receive.
     fn send_large(
         &self,
         target: &RankSlot,
@@ -166,7 +168,7 @@ impl InprocTransport {
         Ok(())
     }
 
-    /// Completes a send to a rank that has left with RANK_FAILURE.
+    /// Completes with RANK_FAILURE a send whose target rank has left.
     fn send_to_nobody(
         &self,
         target: &RankSlot,
@@ -201,8 +203,8 @@ impl InprocTransport {
         )
     }
 
-    /// Completes receive `id` (which must be `InprocOperation::Receive`) with `message`, and the
-    /// message's send if that is still pending.
+    /// Completes receive `id` (which must be `InprocOperation::Receive`) with `message`, and
+    /// completes the send of the message if it is still pending.
     fn give(
         &self,
         own: &RankSlot,
@@ -364,7 +366,8 @@ impl Transport for InprocTransport {
         Ok(())
     }
 
-    /// Leaves the communicator: operations that need this rank complete with RANK_FAILURE.
+    /// Leaves the communicator: operations of other ranks that need this rank complete with
+    /// RANK_FAILURE.
     fn close(&self) -> Result<()> {
         let own = self.own()?;
         let mut state = own.state.lock();
@@ -396,7 +399,7 @@ impl Liveness for InprocTransport {
 
     /// Returns the number of ranks that left although an operation still needed them. A rank that
     /// left after its operations had completed does not count. A rank that was needed counts as
-    /// failed for all ranks, also for those that depend on it only through other ranks.
+    /// failed for all ranks, including those that depend on it only through other ranks.
     fn failed_count(&self) -> usize {
         self.fabric.blamed.load(Ordering::Relaxed)
     }

@@ -1,9 +1,10 @@
 //! Doorbell: wakes threads that sleep until a message is published in a mailbox.
 //!
-//! The writer of a message stores the stamp, then checks for sleepers. A thread that is about to
-//! sleep registers as a sleeper, then checks the stamp once more. With a full fence between the two
-//! steps on both sides, at least one side sees the other. A thread reads the ring count before
-//! these steps, so that if the doorbell rings in between, its futex wait returns immediately.
+//! The writer publishes a message by storing the message's stamp, then checks for sleepers. A
+//! thread that is about to sleep registers as a sleeper, then checks the stamp once more. With a
+//! full fence between the two steps on both sides, at least one side observes the store of the
+//! other. A thread reads the ring count before these steps, so that if the doorbell rings in
+//! between, its futex wait returns immediately.
 
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sys::sync::{AtomicU32, fence, futex};
@@ -19,7 +20,7 @@ pub(super) struct Doorbell {
 }
 
 impl Doorbell {
-    /// Wakes sleeping threads; to be called after a message is published.
+    /// Wakes sleeping threads. Must be called after a message is published.
     pub(super) fn ring(&self) {
         fence(SeqCst);
         if self.sleepers.load(Relaxed) > 0 {
@@ -33,7 +34,8 @@ impl Doorbell {
         futex::wake(&self.rings, u32::MAX);
     }
 
-    /// Sleeps until the doorbell rings, for at most `limit`; returns at once if `is_there` is true.
+    /// Sleeps until the doorbell rings, for at most `limit`. Returns at once if `is_there` returns
+    /// true, which means that the message has been published.
     pub(super) fn sleep(&self, is_there: impl FnOnce() -> bool, limit: Duration) {
         let rings = self.rings.load(Acquire);
         self.sleepers.fetch_add(1, Relaxed);

@@ -7,7 +7,8 @@ use crate::abi::word::DTL_OP_MAX;
 use crate::error::{Result, failure};
 use std::ffi::c_int;
 
-/// Duplicates a communicator; errors on the copy are returned. Collective. Requires an `MpiGuard`.
+/// Duplicates a communicator. MPI calls on the copy return errors instead of aborting
+/// (MPI_ERRORS_RETURN). Collective. Requires an `MpiGuard`.
 pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
     let mut copy = 0;
     // SAFETY: `comm` is a valid MPI communicator; `copy` is a writable local.
@@ -18,7 +19,7 @@ pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
 }
 
 /// Returns `outcome`. If `outcome` is an error, frees `comms`, which the library created for the
-/// failed operation: MPI has a limited number of communicators (MPICH 2048).
+/// failed operation: MPI has a limited number of communicators (2048 in MPICH).
 pub(super) fn or_free<T>(mpi: &Mpi, comms: &[Handle], outcome: Result<T>) -> Result<T> {
     outcome.inspect_err(|_| {
         for comm in comms {
@@ -49,7 +50,8 @@ pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
     mpi.check("MPI_Comm_free", code).and(received)
 }
 
-/// Returns true if `own` is true on any rank; collective, with the same result on all ranks.
+/// Returns true if `own` is true on at least one rank. Collective; the result is the same on all
+/// ranks.
 pub(super) fn agree(mpi: &Mpi, comm: Handle, own: bool) -> Result<bool> {
     let mut any = c_int::from(own);
     let (at, in_place, int) = ((&raw mut any).cast(), mpi.k.in_place.ptr(), mpi.k.int);
@@ -61,7 +63,7 @@ pub(super) fn agree(mpi: &Mpi, comm: Handle, own: bool) -> Result<bool> {
 }
 
 impl Mpi {
-    /// Frees an object of the library. Requires an `MpiGuard`.
+    /// Frees an MPI object that the library created. Requires an `MpiGuard`.
     pub(super) fn free_now(&self, left: PendingFree) -> Result<()> {
         match left {
             PendingFree::Comm(comm) => free(self, comm),

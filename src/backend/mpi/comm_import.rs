@@ -1,5 +1,5 @@
-//! Choice of the MPI communicator that a communicator is opened over: the world, or one that the
-//! program passes by its Fortran handle.
+//! Choice of the MPI communicator over which the library opens a communicator: MPI_COMM_WORLD, or a
+//! communicator that the program passes by its Fortran handle.
 
 use super::comm::place_in;
 use super::library::abi::Family;
@@ -10,7 +10,8 @@ use crate::error::{Result, fail};
 use crate::runtime::component::OpenArgs;
 use std::ffi::c_int;
 
-/// Returns the checked communicator; MPI is initialized afterwards.
+/// Returns the MPI communicator that `args` selects, after checking its rank and size against
+/// `args`. Initializes MPI if necessary when `args` selects MPI_COMM_WORLD.
 pub(super) fn choose(mpi: &'static Mpi, args: &OpenArgs) -> Result<Handle> {
     let comm = if args.native.is_null() {
         mpi.start()?;
@@ -42,7 +43,8 @@ pub(super) fn choose(mpi: &'static Mpi, args: &OpenArgs) -> Result<Handle> {
     }
 }
 
-/// Returns rank and size in the communicator with Fortran handle `fint` of an initialized MPI.
+/// Returns this process' rank in the communicator with Fortran handle `fint`, and the size of the
+/// communicator. MPI must be initialized.
 pub fn place_of(fint: i32) -> Result<(i32, i32)> {
     if discovery::present().is_none() {
         return fail!(

@@ -1,4 +1,4 @@
-//! Completion of operations of MPI's own messages.
+//! Completion of the operations that `transport` passes directly to MPI.
 
 use super::ids::{self, request_of};
 use super::library::abi::Int;
@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 thread_local! {
-    /// MPI's error text for the operation that failed last in this thread.
+    /// MPI's error message for the operation that failed last in this thread.
     static FAILURE_TEXT: Cell<Option<Box<str>>> = const { Cell::new(None) };
 }
 
 impl Diagnostics for MpiTransport {
-    /// Removes and returns MPI's error text for the operation that failed last in this thread.
+    /// Removes and returns MPI's error message for the operation that failed last in this thread.
     fn failure_text(&self) -> Option<String> {
         FAILURE_TEXT.take().map(String::from)
     }
@@ -37,8 +37,8 @@ impl ForeignTest for MpiTransport {
         Arc::clone(&self.asking)
     }
 
-    /// Writes the outcome of a completed operation to the caller's `Completion`: a failure always,
-    /// a success only if requested.
+    /// Writes the outcome of a completed operation to the caller's `Completion`. A failure is
+    /// always written, a success only if the caller requests it.
     #[cold]
     fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion) {
         if outputs.code != 0 {
@@ -54,9 +54,10 @@ impl ForeignTest for MpiTransport {
 }
 
 impl MpiTransport {
-    /// Tests an operation of any kind: an operation with side state beyond MPI's request, a
-    /// persistent operation, or any operation if MPI may be called only while an `MpiGuard` is
-    /// held. Writes the outcome to the caller's `Completion` once the operation has completed.
+    /// Tests an operation of any kind. This general path is necessary for an operation that has
+    /// state in addition to MPI's request (`op_extras`), for a persistent operation, and for every
+    /// operation if calls to MPI require an `MpiGuard`. Writes the outcome to the caller's
+    /// `Completion` once the operation has completed.
     pub(super) fn test_one(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
         let (mut request, is_send) = request_of(op);
         let Some(_turn) = self.mpi.enter_unless_over()? else {
@@ -133,7 +134,7 @@ impl MpiTransport {
         Completion { status: DTL_ERROR_TRUNCATED, size, ..done }
     }
 
-    /// Completes an operation that has side state beyond its MPI request.
+    /// Completes an operation that has state (`extras`) in addition to its MPI request.
     #[cold]
     fn finish_extra(&self, extras: OpExtra, is_send: bool, status: &Status) -> Result<Completion> {
         let done = self.done(is_send, status);

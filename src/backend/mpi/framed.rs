@@ -1,5 +1,6 @@
-//! MPI as a wire, for communicators with time limits or the library's own algorithms: the messages
-//! that `p2p_protocol` builds on this wire can be canceled, even where MPI cannot cancel.
+//! Transport that runs the library's message protocol (`p2p_protocol`) over MPI, for communicators
+//! with time limits or the library's own algorithms. Messages of this protocol can be canceled even
+//! if MPI cannot cancel its own messages.
 
 use super::comm::place_in;
 use super::library::functions::{Handle, Status};
@@ -23,14 +24,16 @@ struct MpiWire {
     reader: Reader,
     /// Receives whose cancellation has been requested from MPI.
     canceled: Mutex<Vec<Handle>>,
-    /// MPI's error text for the operation that failed last.
+    /// MPI's error message for the operation that failed last.
     failure: Mutex<Option<String>>,
-    /// Dropped last: MPI is finalized with the last hold if the library initialized it.
+    /// Dropped after all other fields: if the library initialized MPI, MPI is finalized when the
+    /// last `Hold` is dropped.
     _hold: Hold,
 }
 
-/// Opens a transport over an MPI communicator that the library owns; frees the communicator if that
-/// is not possible. The caller must not have entered MPI, because opening may exchange messages.
+/// Opens a transport over an MPI communicator that the library owns; frees the communicator and
+/// returns an error if this MPI's highest tag is below `DTL_TAG_MAX`. The caller must not hold an
+/// `MpiGuard`, because opening may exchange messages.
 pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>> {
     let turn = mpi.enter()?;
     let (rank, size) = place_in(mpi, comm)?;
@@ -146,7 +149,7 @@ impl Wire for MpiWire {
     }
 }
 
-/// Converts a word of `p2p_protocol`, which has 28 bits, to an MPI tag.
+/// Converts a 28-bit tag of `p2p_protocol` to an MPI tag.
 fn tag_of(word: u64) -> c_int {
     (word & DTL_TAG_MAX as u64) as c_int
 }

@@ -1,4 +1,5 @@
-//! Encoding of an operation in a word: MPI's request, and two low bits for its kind.
+//! Encoding of an MPI operation in a 64-bit word: MPI's request, and two low bits for the kind of
+//! the operation.
 //!
 //! Requests are pointers, or `int`s in words that are zeroed first, so the three highest bits of a
 //! request are equal and two of them can be omitted. The lowest bit marks a send. The next bit
@@ -9,13 +10,13 @@ use super::persistent::PersistentRequest;
 use crate::runtime::component::OpId;
 use crate::sys::compute::callback::{OTHER as KEPT, SEND, request_in};
 
-/// Encodes a request in an operation word.
+/// Encodes a request in the word that identifies an operation.
 pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
     OpId(request << 2 | if is_send { SEND } else { 0 })
 }
 
-/// Encodes a persistent operation in a word and passes the ownership of its record to that word;
-/// [`kept`] finds the record until [`end`] reclaims it.
+/// Encodes a persistent operation in a word, which then owns the record of the operation. [`kept`]
+/// returns the record until [`end`] reclaims it.
 pub(super) fn lend(kept: Box<PersistentRequest>) -> OpId {
     let is_send = kept.is_send;
     OpId(id_of(Box::into_raw(kept).expose_provenance() as u64, is_send).0 | KEPT)

@@ -1,7 +1,7 @@
-//! Placement of a communicator's ranks: whether all of them are on one node, and whether each has a
-//! processor there.
+//! Placement of a communicator's ranks: whether all of them are on one node, and whether this node
+//! has at least as many processors as ranks.
 //!
-//! The placement is determined once, when the communicator is opened; collective.
+//! The placement is determined once, by a collective call when the communicator is opened.
 
 use super::comm::free;
 use super::library::abi::Int;
@@ -12,7 +12,8 @@ use crate::error::{Result, failure};
 use crate::sys::os::process;
 use std::ffi::c_int;
 
-/// Size of the processor mask in bytes, one bit per processor; larger machines share bits.
+/// Size of the processor mask in bytes, with one bit per processor. On machines with more than 1024
+/// processors, processors share bits.
 const BYTES: usize = 128;
 
 /// Placement of a communicator's ranks on nodes and processors.
@@ -20,7 +21,8 @@ const BYTES: usize = 128;
 pub(super) struct Node {
     /// True if all ranks of the communicator are on this node.
     pub(super) has_all: bool,
-    /// True if this node has more ranks than processors that any of its ranks may use.
+    /// True if the number of ranks on this node exceeds the number of processors that at least one
+    /// of them may use.
     pub(super) is_oversubscribed: bool,
 }
 
@@ -42,7 +44,8 @@ impl Node {
     }
 }
 
-/// Returns the number of ranks of a node, and the number of processors that any of them may use.
+/// Returns the number of ranks on a node, and the number of processors that at least one of them
+/// may use.
 fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
     let mut ranks = 0;
     // SAFETY: the communicator has just been created; `ranks` is a writable local.

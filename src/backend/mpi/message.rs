@@ -1,5 +1,5 @@
-//! Messages of any size over MPI, also where only functions with `int` counts exist; tag limits and
-//! support for device memory.
+//! Messages of any size over MPI, even if MPI has only functions with `int` counts, and queries of
+//! MPI's tag limit and support for device memory.
 
 use super::library::abi::Int;
 use super::library::functions::{Count, Handle, Status};
@@ -117,14 +117,14 @@ pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
     mpi.check("MPI_Wait", code)
 }
 
-/// Some MPIs return one shared request for every send that is complete when it starts. Returns that
-/// request, because such a send needs no test, or MPI_REQUEST_NULL if this MPI has no such request.
+/// Returns the request that this MPI returns for every send that is complete when it starts, or
+/// `None` if this MPI has no such request. A send with that request needs no test.
 ///
 /// The function starts two empty messages from this rank to itself, over a communicator that
-/// nothing uses yet. If both sends have the same request before either is completed, the request
-/// cannot report on one of them alone: it only means completion. One of the two sends is not
-/// completed here, so that the request stays valid; the caller completes it. Requires an
-/// `MpiGuard`.
+/// nothing uses yet. If both sends have the same request before either of them is completed, the
+/// request does not identify one send: it only means completion. In this case one of the two sends
+/// is not completed here, so that the request stays valid; the caller completes that send. Requires
+/// an `MpiGuard`.
 pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Option<Handle>> {
     let own = Envelope { peer: rank, tag: 0, comm };
     let recv = || start_recv(mpi, own, Region::EMPTY);
@@ -198,7 +198,7 @@ pub(super) fn release(mpi: &Mpi, datatype: Handle) -> Result<()> {
     if datatype == mpi.k.byte { Ok(()) } else { free(mpi, datatype) }
 }
 
-/// Frees a datatype of the library.
+/// Frees a datatype that the library created.
 pub(super) fn free(mpi: &Mpi, mut datatype: Handle) -> Result<()> {
     // SAFETY: a call of this library created the datatype, which is freed once.
     let code = unsafe { (mpi.call.MPI_Type_free)(&raw mut datatype) };
@@ -221,7 +221,7 @@ fn commit(mpi: &Mpi, mut datatype: Handle) -> Result<Handle> {
 }
 
 /// Creates a datatype of exactly `len` bytes: blocks of 1 MiB and the rest. It matches any datatype
-/// of the same number of bytes on the other side.
+/// with the same number of bytes at the peer.
 fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     const BLOCK: usize = 1 << 20;
     let (Ok(blocks), Ok(rest)) = (c_int::try_from(len / BLOCK), c_int::try_from(len % BLOCK))

@@ -1,8 +1,8 @@
-//! Kind "mpi": ranks of an MPI job, over the MPI library that the program runs with. No MPI is
-//! needed at build time.
+//! Backend "mpi": communicators of the ranks of an MPI job, over the MPI library with which the
+//! program runs. No MPI is needed at build time.
 //!
-//! Messages are MPI's own (`transport`), or the library's over MPI (`framed`) for communicators
-//! with time limits.
+//! Messages are passed directly to MPI (`transport`), or sent by the library's own protocol over
+//! MPI (`framed`) if the communicator has a time limit.
 //!
 //! In reading order:
 //! - `opener`: the backend, and the opening of transports
@@ -10,17 +10,17 @@
 //! - `comm_import`: choice of the MPI communicator
 //! - `comm`: copies of communicators
 //! - `locality`: ranks that share a node
-//! - `transport`: MPI's own messages
+//! - `transport`: messages that are passed directly to MPI
 //! - `message`: sends and receives of any size
 //! - `ids`: encoding of a request in a word
-//! - `op_extras`: state of the few operations that are more than an MPI_Request
+//! - `op_extras`: state of the few operations that need more state than an MPI_Request
 //! - `completion`: completion of operations
 //! - `status`: contents of a status
 //! - `persistent`: persistent requests
 //! - `stale_messages`: messages that no rank received
 //! - `coll`: MPI's own collectives
 //! - `window`: MPI's own windows
-//! - `framed`: the library's messages over MPI
+//! - `framed`: messages of the library's own protocol over MPI
 
 pub mod coll;
 mod comm;

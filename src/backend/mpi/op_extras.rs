@@ -1,4 +1,4 @@
-//! Side state of the few operations that are more than an MPI_Request.
+//! State of the few operations that need more state than an MPI_Request.
 
 use super::library::functions::{Count, Handle};
 use crate::sys::{
@@ -17,7 +17,7 @@ pub(crate) enum RetainedArg {
     Data(Scratch),
 }
 
-/// Side state of an operation.
+/// State of an operation in addition to its MPI request.
 pub(super) enum OpExtra {
     /// A receive whose cancellation has been requested from MPI.
     Canceled,
@@ -28,15 +28,16 @@ pub(super) enum OpExtra {
     Keeps(Vec<RetainedArg>),
 }
 
-/// Side states of a transport's operations, by request. The list is empty in most programs, and
-/// then a lookup costs one load: the number of entries is next to the data that every test reads.
+/// States of a transport's operations in addition to the MPI requests, keyed by request. The list
+/// is empty in most programs. A lookup in an empty list costs one load, because the number of
+/// entries is stored next to the data that every test reads.
 pub(super) struct OpExtras {
     asking: Arc<ForeignTester>,
     list: Mutex<Vec<(Handle, OpExtra)>>,
 }
 
 impl OpExtras {
-    /// Creates an empty list of side states for the operations that `asking` tests.
+    /// Creates an empty list for the operations that `asking` tests.
     pub(super) fn new(asking: Arc<ForeignTester>) -> Self {
         OpExtras { asking, list: Mutex::new(Vec::new()) }
     }
@@ -52,7 +53,8 @@ impl OpExtras {
         self.asking.set_extras(list.len());
     }
 
-    /// Removes and returns the side state of a completed request; returns `None` if it has none.
+    /// Removes and returns the list entry of a completed request; returns `None` if the request has
+    /// no entry.
     pub(super) fn take(&self, request: Handle) -> Option<OpExtra> {
         let mut list = self.list.lock();
         let at = list.iter().position(|(known, _)| *known == request)?;
@@ -61,8 +63,8 @@ impl OpExtras {
         Some(extras)
     }
 
-    /// Marks a receive as canceled; returns false if it already has side state, because it was
-    /// canceled before or is a matched receive.
+    /// Marks a receive as canceled; returns false if the list already has an entry for it, because
+    /// it was canceled before or is a matched receive into a temporary buffer.
     pub(super) fn cancel(&self, request: Handle) -> bool {
         let mut list = self.list.lock();
         if list.iter().any(|(known, _)| *known == request) {

@@ -31,8 +31,9 @@ impl BackendProbe for MpiProbe {
         mpi_library::loaded().map(Mpi::explain).map_err(|error| error.text().to_owned())
     }
 
-    /// Supports "comm.direct": without a time limit, messages are MPI's own. MPI then defines the
-    /// result of a message that is longer than its receive buffer.
+    /// Returns true only for the feature "comm.direct": messages of a communicator without a time
+    /// limit are passed directly to MPI. MPI then defines the result of a message that is longer
+    /// than its receive buffer.
     fn supports(&self, feature: &str) -> Option<Result<bool>> {
         Some(Ok(feature == "comm.direct"))
     }

@@ -1,10 +1,10 @@
 //! Sends and receives that are started repeatedly: MPI's persistent requests.
 //!
 //! MPI keeps such a request when its operation completes. But Open MPI frees a persistent request
-//! that has failed (a message that was too long), so the arguments are kept too, and the request is
-//! created again.
+//! that has failed (because a message was too long). Therefore the library keeps the arguments too,
+//! and creates the request again after a failure.
 //!
-//! `transport` waits for and cancels persistent requests like all others.
+//! `transport` waits for persistent requests and cancels them like all other requests.
 
 use super::ids;
 use super::library::functions::{Count, Handle};
@@ -75,8 +75,8 @@ impl PersistentRequest {
     }
 }
 
-/// Returns true if this MPI can count the bytes of `data`. Otherwise each start needs a datatype of
-/// its own, as an ordinary operation.
+/// Returns true if this MPI can create a persistent request for the size of `data`. Otherwise each
+/// start is a nonpersistent operation with a datatype of its own.
 fn fits(mpi: &Mpi, data: Region) -> bool {
     data.len() <= LARGE
         || (mpi.call.MPI_Send_init_c.is_some() && mpi.call.MPI_Recv_init_c.is_some())

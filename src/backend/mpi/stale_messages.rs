@@ -1,11 +1,11 @@
 //! Messages that no rank received before their communicator was destroyed. MPI reuses the context
-//! of a freed communicator for one that is created later, together with the unreceived messages,
-//! which would be received there.
+//! of a freed communicator for a later communicator, which would then receive the unreceived
+//! messages of the freed one.
 //!
-//! So a new communicator discards all messages that it finds. All ranks have arrived by then, so
-//! every stale message has been sent. No rank continues before all ranks have discarded, so no new
-//! message is discarded. (A message that the network has not delivered by then is not discarded: it
-//! arrives later.)
+//! So all stale messages that have arrived on a new communicator are discarded before its first
+//! use. A barrier before the discard ensures that every stale message has been sent. A barrier
+//! after the discard ensures that no new message is discarded. (A stale message that the network
+//! has not delivered before the discard is not discarded: it arrives later.)
 //!
 //! Before a communicator is freed, the messages that have arrived are received. MPICH since 4.1
 //! aborts the process if MPI_Comm_free finds such a message.
@@ -42,8 +42,9 @@ fn meet(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
     mpi.check("MPI_Barrier", unsafe { (mpi.call.MPI_Barrier)(*comm) })
 }
 
-/// Receives and discards one message; returns false if there is none. The message is received
-/// completely, because a communicator with sends in flight is not destroyed.
+/// Receives and discards one message; returns false if no message has arrived. Waiting for the
+/// whole message is safe: its send is still in flight, because a communicator with sends in flight
+/// is not destroyed.
 fn receive_any(mpi: &Mpi, comm: Handle) -> Result<bool> {
     let from = Envelope { peer: mpi.k.any_source, tag: mpi.k.any_tag, comm };
     let mut status = Status::new();

@@ -10,8 +10,8 @@ use super::library::mpi_library::Mpi;
 use crate::abi::status::DTL_SUCCESS;
 use crate::runtime::component::Completion;
 
-/// Offsets of the fields in this MPI's statuses. The struct is small because it is part of the data
-/// that every message reads.
+/// Offsets of the fields in this MPI's statuses. The struct is small because the library reads it
+/// for every message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader {
     counter: Counter,
@@ -43,23 +43,23 @@ impl Reader {
     }
 }
 
-/// Method of reading the number of bytes.
+/// Method of reading the number of bytes of a message from a status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Counter {
     /// Open MPI: one 64-bit field, after three `int`s and an `int` with the cancellation flag.
     Field,
     /// MPICH family: 63 bits at the start of the status; bit 32 is the cancellation flag.
     Halves,
-    /// Call of MPI's function.
+    /// Call to MPI's function.
     Call,
 }
 
-/// Numbers of bytes for the check of a method, chosen so that a field elsewhere in the status is
-/// not mistaken for the size.
+/// Message sizes, in bytes, with which a method is checked. They are chosen so that another field
+/// of the status is not mistaken for the size.
 const TRIED: [i64; 3] = [8, 0x1_2345_6789, 0];
 
 impl Counter {
-    /// Determines the method that is right for this MPI.
+    /// Determines the method that reads the correct number of bytes with this MPI.
     fn of(mpi: &Mpi) -> Counter {
         let is_right = |counter: &Counter| TRIED.iter().all(|size| written(mpi, *size, *counter));
         [Counter::Field, Counter::Halves].into_iter().find(is_right).unwrap_or(Counter::Call)

@@ -1,10 +1,11 @@
-//! MPI's own messages, for communicators without time limits: MPI matches the messages, and a send
-//! that MPI has started cannot be canceled. A communicator of the library consists of two MPI
-//! communicators: one carries the program's messages, with only their tag; the other carries the
-//! library's messages.
+//! Transport that passes messages directly to MPI, for communicators without time limits: MPI
+//! matches the messages, and a send that MPI has started cannot be canceled. A communicator of the
+//! library consists of two MPI communicators: one carries the program's messages, which are
+//! distinguished by their tags alone; the other carries the library's internal messages.
 //!
-//! An operation's word encodes MPI's request (`ids`): no memory is allocated and no lock is
-//! acquired. `op_extras` has all state beyond a request.
+//! The word that identifies an operation encodes MPI's request (`ids`), so most operations allocate
+//! no memory and acquire no lock. `op_extras` has all state of an operation in addition to its
+//! request.
 //!
 //! `completion` completes operations, `framed` is for communicators with time limits, `collective`
 //! has the collectives, `discovery` and `mpi_library` choose the MPI library.
@@ -33,29 +34,30 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Classes of a match word (bits 28 to 31).
+/// Message classes, stored in bits 28 to 31 of the match bits.
 const USER: u64 = 0;
 const COLLECTIVE: u64 = 1;
 const SERVICE: u64 = 2;
 
-/// Transport of one communicator. The fields of every message come first, in one cache line.
+/// Transport of one communicator. The fields that every message uses come first, in one cache line.
 #[repr(C, align(64))]
 pub(super) struct MpiTransport {
     pub(super) mpi: &'static Mpi,
-    /// Communicator of the program's messages and of MPI's own collectives.
+    /// MPI communicator for the program's messages and for the collectives that MPI executes.
     pub(super) user: Handle,
-    /// Request of sends complete when started (`message::over_at_once`), or MPI_REQUEST_NULL.
+    /// Request that MPI returns for every send that is complete when it starts
+    /// (`message::over_at_once`), or MPI_REQUEST_NULL if there is no such request.
     over_at_once: Handle,
     /// Highest tag of this MPI.
     tag_limit: c_int,
-    /// Highest tag of the program's messages that this MPI supports.
+    /// Highest tag that the program's messages can have with this MPI.
     user_limit: u32,
     pub(super) rank: c_int,
     pub(super) reader: Reader,
-    /// Tester of this transport's operations.
+    /// Tests this transport's operations by direct calls to MPI's test function.
     pub(super) asking: Arc<ForeignTester>,
     pub(super) extras: OpExtras,
-    /// MPI communicator that carries the library's messages.
+    /// MPI communicator that carries the library's internal messages.
     inner: Handle,
     pub(super) size: c_int,
     /// True if this transport owns `user` and frees it.
@@ -64,16 +66,18 @@ pub(super) struct MpiTransport {
     /// Reason why MPI's windows are not used; `Ok` if they are.
     windows: std::result::Result<(), &'static str>,
     properties: Properties,
-    /// Matched probe messages that have not been received, with their sizes in bytes.
+    /// Messages that a matched probe has reserved and that have not been received, with their sizes
+    /// in bytes.
     taken: Mutex<Vec<(Handle, u64)>>,
-    /// Dropped last: MPI is finalized with the last hold if the library initialized it.
+    /// Dropped after all other fields: if the library initialized MPI, MPI is finalized when the
+    /// last `Hold` is dropped.
     _hold: Hold,
 }
 
 impl MpiTransport {
-    /// Opens a transport over two MPI communicators with the same ranks; collective over them. A
-    /// borrowed `user` remains the program's. If opening fails, the communicators that the library
-    /// owns are freed. Requires an `MpiGuard`.
+    /// Opens a transport over two MPI communicators with the same ranks; collective over these
+    /// ranks. If `is_borrowed` is true, the program still owns `user`. If opening fails, the
+    /// communicators that the library owns are freed. Requires an `MpiGuard`.
     pub(super) fn open(
         mpi: &'static Mpi,
         user: Handle,
@@ -139,8 +143,9 @@ impl MpiTransport {
         Ok(Envelope { peer, tag, comm })
     }
 
-    /// Returns true if a message is passed to MPI directly, with its match word as tag: a message
-    /// of the program, not longer than `LARGE`, while all threads may call MPI.
+    /// Returns true if a message with match bits `word` is passed to MPI directly, with `word` as
+    /// the tag. This requires that the message is not an internal message of the library, that it
+    /// has at most `LARGE` bytes, and that all threads may call MPI.
     #[inline(always)] // row: mpi_message_8
     fn is_plain(&self, data: Region, word: u64) -> bool {
         // The upper bits of the match word are its class, which is 0 for the program's messages.
@@ -238,7 +243,8 @@ impl MpiTransport {
         Ok(id_of(request, true))
     }
 
-    /// Posts a receive, or receives directly if `mode` blocks. Requires an `MpiGuard`.
+    /// Posts a receive. If `mode` is `Block` and `data` has at most `LARGE` bytes, waits until the
+    /// message is received. Requires an `MpiGuard`.
     #[inline(always)] // row: mpi_message_8
     fn recv_on(&self, from: Envelope, data: Region, mode: RecvMode<'_>) -> Result<OpId> {
         match mode {

@@ -5,8 +5,8 @@
 //! operation is allowed at any time, and MPI waits for other ranks only in flushes. The library
 //! implements its own locks and fences on top of the window.
 //!
-//! MPI's windows are used only if all threads may call MPI: a thread must make MPI progress while
-//! the program computes, and calls block here.
+//! MPI's windows are used only if all threads may call MPI, because a thread must make MPI progress
+//! while the program computes, and the calls of this file block.
 
 use super::comm;
 use super::library::abi::Int;
@@ -28,14 +28,16 @@ use std::ptr::null_mut;
 /// Alignment in bytes that `dtl_win_allocate` promises.
 const ALIGN: usize = 64;
 /// Required alignment, in bytes, of memory that the program passes: MPICH 4.0 treats the address of
-/// such memory as a multiple of 16, and accesses memory before an address that is not.
+/// such memory as a multiple of 16, and accesses memory before the address if it is not a multiple
+/// of 16.
 const ALIGN_OF_GIVEN: usize = 16;
-/// Maximum number of elements of one accumulate call that MPI's operation executes.
+/// Maximum number of elements of one MPI accumulate call.
 const PIECE: usize = 1 << 28;
-/// Maximum number of elements of one accumulate call that compares and swaps each element.
+/// Maximum number of elements per step of an accumulate that updates each element with
+/// MPI_Compare_and_swap.
 const SWAPPED_PIECE: usize = 1 << 10;
 
-/// Returns an error with the reason if this MPI's windows are not used.
+/// Returns `Ok` if the library uses this MPI's windows, or the reason why not as an error.
 pub(super) fn support(mpi: &Mpi) -> std::result::Result<(), &'static str> {
     if !mpi.is_multiple() {
         return Err("MPI's windows need MPI_THREAD_MULTIPLE");
@@ -56,8 +58,9 @@ fn major_of(version: &str) -> u32 {
 
 /// Returns true if MPI_Win_flush_all may return too early. MPI_Win_flush_all of MPICH 4.0 returns
 /// while large puts to other ranks of the node are still being copied (raw MPI, three ranks, 4 puts
-/// of 512 KiB: 4 of 15 runs; MPI_Win_flush 0 of 15). MPICH 5.0 does not (0 of 15). For earlier
-/// releases of its family no known property distinguishes correct releases from faulty ones.
+/// of 512 KiB: 4 of 15 runs; MPI_Win_flush 0 of 15). MPICH 5.0 does not (0 of 15). No known
+/// property distinguishes correct from faulty earlier releases of the MPICH family, so the function
+/// returns true for all of them.
 fn is_flush_all_early(mpi: &Mpi) -> bool {
     let is_mended = mpi.version.starts_with("MPICH") && major_of(&mpi.version) >= 5;
     !mpi.is_open_mpi() && !is_mended
@@ -70,7 +73,8 @@ struct MpiWindow {
     memory: Region,
     rank: c_int,
     ranks: c_int,
-    /// True if MPI_Win_flush_all returns too early; MPI_Win_flush of each target does not.
+    /// True if MPI_Win_flush_all may return too early. A flush of all targets then flushes each
+    /// target separately, because MPI_Win_flush does not return too early.
     flushes_each: bool,
     _hold: Hold,
 }
@@ -147,7 +151,7 @@ fn free(mpi: &Mpi, mut win: Handle) -> Result<()> {
     mpi.check("MPI_Win_free", code)
 }
 
-/// Returns true if loads and stores access the window's only copy (MPI_WIN_UNIFIED).
+/// Returns true if the public and the private copy of the window are identical (MPI_WIN_UNIFIED).
 fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();
@@ -161,7 +165,8 @@ fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
 }
 
 impl MpiWindow {
-    /// Returns this rank's own memory of `spot` if this rank is the target.
+    /// Returns this rank's memory of the range `spot` if this rank is the target, or `None`
+    /// otherwise.
     fn own(&self, spot: TargetRange) -> Option<Region> {
         (spot.target == self.rank).then(|| self.memory.part(spot.offset, spot.len))
     }
@@ -221,8 +226,9 @@ impl MpiWindow {
         self.mpi.check("MPI_Get_accumulate", code)
     }
 
-    /// Executes an operation with MPI_Compare_and_swap and waits for it: reads the elements, and
-    /// swaps those that have not changed meanwhile, until all are swapped.
+    /// Executes an operation with MPI_Compare_and_swap and waits until it has completed: reads the
+    /// elements, replaces those that have not changed since the read, and repeats this for the
+    /// others until all are replaced.
     fn by_swaps(
         &self,
         to: TargetRange,
@@ -273,7 +279,8 @@ impl MpiWindow {
         Ok(())
     }
 
-    /// Returns true if this MPI's operation has the library's results on integers of 4 and 8 bytes.
+    /// Returns true if this MPI's operation gives the same results as the library's on integers of
+    /// 4 and 8 bytes.
     fn is_right(&self, by: &Reduction) -> bool {
         match by.op {
             DTL_OP_SUM | DTL_OP_PROD | DTL_OP_REPLACE | DTL_OP_NO_OP => true,
@@ -369,10 +376,11 @@ impl Window for MpiWindow {
         Ok(None)
     }
 
-    /// Returns true for integers of 4 and 8 bytes. MPI executes no operation on elements of other
-    /// dtypes, so that all operations on such an element are atomic among themselves: Open MPI
-    /// saturates sums of smaller integers (op/avx), MPI does not define MIN and MAX of NaN, and MPI
-    /// lacks many of the other dtypes.
+    /// Returns true for integers of 4 and 8 bytes. On elements of other dtypes the library executes
+    /// all operations, so that all operations on one element are atomic with respect to each other.
+    /// MPI cannot execute all of them with the library's results: Open MPI saturates sums of 8-bit
+    /// and 16-bit integers (op/avx), MPI does not define MIN and MAX of NaN, and MPI lacks many of
+    /// the other dtypes.
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
         matches!(dtype, DTL_DTYPE_INT32 | DTL_DTYPE_INT64 | DTL_DTYPE_UINT32 | DTL_DTYPE_UINT64)
     }
@@ -420,8 +428,8 @@ impl Window for MpiWindow {
         self.mpi.check("MPI_Compare_and_swap", code)
     }
 
-    /// Closes the window. If `together` is false, the MPI window is kept until MPI is finalized,
-    /// because freeing it waits for the other ranks.
+    /// Closes the window. If the ranks do not close it collectively (`together` is false), the MPI
+    /// window is kept until MPI is finalized, because freeing it waits for the other ranks.
     fn close(&self, together: bool) {
         if !together {
             LEFT.lock().push(self.win);
@@ -432,11 +440,12 @@ impl Window for MpiWindow {
     }
 }
 
-/// Windows that their ranks have not closed together, the oldest first.
+/// Windows that their ranks have not closed collectively, the oldest first.
 static LEFT: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
 
 impl Mpi {
-    /// Frees the windows that were not closed together; all ranks call it in MPI_Finalize.
+    /// Frees the windows that were not closed collectively. All ranks call this function in
+    /// MPI_Finalize.
     pub(super) fn free_windows(&self) {
         let _aside = epoch::aside(); // inside MPI_Finalize, which the program may have called
         let left = std::mem::take(&mut *LEFT.lock());

@@ -1,6 +1,6 @@
-//! Conversion of the library's collectives to those of NCCL. Data that is only moved is sent as
-//! bytes. Collectives that NCCL does not have are groups of its sends and receives where these have
-//! the same effect.
+//! Conversion of the library's collectives to those of NCCL. Data that is moved but not reduced is
+//! sent as bytes. A collective that NCCL does not have is executed as a group of NCCL's sends and
+//! receives, if these have the same effect.
 
 use super::symbols::*;
 use crate::abi::word::*;
@@ -10,7 +10,7 @@ use crate::runtime::types::{Reduction, describe, op_text};
 use crate::sys::memory::buf::Region;
 use std::ptr;
 
-/// Communicator and stream that collectives are queued on.
+/// NCCL communicator and CUDA stream on which collectives are queued.
 pub(super) struct NcclTarget {
     pub(super) calls: &'static Functions,
     pub(super) comm: *mut c_void,
@@ -19,7 +19,8 @@ pub(super) struct NcclTarget {
     pub(super) size: i32,
 }
 
-/// Returns the reason why NCCL does not execute a collective; the result is the same on all ranks.
+/// Returns the reason why NCCL cannot execute a collective; `None` if NCCL can. The result is the
+/// same on all ranks.
 pub(super) fn refuses(args: &CollArgs) -> Option<String> {
     match args.kind {
         coll::Kind::Reduce | coll::Kind::Allreduce => refuses_reduction(args),
@@ -86,7 +87,7 @@ fn operation(op: dtl_reduce_op_t) -> Option<c_uint> {
     })
 }
 
-/// Copy to queue after a collective: source and destination.
+/// Source and destination of the copy to queue after a collective; `None` if no copy is needed.
 pub(super) type PostCopy = Option<(Region, Region)>;
 
 /// Returns the block of `rank` among equal blocks of `len` bytes.
@@ -95,7 +96,8 @@ fn block(all: Region, rank: i32, len: usize) -> Region {
 }
 
 impl NcclTarget {
-    /// Queues a supported collective; returns NCCL's result, and a copy to queue after it.
+    /// Queues a supported collective. Returns NCCL's result code, and the copy to queue after the
+    /// collective.
     pub(super) fn queue(&self, args: &CollArgs) -> (ncclResult_t, PostCopy) {
         let (send, recv) = (args.send.whole(), args.recv.whole());
         let code = match (args.kind, &args.reduction) {
@@ -141,8 +143,9 @@ impl NcclTarget {
         unsafe { (self.calls.ncclAllReduce)(from, into, count, kind, op, comm, stream) }
     }
 
-    /// Queues a reduce_scatter. In place, NCCL writes a rank's result to the rank's block, but the
-    /// library promises the result at the beginning of the buffer, so a copy follows.
+    /// Queues a reduce_scatter. In an in-place call, NCCL writes a rank's result to the rank's
+    /// block, but the library promises the result at the beginning of the buffer, so a copy
+    /// follows.
     fn reduce_scatter(&self, args: &CollArgs, by: &Reduction) -> (ncclResult_t, PostCopy) {
         let block = |rank| args.send.block(rank, args.bytes);
         let (first, own, (kind, op)) = (block(0), block(self.rank), terms(by));
@@ -165,7 +168,7 @@ impl NcclTarget {
         }
     }
 
-    /// Queues the sends and receives of `list` as one NCCL group.
+    /// Queues the sends and receives that `list` starts, as one NCCL group.
     fn grouped(&self, list: impl FnOnce() -> ncclResult_t) -> ncclResult_t {
         // SAFETY: the function has no parameters; the group is closed below.
         let begun = unsafe { (self.calls.ncclGroupStart)() };

@@ -1,10 +1,10 @@
 //! One rank of an NCCL communicator: creation, use, destruction.
 //!
 //! The NCCL communicator does not block (`ncclConfig_t.blocking` = 0): a call that takes long
-//! continues in the background, and no other call is made until it is done. So collectives wait
-//! here in a queue, and a test of one of them advances all. They are queued on one stream in the
-//! order of their calls, so they complete in that order, and their numbers show which have
-//! completed.
+//! continues in the background, and no other call is made until it is done. So collectives wait in
+//! a queue of this module, and a test of any collective advances all of them. Collectives are
+//! queued on one stream in call order and complete in that order, so a single number records which
+//! of them have completed.
 
 use super::collectives::{NcclTarget, PostCopy, refuses};
 use super::discovery::Nccl;
@@ -29,7 +29,8 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::sync::Arc;
 
-/// Maximum time, in nanoseconds, for collective finalization, and for aborted work to end.
+/// Maximum time in nanoseconds to wait for ncclCommFinalize, which is collective, or for the end of
+/// aborted work.
 const LEAVE_NS: u64 = 2_000_000_000;
 
 /// One rank of an NCCL communicator, with the queue of its collectives.
@@ -38,7 +39,7 @@ pub(super) struct NcclComm {
     cuda: Arc<Cuda>,
     devices: Arc<Backend>,
     state: Mutex<NcclState>,
-    /// Stream of the communicator, declared after the state because NCCL's communicator uses it.
+    /// Stream that NCCL's communicator uses. `drop` destroys the communicator before the stream.
     queue: ExternalStream,
 }
 
@@ -47,14 +48,16 @@ struct NcclState {
     comm: Addr,
     rank: i32,
     size: i32,
-    /// Number of the next collective; `over` is that of the first one that has not completed.
+    /// Number of the next collective. `over` is the number of the first collective that has not
+    /// completed.
     next: u64,
     over: u64,
     /// Collectives that have not been queued on the stream yet.
     waiting: VecDeque<CollArgs>,
-    /// Copy to queue after the collective that NCCL is queueing; `None` while NCCL queues none.
+    /// Copy to queue after the collective that NCCL is queueing; `None` while NCCL is not queueing
+    /// any.
     entering: Option<PostCopy>,
-    /// Points on the stream after each queued collective.
+    /// Positions on the stream at which the queued collectives end, in queue order.
     running: VecDeque<Point>,
     /// Reason why no more collectives can be started.
     failed: Option<Error>,
@@ -104,7 +107,8 @@ impl NcclComm {
         self.nccl.calls.error(code, what)
     }
 
-    /// Advances all collectives: counts the completed ones and queues waiting ones.
+    /// Advances all collectives: counts those that have completed, and queues those that are not on
+    /// the stream yet.
     fn advance(&self, state: &mut NcclState) -> Result<()> {
         while let Some(point) = state.running.pop_front() {
             if !point.is_reached()? {
@@ -140,8 +144,8 @@ impl NcclComm {
         Ok(())
     }
 
-    /// Queues the copy `behind`, if any, and a point on the stream, after a collective that has
-    /// been queued.
+    /// After a collective has been queued, queues the copy `behind`, if any, and records the
+    /// position on the stream after both.
     fn behind(&self, state: &mut NcclState, behind: PostCopy) -> Result<()> {
         if let Some((from, into)) = behind {
             self.queue.copy(into, from)?;
@@ -169,7 +173,8 @@ impl NcclComm {
         self.drain(state);
     }
 
-    /// Waits until aborted work does not access its buffers. A lost device accesses none.
+    /// Waits at most `LEAVE_NS` nanoseconds until aborted collectives no longer access their
+    /// buffers. Does not wait if the device is lost, because a lost device accesses no buffers.
     fn drain(&self, state: &mut NcclState) {
         let (Ok(end), deadline, mut backoff) =
             (self.queue.point(), Deadline::after(LEAVE_NS), Backoff::new())
@@ -190,7 +195,8 @@ impl NcclComm {
         state.entering = None;
     }
 
-    /// Finalizes and destroys the communicator; returns false if the other ranks do not take part.
+    /// Finalizes and destroys the communicator; returns false if finalization fails or exceeds
+    /// `LEAVE_NS` nanoseconds, for example because another rank does not finalize.
     fn finalize(&self, state: &mut NcclState) -> bool {
         let Ok(_inside) = self.queue.enter() else { return false };
         // SAFETY: NCCL's communicator is alive and has no work in flight.

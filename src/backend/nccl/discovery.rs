@@ -1,4 +1,4 @@
-//! Discovery of NCCL by name, with a check of its version.
+//! Loading of the NCCL library by file name, with a check of its version.
 
 use super::symbols::*;
 use crate::backend::vendor_lib::{Names, VendorLib};
@@ -17,7 +17,7 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
              finds it, or name its libnccl.so.2 with DTL_NCCL_LIBRARY",
 });
 
-/// NCCL library in this process.
+/// Loaded NCCL library: its functions and its version.
 pub struct Nccl {
     /// Functions of NCCL.
     pub calls: &'static Functions,
@@ -44,7 +44,7 @@ fn number(version: i32) -> String {
     format!("{}.{}.{}", version / thousand, version % thousand / 100, version % 100)
 }
 
-/// Opens the library; the error text gives the reason for a failure.
+/// Opens the library; the error message gives the reason for a failure.
 pub fn find() -> std::result::Result<Nccl, String> {
     LIBRARY.may_be_called()?;
     let named = settings::current().collectives_library;

@@ -1,4 +1,5 @@
-//! Conversion of NCCL's results to statuses of this library. The texts are NCCL's own.
+//! Conversion of NCCL result codes to status codes of this library. The error messages contain
+//! NCCL's descriptions.
 
 use super::symbols::*;
 use crate::abi::status::*;
@@ -7,7 +8,7 @@ use crate::error::Error;
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
-/// All results, with their names.
+/// All NCCL result codes, with their names.
 const NAMES: &[(ncclResult_t, &str)] = constant_names! {
     ncclSuccess ncclUnhandledCudaError ncclSystemError ncclInternalError ncclInvalidArgument
     ncclInvalidUsage ncclRemoteError ncclInProgress
@@ -43,7 +44,8 @@ impl Functions {
         Error::new(status, format!("{what}: {}{advice}", self.words(code)))
     }
 
-    /// Formats a result: its name and code, NCCL's description, and the last error if there is one.
+    /// Formats a result code as text: its name and number, NCCL's description, and NCCL's last
+    /// error message, if there is one.
     fn words(&self, code: ncclResult_t) -> String {
         let name = NAMES
             .iter()

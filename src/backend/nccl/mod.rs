@@ -1,5 +1,6 @@
-//! Kind "nccl": collectives on the memory of NVIDIA's devices by NCCL, beside a communicator of
-//! another kind. The first request of this kind loads the library.
+//! Communicator kind "nccl": NCCL executes collectives on the memory of NVIDIA devices. A
+//! communicator of this kind supplements a communicator of another kind, which transfers messages.
+//! The first request for this kind loads NCCL.
 //!
 //! In reading order:
 //! - `nccl_sys`: declarations of nccl.h
@@ -32,7 +33,7 @@ use crate::runtime::registry::Backend;
 use comm::NcclComm;
 use std::sync::Arc;
 
-/// Opener of NCCL communicators.
+/// Opens NCCL communicators; loads NCCL at first use.
 struct NcclOpener {
     /// Backend whose memory the collectives accept.
     devices: Arc<Backend>,

@@ -9,8 +9,8 @@ use crate::backend::symbol_table::function_table;
 pub use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::offset_of;
 
-/// First fields of `ncclConfig_t`, as in NCCL 2.14: the library reads only the fields that `size`
-/// and `version` announce.
+/// First fields of `ncclConfig_t`, as in NCCL 2.14. NCCL reads only the fields that `size` and
+/// `version` declare to be present.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "as in nccl.h")]
@@ -30,7 +30,8 @@ const _: () = assert!(
 );
 
 impl Config {
-    /// Configuration with which calls that take long return before they are done.
+    /// Configuration of a nonblocking communicator: a long-running call returns `ncclInProgress`
+    /// before it is complete.
     pub const NON_BLOCKING: Config = Config {
         size: size_of::<Config>(),
         magic: 0xCAFE_BEEF, // as in NCCL_CONFIG_INITIALIZER

@@ -1,9 +1,9 @@
-//! OpenCL loader with its platforms, devices and contexts. Each context is created at its first
-//! use.
+//! OpenCL loader library (ICD loader) with its platforms, devices and contexts. Each context is
+//! created at its first use.
 //!
 //! Each platform has one context with all its devices, so that memory, copies and waits work across
-//! the devices without the host. Devices are numbered GPUs first, then accelerators, then CPUs;
-//! within a kind the order is that of the loader.
+//! the devices without the host. Devices are numbered in the order GPUs, accelerators, CPUs;
+//! devices of one kind are in the loader's order.
 
 use super::errors::{created, error};
 use super::memory::Origin;
@@ -34,22 +34,24 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
 });
 
 thread_local! {
-    /// Driver generation and the device that the thread selected under it. A selection of another
-    /// generation is ignored, because the device list may differ.
+    /// Index of the device that this thread has selected, preceded by `ClDriver::generation` at the
+    /// time of the selection. If the driver has been initialized again since, the selection is
+    /// ignored, because the device list may differ.
     static CHOSEN: Cell<(u64, i32)> = const { Cell::new((0, 0)) };
 }
 
-/// Loaded OpenCL of this process.
+/// Loaded OpenCL library of this process, with its platforms and devices.
 pub struct ClDriver {
     /// Function table of the loader.
     pub(super) cl: &'static Functions,
-    /// Generation: a number unique to this initialization of the driver.
+    /// Number that is unique to this initialization of the driver.
     generation: u64,
     /// Platforms with at least one device.
     pub(super) platforms: Vec<Platform>,
     /// Devices of all platforms.
     pub(super) devices: Vec<Card>,
-    /// Streams by native command queue: all wraps of a queue share its stream and failures.
+    /// Streams, keyed by native command queue. If the application wraps one queue several times,
+    /// all streams that it gets are one `Stream` with one failure state.
     streams: Mutex<BTreeMap<usize, Weak<Stream<ClDriver>>>>,
 }
 
@@ -79,11 +81,11 @@ pub struct Card {
 
 impl driver::Driver for ClDriver {
     const NAME: &'static CStr = c"opencl";
-    /// Priority above the host and registered backends, below backends for the devices of one
-    /// vendor.
+    /// Priority of this backend: above the host backend and registered backends, below backends for
+    /// the devices of one vendor.
     const PRIORITY: i32 = 50;
     const CALLBACK_THREAD: &'static str = "dtl-cl-stream";
-    /// Largest alignment of the types of OpenCL C.
+    /// Largest alignment of any OpenCL C type, in bytes.
     const ALIGNMENT: u64 = 128;
     const CHOSEN: &'static CurrentDevice = &CHOSEN;
     type Card = Card;

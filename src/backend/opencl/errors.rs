@@ -30,7 +30,7 @@ pub(super) fn name(code: cl_int) -> &'static str {
         .map_or("a code without a name here", |(_, name)| name)
 }
 
-/// Converts a result code into a `Result`. `what` names the operation for the error text.
+/// Converts a result code into a `Result`. `what` names the operation for the error message.
 pub fn check(code: cl_int, what: &str) -> Result<()> {
     if code >= 0 { Ok(()) } else { Err(error(code, what)) }
 }

@@ -35,7 +35,7 @@ impl ClEvent {
     }
 
     /// Waits for the command and returns its error, if any. `what` names the command in the error
-    /// text.
+    /// message.
     pub(super) fn finish(&self, what: &str) -> Result<()> {
         driver::Event::wait(self)?;
         check(self.code(), what)

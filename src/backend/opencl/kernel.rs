@@ -1,9 +1,9 @@
 //! Kernels of programs, their arguments, and the preparation of launches.
 //!
 //! A `cl_kernel` stores the arguments that were set last, so two threads cannot share a
-//! `cl_kernel`. Each kernel of the library therefore has several `cl_kernel` objects. A launch
-//! acquires exclusive use of one object and releases it after the launch is queued, because
-//! queueing reads the arguments.
+//! `cl_kernel`. Each `ClKernel` therefore owns several `cl_kernel` objects. A launch acquires
+//! exclusive use of one object and releases it after the launch is queued, because queueing reads
+//! the arguments.
 
 use super::driver::ClDriver;
 use super::errors::{error, required};
@@ -115,7 +115,7 @@ enum Pass {
 pub struct ClKernel {
     program: Arc<Program>,
     name: CString,
-    /// Name for error texts.
+    /// Name for error messages.
     shown: Arc<str>,
     arguments: Vec<Pass>,
     /// `__local` memory in bytes that a launch can request: the device's limit minus the bytes that
@@ -363,9 +363,9 @@ impl Drop for BoundKernel<'_> {
     }
 }
 
-/// Returns the bytes of `__local` memory that remain for launches of a kernel whose source declares
-/// `own` bytes. Returns an error if `own` exceeds the device's limit: drivers would launch such a
-/// kernel and terminate the process.
+/// Returns the number of bytes of `__local` memory that remain for launches of a kernel whose
+/// source declares `own` bytes. Returns an error if `own` exceeds the device's limit: drivers would
+/// launch such a kernel and terminate the process.
 fn shared_room(program: &Program, kernel: &str, own: u64) -> Result<u64> {
     program.shared_most.checked_sub(own).ok_or_else(|| {
         failure!(

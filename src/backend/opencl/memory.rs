@@ -1,7 +1,7 @@
-//! Shared virtual memory (OpenCL SVM): the only device memory that a pointer can address.
+//! Shared virtual memory (OpenCL SVM), the only device memory that a pointer can address.
 //!
-//! DEVICE is coarse-grained: for devices, and for the library's copies and fills. MANAGED is
-//! fine-grained: the host can also read and write it whenever no device does. PINNED is host memory
+//! DEVICE is coarse-grained: only devices and the library's copies and fills access it. MANAGED is
+//! fine-grained: the host can also read and write it while no device does. PINNED is host memory
 //! that the driver allocates (a buffer that stays mapped), which the driver can copy from and to
 //! directly.
 
@@ -26,7 +26,7 @@ pub(super) type Origin = Option<Addr>;
 pub(super) type Block = driver::Block<Origin>;
 
 impl Block {
-    /// Returns true if the block is pinned host memory.
+    /// Returns true if the allocation is pinned host memory.
     pub(super) fn is_pinned(&self) -> bool {
         self.origin.is_some()
     }
@@ -150,7 +150,8 @@ impl OpenCl {
     }
 }
 
-/// Returns OUT_OF_MEMORY with the device's limits in its text: clSVMAlloc returns no error code.
+/// Returns an OUT_OF_MEMORY error whose text contains the device's limits, because clSVMAlloc
+/// returns no error code.
 fn no_memory(driver: &ClDriver, card: &Card, size: u64, align: u64) -> Result<Addr> {
     let most: u64 = driver.number(card, CL_DEVICE_MAX_MEM_ALLOC_SIZE).unwrap_or(0);
     let total: u64 = driver.number(card, CL_DEVICE_GLOBAL_MEM_SIZE).unwrap_or(0);

@@ -88,7 +88,8 @@ impl driver::Module<ClDriver> for Arc<Program> {
         }
     }
 
-    /// Does nothing: the kernels own references to the program, and the last one releases it.
+    /// Does nothing: the kernels own references to the program, and dropping the last reference
+    /// releases the program.
     fn unload(self) -> Result<()> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! OpenCL command queue: the driver queue of a stream.
+//! OpenCL command queue on which a stream executes its work.
 //!
 //! OpenCL reports the failure of a command only by the command's event. A barrier that waits for a
 //! user event blocks the queue while a host callback runs.
@@ -26,11 +26,13 @@ pub struct ClQueue {
     /// Index of the device's platform.
     pub(super) platform: usize,
     is_wrapped: bool,
-    /// Marker that `is_idle` queries, and the number of the latest command before the marker.
+    /// Event of the marker that `is_idle` queries, and the number of the last command queued before
+    /// the marker.
     probe: Mutex<Option<(ClEvent, u64)>>,
 }
 
-/// Blocked queue position: a marker before the host work, and the user event that unblocks it.
+/// Host work in the queue: the event of the marker that precedes it, and the user event that
+/// unblocks the queue after it.
 struct HostWorkMarker {
     before: ClEvent,
     done: ClEvent,
@@ -113,7 +115,7 @@ impl ClQueue {
         Ok(Self::new(driver, id, own, number, card, true))
     }
 
-    /// Queues a marker, whose event is reached when all preceding commands have ended.
+    /// Queues a marker. Returns its event, which completes when all preceding commands have ended.
     fn marker(&self) -> Result<ClEvent> {
         self.enqueue("clEnqueueMarkerWithWaitList", |event| {
             // SAFETY: the queue is alive, the wait list is empty, and `event` is valid for writing

@@ -1,9 +1,10 @@
 //! Source text for a driver's compiler, with included files inserted; and the sizes of OpenCL C
 //! types.
 //!
-//! OpenCL does not search for headers. clCompileProgram accepts headers, but on PoCL a program
-//! linked from such parts reports nothing about its kernels' arguments. Therefore the text of
-//! `dtl_kernel.h`, or of a file that is passed with the source, replaces the `#include` line.
+//! OpenCL does not search for headers. clCompileProgram accepts headers, but on PoCL a program that
+//! is compiled in this way and then linked reports nothing about its kernels' arguments. Therefore
+//! the text of `dtl_kernel.h`, or of a file that is passed with the source, replaces the `#include`
+//! line.
 
 use crate::error::{Result, fail};
 use crate::runtime::component::SourceFile;

@@ -4,7 +4,7 @@
 //! tools/vendor_sys.py generates. Result codes remain plain integers, because a driver may return a
 //! code that no enumeration lists.
 //!
-//! Where next: [`super::errors`] for the results, [`super::driver`] for the callers.
+//! See [`super::errors`] for the conversion of result codes, and [`super::driver`] for the callers.
 
 use super::opencl_sys as sys;
 pub use super::opencl_sys::*;

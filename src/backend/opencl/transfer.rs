@@ -1,9 +1,9 @@
 //! Copies and fills, queued on the device on which the memory was allocated. OpenCL treats pinned
 //! memory as host memory.
 //!
-//! OpenCL copies shared virtual memory only in contiguous pieces (clEnqueueSVMMemcpy). A copy in
-//! two dimensions is therefore one command per row, and one wait for all rows. A kernel cannot
-//! perform the copy, because host memory cannot be a kernel argument.
+//! OpenCL copies shared virtual memory only in contiguous pieces (clEnqueueSVMMemcpy). A
+//! two-dimensional copy is therefore one command per row, with one wait for each batch of up to
+//! `ROWS` rows. A kernel cannot perform the copy, because host memory cannot be a kernel argument.
 
 use super::OpenCl;
 use super::driver::ClDriver;
@@ -14,7 +14,7 @@ use crate::runtime::component::{CopySide, Rows, Token, Transfer};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
-/// Bytes that one step of a copy between two drivers moves through host memory.
+/// Maximum number of bytes that one step of a copy between two drivers moves through host memory.
 const STAGE: usize = 4 << 20;
 /// Maximum number of row copies queued at the same time.
 const ROWS: usize = 64;
@@ -94,7 +94,7 @@ impl OpenCl {
     }
 }
 
-/// Rows of one side of a copy.
+/// Source rows or destination rows of a two-dimensional copy.
 #[derive(Clone, Copy)]
 struct ClRows {
     region: Region,

@@ -1,8 +1,9 @@
 //! Messages in device memory over a raw transport (`Wire`) that accesses such memory. The engine
-//! treats such a message as host memory; only the `Wire` receives the message's shadow
-//! (`HostShadow`).
+//! handles such a message through a host buffer of the same size. Only the `Wire` receives the
+//! message's `HostShadow`, which identifies the device memory.
 //!
-//! The waiter of an operation owns its shadow. A `Wire` that has the payload holds a reference.
+//! The code that waits for an operation owns the operation's `HostShadow`. The `Wire` holds another
+//! reference to it while it transfers the payload.
 
 use super::P2pTransport;
 use super::engine::Engine;
@@ -26,23 +27,25 @@ pub enum DeviceMapping {
     },
 }
 
-/// Additional methods of a `Wire` that transfers device memory. If it needs a payload in host
-/// memory, it requests the bytes through the payload's shadow ([`HostShadow::want`]) and continues
-/// once they are copied.
+/// Additional methods of a `Wire` that transfers device memory. If the `Wire` needs a payload in
+/// host memory, it requests a copy of the bytes with [`HostShadow::want`] and continues after the
+/// bytes have been copied.
 pub trait WireDevices {
     /// Returns the registration state of an allocation.
     fn find(&mut self, memory: &DeviceMemory<'_>) -> DeviceMapping;
-    /// Registers an allocation. `by`: its dma-buf, or why there is none; `None` if no dma-buf was
-    /// requested. Returns `None` if the allocation cannot be registered.
+    /// Registers an allocation. `by` is the dma-buf and the offset of the allocation in it, or the
+    /// error of the export; `None` if no dma-buf was requested. Returns `None` if the allocation
+    /// cannot be registered.
     fn add(
         &mut self,
         memory: &DeviceMemory<'_>,
         by: Option<Result<(OwnedFd, u64)>>,
     ) -> Option<Hold>;
-    /// Returns why no further allocations can be registered; `None` if they can.
+    /// Returns the reason why no further allocations can be registered; `None` if registration is
+    /// still possible.
     fn refusal(&self) -> Option<String>;
-    /// Starts a send like [`super::Wire::isend`]. `host` is host memory of the payload's size;
-    /// `shadow` is the message's shadow.
+    /// Starts a send as [`super::Wire::isend`] does. `shadow` identifies the device memory that
+    /// contains the payload; `host` is host memory of the payload's size.
     fn isend(
         &mut self,
         host: Region,
@@ -50,7 +53,8 @@ pub trait WireDevices {
         dest: i32,
         word: u64,
     ) -> Result<OpId>;
-    /// Starts a receive like [`super::Wire::irecv`] into `host`, whose shadow is `shadow`.
+    /// Starts a receive as [`super::Wire::irecv`] does. `shadow` identifies the destination in
+    /// device memory; `host` is host memory of the same size.
     fn irecv(
         &mut self,
         host: Region,
@@ -60,7 +64,8 @@ pub trait WireDevices {
     ) -> Result<OpId>;
 }
 
-/// Shadows of messages, by operation. The operations' waiters own the shadows.
+/// `HostShadow`s of messages in device memory, each with the ID of its operation. The code that
+/// waits for an operation owns its `HostShadow`.
 pub(super) type HostShadows = Vec<(OpId, Weak<HostShadow>)>;
 
 impl Direct for P2pTransport {
@@ -112,9 +117,9 @@ impl Direct for P2pTransport {
 }
 
 impl Engine {
-    /// Attaches a shadow to an operation. The caller must not make progress between the start of
-    /// the operation and this call. The payload transfer starts in the next call of `progress` at
-    /// the earliest.
+    /// Records the `HostShadow` of the message that operation `op` transfers. The caller must not
+    /// make progress between the start of the operation and this call. The payload transfer starts
+    /// in the next call to `progress` at the earliest.
     fn add_shadow(&mut self, op: OpId, shadow: &Arc<HostShadow>) {
         self.twins.retain(|(_, shadow)| shadow.strong_count() > 0);
         self.twins.push((op, Arc::downgrade(shadow)));

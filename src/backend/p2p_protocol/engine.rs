@@ -1,4 +1,4 @@
-//! Operations: how they start and how they are canceled.
+//! Start and cancellation of operations.
 //!
 //! Up to `INLINE` bytes are sent in an Eager frame; the send completes once they are copied to the
 //! frame. Larger and synchronous messages use rendezvous: the sender sends an Offer frame (RTS).
@@ -37,8 +37,8 @@ pub(super) const RECEIVES: usize = 8;
 /// Protocol engine over a `Wire`: starts, progresses and cancels operations. No method blocks.
 pub(super) struct Engine {
     pub(super) wire: Box<dyn Wire>,
-    /// Number of rounds in which `receive_at_once` polls the `Wire`; 0 if the `Wire` has no frame
-    /// memory of its own.
+    /// Number of rounds in which `receive_at_once` polls the `Wire`; 0 if the `Wire` does not
+    /// provide the frame buffers.
     pub(super) rounds: u32,
     pub(super) rank: usize,
     pub(super) operations: Operations<Operation>,
@@ -57,16 +57,17 @@ pub(super) struct Engine {
     pub(super) pool: Vec<Frame>,
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
-    /// Shadows of messages in device memory. A shadow lives while its waiter owns it.
+    /// `HostShadow`s of messages in device memory, by operation. A `HostShadow` exists as long as
+    /// the code that waits for its operation owns it.
     pub(super) twins: super::device_mem::HostShadows,
-    /// Failed ranks that are not handled yet: frames that they sent earlier are read first.
+    /// Failed ranks that are not handled yet, because frames that they sent earlier are read first.
     pub(super) dying: Vec<usize>,
     pub(super) deaths: usize,
     /// Number of frame receives that failed because a rank failed.
     pub(super) lost_receives: usize,
     /// Status with which all operations fail; `None` while the `Wire` works.
     pub(super) broken: Option<dtl_status_t>,
-    /// Error text of the last failure.
+    /// Error message of the last failure.
     pub(super) reason: Option<String>,
     /// Open windows, each with its number.
     pub(super) windows: Vec<(u64, OpenWindow)>,
@@ -80,8 +81,8 @@ pub(super) struct PeerLink {
     pub(super) starts: VecDeque<OpId>,
     /// Frames whose send on the `Wire` is not complete.
     pub(super) in_flight: VecDeque<(OpId, Frame)>,
-    /// Number of canceled rendezvous requests that the receiver has neither dropped (Forgotten) nor
-    /// answered with Clear.
+    /// Number of canceled rendezvous requests that the receiver has answered neither with a
+    /// `Forgotten` frame (request dropped) nor with a `Clear` frame.
     pub(super) withdrawn: usize,
     pub(super) is_listed: bool,
     pub(super) is_dead: bool,
@@ -93,14 +94,15 @@ impl PeerLink {
     }
 }
 
-/// Control message to a rank, as opposed to a new message.
+/// Control frame or rendezvous payload that is queued for a rank.
 #[derive(Clone, Copy)]
 pub(super) enum Control {
-    /// Control frame of this kind about the send with this ID (of this rank or of the peer).
+    /// Control frame of this kind that concerns the send with this ID; the send belongs to this
+    /// rank or to the peer.
     Tell(FrameKind, u64),
-    /// Clear frame: this receive is ready for its payload.
+    /// Clear frame: the receive with this ID is ready for its payload.
     Clear(OpId),
-    /// Payload of a send, `want` bytes under tag `word`. If `send` is `None`, the rendezvous
+    /// Payload of a send: `want` bytes, sent with tag `word`. If `send` is `None`, the rendezvous
     /// request was canceled and the payload is empty.
     Payload { send: Option<OpId>, word: u32, want: usize },
 }
@@ -143,8 +145,9 @@ pub(super) struct Receive {
     pub(super) into: Region,
     /// Source that the receive names (a rank or DTL_ANY_SOURCE).
     pub(super) source: i32,
-    /// Position in the posting order, set once a message is matched; `None` for the receive of a
-    /// message that a matched probe reserved, which was not posted.
+    /// Position in the posting order, stored when the receive matches a message, so that the
+    /// receive can return to it. `None` before the match, and for the receive of a message that a
+    /// matched probe reserved.
     pub(super) place: Option<PostedReceive<OpId>>,
     pub(super) taken: Option<TakenOffer>,
 }
@@ -175,7 +178,7 @@ pub(super) enum Arrival {
     Own(OpId),
 }
 
-/// Bytes of an unexpected message that is stored.
+/// Stored bytes of an unexpected message.
 pub(super) enum MessageBytes {
     Copied(Scratch),
     /// The received frame and the message size; used if memory for a copy was exhausted.
@@ -370,7 +373,8 @@ impl Engine {
         Ok(id)
     }
 
-    /// Starts the receive if a matching message is queued; otherwise posts it at its position.
+    /// Starts the receive if a matching message is queued. Otherwise fails the receive if its
+    /// source has failed, or posts it at its position in the posting order.
     pub(super) fn find_message(&mut self, place: PostedReceive<OpId>) {
         let id = place.what;
         if let Some(message) = self.matcher.take_unexpected(&place.select) {
@@ -433,7 +437,8 @@ impl Engine {
         }
     }
 
-    /// Accepts a rendezvous request for receive `id`; the next `progress` calls the `Wire`.
+    /// Accepts a rendezvous request for receive `id`. The next call to `progress` posts the
+    /// payload's receive and sends Clear.
     pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: RndvOffer) {
         if let Some(Operation::Receive(receive)) = self.operations.get_mut(id) {
             receive.taken = Some(TakenOffer { source, word, offer, payload: None });

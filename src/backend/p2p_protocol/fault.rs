@@ -5,9 +5,9 @@ use crate::abi::status::*;
 use crate::error::status_name;
 use crate::runtime::component::{Completion, OpId};
 
-/// Number of any-source receives that may fail because of one rank failure before the `Wire` counts
-/// as failed: all that are posted, and as many again that were posted in their place and had begun
-/// to receive a message of the failed rank.
+/// Maximum number of any-source frame receives that may fail because of one rank failure; if more
+/// fail, the `Wire` counts as failed. The number covers all posted receives, and as many reposted
+/// ones that had begun to receive a message of the failed rank.
 const LOST_BY_ONE_DEATH: usize = 2 * super::engine::RECEIVES;
 
 impl Engine {
@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// Treats a rank as failed whose `open` failed.
+    /// Treats a rank whose `open` failed as a failed rank.
     #[cold]
     pub(super) fn has_left(&mut self, rank: usize) {
         if !self.is_dead(rank) && !self.dying.contains(&rank) {
@@ -48,8 +48,8 @@ impl Engine {
         }
     }
 
-    /// Returns the error text for the failed operation `what`: the failure text of the `Wire` if it
-    /// has one, else the operation and its status.
+    /// Returns the error message for the failed operation `what`: the failure text of the `Wire` if
+    /// it has one, else the operation and its status.
     #[cold]
     pub(super) fn reason(&mut self, what: &str, status: dtl_status_t) -> String {
         let nothing = || {
@@ -59,7 +59,8 @@ impl Engine {
         self.wire.failure_text().unwrap_or_else(nothing)
     }
 
-    /// Returns true if `rank` is a valid rank other than this one, so that it can send frames.
+    /// Returns true if `rank` is a valid rank other than this one; only such a rank can send frames
+    /// to this rank.
     pub(super) fn is_other(&self, rank: usize) -> bool {
         rank < self.links.ranks() && rank != self.rank
     }
@@ -85,7 +86,8 @@ impl Engine {
         self.distrust(status, text);
     }
 
-    /// Handles a frame receive that completed with another tag than the posted one.
+    /// Handles a frame receive that completed with a tag other than the tag for which it was
+    /// posted.
     #[cold]
     pub(super) fn wrong_word(&mut self, expected: u64, got: u64) {
         let who = self.wire.completes();
@@ -94,8 +96,8 @@ impl Engine {
         self.distrust(DTL_ERROR_NATIVE_BACKEND, text);
     }
 
-    /// Returns an error text if payload receive `id` succeeded with another source or tag than
-    /// posted, else `None`.
+    /// Returns an error message if payload receive `id` succeeded with a source or tag other than
+    /// those for which it was posted, else `None`.
     pub(super) fn impossible(&self, id: OpId, got: &Completion) -> Option<String> {
         let Some(Operation::Receive(Receive { taken: Some(taken), .. })) = self.operations.get(id)
         else {
@@ -113,8 +115,9 @@ impl Engine {
         ))
     }
 
-    /// Completes all operations with `status`, now and later, because the `Wire` has failed. It
-    /// must no longer access any buffer, unless `status` is NATIVE_BACKEND (see `distrust`).
+    /// Completes all current and future operations with `status`, because the `Wire` has failed.
+    /// The `Wire` must no longer access any buffer, unless `status` is NATIVE_BACKEND (see
+    /// `distrust`).
     pub(super) fn break_down(&mut self, status: dtl_status_t, reason: Option<String>) {
         self.stop(status, reason, status != DTL_ERROR_NATIVE_BACKEND);
     }
@@ -147,8 +150,8 @@ impl Engine {
         all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
     }
 
-    /// Sets the error text to the reason why `rank` failed, if the `Wire` stores one per rank, even
-    /// if other ranks failed later.
+    /// Sets the error message to the reason why `rank` failed, if the `Wire` stores one per rank,
+    /// even if other ranks failed later.
     #[cold]
     pub(super) fn say_of(&mut self, rank: i32) {
         self.reason = self.wire.why_gone(rank).or_else(|| self.reason.take());
@@ -158,8 +161,8 @@ impl Engine {
         self.links.get(rank).is_some_and(|link| link.is_dead)
     }
 
-    /// Fails each operation that needs the failed rank and is not on the `Wire`, which completes
-    /// its own operations itself. The caller must have read all frames that the rank sent.
+    /// Fails each operation that needs the failed rank, except those that the `Wire` is executing:
+    /// the `Wire` completes these itself. The caller must have read all frames that the rank sent.
     pub(super) fn settle(&mut self, rank: usize) {
         let Some(link) = self.links.make(rank).filter(|link| !link.is_dead) else { return };
         link.is_dead = true;

@@ -1,7 +1,8 @@
 //! Frames, which carry all small messages and all control messages: format and buffers.
 //!
-//! A frame is a 32-byte little-endian header, followed by the payload of an eager message: kind 32
-//! | payload tag 32 | match bits 64 | size 64 | ID 64 (field sizes in bits).
+//! A frame is a 32-byte little-endian header, followed by the payload of an eager message. The
+//! header has these fields: kind (32 bits), payload tag (32), match bits (64), size (64) and ID
+//! (64).
 
 use crate::sys::memory::buf::Region;
 
@@ -19,7 +20,8 @@ pub(super) enum FrameKind {
     Eager = 1,
     /// Rendezvous request (RTS) for a message of `size` bytes; `id` is the sender's operation.
     Offer = 3,
-    /// Clear to send (CTS) for send `id`: its first `size` bytes may be sent under the payload tag.
+    /// Clear to send (CTS) for send `id`: the first `size` bytes of its message may be sent with
+    /// the payload tag.
     Clear = 4,
     /// Acknowledges send `id`: a receive has the message.
     Ack = 5,
@@ -50,7 +52,7 @@ pub(super) struct Header {
     pub(super) word: u64,
     /// Size of the message in bytes; for Clear: number of bytes requested.
     pub(super) size: u64,
-    /// Operation ID at the message's sender; 0 in Eager frames.
+    /// Operation ID at the message's sender; not used in Eager frames.
     pub(super) id: u64,
 }
 

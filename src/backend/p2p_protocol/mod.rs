@@ -1,8 +1,9 @@
 //! Two-sided messaging over a raw transport that can only send, receive and test. This module adds
-//! matching of 64-bit match bits with masks, probing, synchronous sends and cancellation.
+//! matching by 64-bit match bits and masks, probing, synchronous sends and cancellation.
 //!
-//! [`Wire`] is the interface of the raw transport; this file has the lock. Communicators of
-//! registered backends and MPI with timeouts use this protocol.
+//! [`Wire`] is the interface of the raw transport; this file also contains the lock that serializes
+//! the calls. Communicators of kind "rdma" and of registered backends use this protocol, and so do
+//! MPI communicators with time limits or with the library's own algorithms.
 //!
 //! In reading order:
 //! - `frame`: format of frames
@@ -66,8 +67,8 @@ const FRAME_WORD: u64 = 0;
 /// resources are exhausted for now: the caller retries later. An error of `test` means that the
 /// call itself failed (for example, in this thread); the operation continues. If a rank fails,
 /// these must complete with RANK_FAILURE: sends to it, receives from it, and at least one
-/// any-source receive (a pending one, else the next one posted), whose `source` is the failed rank.
-/// Any-source receives posted afterwards match messages of live ranks.
+/// any-source receive (a pending one, otherwise the next one posted), with the failed rank as
+/// `source` of its completion. Any-source receives posted afterwards match messages of live ranks.
 pub trait Wire: Send {
     /// Returns the properties of the transport that is built on this `Wire`.
     fn properties(&self) -> &Arc<Properties>;
@@ -81,35 +82,36 @@ pub trait Wire: Send {
     fn can_cancel(&self) -> bool;
     /// Requests cancellation of an operation. Its completion is still reported by `test`.
     fn cancel(&mut self, op: OpId) -> Result<()>;
-    /// Returns an error if the calling thread may not use the `Wire`; see [`ThreadCheck::admit`].
+    /// Returns an error if the calling thread must not use the `Wire`; see [`ThreadCheck::admit`].
     fn admit(&self) -> Result<()> {
         Ok(())
     }
-    /// Returns whether a waiting thread may sleep. `seen` is the thread's state between calls, and
-    /// initially 0.
+    /// Returns whether a waiting thread may sleep. `seen` is initially 0. The `Wire` keeps the
+    /// state of the waiting thread in `seen` between calls.
     fn doze(&mut self, _seen: &mut u64) -> SleepMode {
         SleepMode::No
     }
-    /// Returns true if closing notifies the other ranks, as a failure would.
+    /// Returns true if the other ranks are notified when this rank closes the `Wire`, as they are
+    /// when a rank fails.
     fn notifies_on_close(&self) -> bool {
         false
     }
     /// Notifies the `Wire` that a message from `source` is awaited and has not arrived. For
     /// DTL_ANY_SOURCE, the call is repeated while a thread waits.
     fn awaits(&mut self, _source: i32) {}
-    /// Returns the name of whatever completes operations, for error texts about impossible
-    /// completions. The default is the transport's description.
+    /// Returns the name of the component that completes operations, for error messages about
+    /// impossible completions. The default is the transport's description.
     fn completes(&self) -> String {
         self.properties().description.to_string()
     }
-    /// Returns a description, for users, of the current and the peak memory use; `None` if it is
-    /// not tracked.
+    /// Returns a description, for users, of the current and the peak memory use; `None` if memory
+    /// use is not tracked.
     fn memory(&self) -> Option<String> {
         None
     }
-    /// Returns the error text of this thread's last failed operation, if there is one.
+    /// Returns the error message of this thread's last failed operation, if there is one.
     fn failure_text(&self) -> Option<String>;
-    /// Returns why `rank` failed; `None` if reasons are not stored per rank.
+    /// Returns the reason why `rank` failed; `None` if reasons are not stored per rank.
     fn why_gone(&self, _rank: i32) -> Option<String> {
         None
     }
@@ -130,8 +132,8 @@ pub trait Wire: Send {
 /// Additional methods of a [`Wire`] that provides the frame buffers itself: frames are built in its
 /// send buffers and read in its receive buffers. Payloads still use `isend` and `irecv`.
 pub trait WireFrames {
-    /// Sends header words and payload as one frame. Both may be reused once this returns. BUSY: no
-    /// send buffer is free now.
+    /// Sends header words and payload as one frame. The caller may reuse both once this method
+    /// returns. Returns BUSY if no send buffer is free now.
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
     /// Returns the next frame. For each rank that failed or left, returns one notification, after
     /// all frames of that rank. If nothing has arrived and `looks` is true, makes progress first.
@@ -140,7 +142,7 @@ pub trait WireFrames {
     fn give_back(&mut self, lent: &RxFrame);
 }
 
-/// Whether a waiting thread may sleep.
+/// Permission of a waiting thread to sleep.
 pub enum SleepMode {
     /// Must not sleep: no event would wake the thread.
     No,
@@ -161,7 +163,7 @@ pub const FRAME_BYTES: usize = frame::FRAME;
 pub struct RxFrame {
     /// Rank of the sender.
     pub source: i32,
-    /// SUCCESS, or RANK_FAILURE if the source failed or left; then there is no frame.
+    /// SUCCESS, or RANK_FAILURE if the source failed or left. With RANK_FAILURE, there is no frame.
     pub status: dtl_status_t,
     /// Words of the frame's header.
     pub head: [u64; FRAME_WORDS],
@@ -185,17 +187,20 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     Ok(Box::new(P2pTransport { engine, properties, is_direct, windows }))
 }
 
-/// Memory of a transport in bytes, excluding peers: the engine and the posted frame buffers.
+/// Memory of a transport in bytes, excluding memory per rank: the engine and the posted frame
+/// buffers.
 pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
-/// Memory of a transport in bytes, excluding peers, if the [`Wire`] provides the frame buffers.
+/// Memory of a transport in bytes, excluding memory per rank, if the [`Wire`] provides the frame
+/// buffers.
 pub const LENT_FIXED_BYTES: usize = size_of::<P2pTransport>() + size_of::<Properties>();
 /// Memory per rank in bytes, whether or not messages are exchanged with the rank.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
-/// Additional memory per rank with which messages are exchanged, excluding queued ones, in bytes.
+/// Additional memory in bytes per rank with which messages are exchanged, excluding queued
+/// messages.
 pub const PARTNER_BYTES: usize =
     size_of::<engine::PeerLink>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 
-/// An engine behind one short-held lock; `None` once the transport is closed.
+/// Engine under one lock, which is held only briefly; `None` once the transport is closed.
 #[derive(Clone)]
 struct SharedEngine(Arc<Mutex<Option<Engine>>>);
 
@@ -216,7 +221,7 @@ struct P2pTransport {
     properties: Arc<Properties>,
     /// True if the `Wire` supports device memory.
     is_direct: bool,
-    /// Error if windows are not supported: the reason.
+    /// Reason why windows are not supported, as an error; `Ok` if they are supported.
     windows: std::result::Result<(), &'static str>,
 }
 

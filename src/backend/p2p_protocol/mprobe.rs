@@ -1,8 +1,8 @@
-//! Probe and matched probe: returns the status of a message before it is received, or reserves the
-//! message for one later receive.
+//! Probe and matched probe. A probe returns the status of a message before it is received. A
+//! matched probe also reserves the message for one later receive.
 //!
-//! Its sender can cancel a rendezvous message even after a matched probe has reserved it; the
-//! receive of the message then completes with CANCELED.
+//! The sender of a rendezvous message can cancel the message even after a matched probe has
+//! reserved it. The receive of the message then completes with CANCELED.
 
 use super::engine::{Arrival, Engine, MessageBytes, Operation, Receive, index_of};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -59,7 +59,8 @@ impl Engine {
         self.operations.take(&mut self.matcher, &select, done).map(Some)
     }
 
-    /// Starts the receive of reserved message `message`; the receive has the same ID.
+    /// Starts the receive of the message that a matched probe reserved under the operation ID
+    /// `message`. The receive keeps this ID.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         self.progress()?;
         let receive = Receive { into, source: DTL_ANY_SOURCE, place: None, taken: None };

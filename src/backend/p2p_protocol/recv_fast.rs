@@ -1,6 +1,6 @@
-//! Fast path of receives, without an operation, over a `Wire` that provides frame buffers: for an
-//! application that waits for one message while nothing else is pending, as in a round trip of
-//! short messages.
+//! Fast path that receives a message without creating an operation, over a `Wire` that provides
+//! frame buffers. It serves an application that waits for one message while nothing else is
+//! pending, as in a round trip of short messages.
 //!
 //! Matching order is preserved: a message is received directly only if no earlier posted receive
 //! could match it and no message from its source is queued.
@@ -13,12 +13,12 @@ use crate::error::Result;
 use crate::runtime::component::{Completion, Selector};
 use crate::sys::memory::buf::Region;
 
-/// Number of polling rounds with the engine locked: 1 to 2 microseconds, about the latency of a
-/// reply.
+/// Number of polling rounds while the engine is locked. All rounds together take 1 to 2
+/// microseconds, about the latency of a reply.
 const ROUNDS: u32 = 32;
 
-/// Returns the number of polling rounds: 0 if the `Wire` has no frame buffers, 1 if ranks share
-/// cores or if that is unknown, so that the caller yields.
+/// Returns the number of polling rounds: 0 if the `Wire` has no frame buffers; 1 if ranks share
+/// cores or if that is unknown, so that the caller soon yields its core; otherwise `ROUNDS`.
 pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
     match (wire.frames().is_some(), wire.properties().is_oversubscribed) {
         (false, _) => 0,
@@ -28,8 +28,8 @@ pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
 }
 
 impl Engine {
-    /// Receives the next message from the named rank, if it has arrived or arrives while polling,
-    /// and fills the caller's completion. Returns false, with nothing started, if the message did
+    /// Receives the next message from the rank in `select`, if it has arrived or arrives while
+    /// polling, and writes `completion`. Returns false, with nothing started, if the message did
     /// not arrive or other work is pending.
     #[inline]
     pub(super) fn receive_at_once(
@@ -57,7 +57,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// Returns true if nothing queued or posted precedes the next message from `source`, and the
+    /// Returns true if the next message from `source` can be received directly: `source` is a live
+    /// rank other than this one, no queued message or posted receive precedes the message, and the
     /// engine has no other work.
     fn is_free_for(&self, source: i32) -> bool {
         let is_quiet =

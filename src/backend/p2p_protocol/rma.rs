@@ -15,24 +15,24 @@ use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 use std::collections::VecDeque;
 
-/// One-sided operations of a `Wire` on windows, each identified by the address from `create`. One
-/// thread calls at a time; BUSY means that the caller must retry later; `Wire::test` tests for
-/// completion. Only `destroy` may block.
+/// One-sided operations of a `Wire` on windows. A window is identified by the address that `create`
+/// returned. One thread at a time calls these methods; BUSY means that the caller must retry later;
+/// `Wire::test` tests for completion. Only `destroy` may block.
 pub trait WireWindows {
-    /// Creates a window on this rank's `memory`. Returns the window, and the key with which other
-    /// ranks access its memory.
+    /// Creates a window on this rank's `memory`. Returns the window's identifier, and the key with
+    /// which other ranks access `memory`.
     fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)>;
     /// Sets the key of `rank`'s memory: the first `bytes` bytes of `key`.
     fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()>;
-    /// Destroys a window. Once this returns, no rank accesses its memory, and this rank's
-    /// operations no longer access their buffers.
+    /// Destroys a window. Once this method returns, no rank accesses the window's memory, and this
+    /// rank's operations on the window no longer access their buffers.
     fn destroy(&mut self, window: Addr) -> Result<()>;
     /// Starts a copy from `from` to a target's memory.
     fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId>;
     /// Starts a copy from a target's memory into `into`.
     fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId>;
-    /// Starts an operation that completes once all earlier operations on `target` are complete
-    /// there.
+    /// Starts an operation that completes once all earlier operations on the memory of `target` are
+    /// complete at the target.
     fn flush(&mut self, window: Addr, target: i32) -> Result<OpId>;
     /// Returns true if `accumulate` and `compare_and_swap` support all operations on `dtype`.
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool>;
@@ -90,7 +90,7 @@ impl Begin {
     }
 }
 
-/// An operation and its number within the window.
+/// One-sided operation with its number, which is unique within the window.
 #[derive(Clone, Copy)]
 struct Under<T> {
     number: u64,
@@ -98,8 +98,8 @@ struct Under<T> {
     what: T,
 }
 
-/// Operations in flight to one target, oldest first: those on the `Wire`, then those to retry after
-/// BUSY.
+/// Operations to one target, oldest first. Those `in_flight` have been started on the `Wire`; those
+/// `waiting` returned BUSY or are queued behind such an operation.
 #[derive(Default)]
 struct Lane {
     in_flight: VecDeque<Under<OpId>>,
@@ -118,10 +118,12 @@ impl Lane {
     }
 }
 
-/// Number of operations in flight per target up to which starting one does not test earlier ones.
+/// Number of operations in flight per target above which the start of another operation also tests
+/// the earlier ones for completion.
 const UNASKED: usize = 16;
 
-/// A pending flush of one target (`None`: all), for operations numbered up to `upto`.
+/// Pending flush of one target, or of all targets if `target` is `None`. It covers the operations
+/// with numbers up to `upto`.
 struct Waited {
     number: u64,
     target: Option<i32>,
@@ -137,7 +139,7 @@ pub(super) struct OpenWindow {
     listed: Vec<usize>,
     last: u64,
     flushes: Vec<Waited>,
-    /// Outcomes of completed operations that the caller will test.
+    /// Outcomes of completed operations that the caller tests individually, by operation number.
     ended: Vec<(u64, Result<()>)>,
 }
 
@@ -205,7 +207,8 @@ impl OpenWindow {
         }
     }
 
-    /// Starts or queues an operation. Returns its number, by which it is tested.
+    /// Starts or queues an operation. Returns the operation number, with which the caller tests the
+    /// operation.
     fn begin(&mut self, begin: Begin, wants_op: bool, hand: &mut Hand) -> Result<u64> {
         let rank = index_of(begin.target());
         self.list(rank);
@@ -303,7 +306,8 @@ impl OpenWindow {
     }
 }
 
-/// Adds to an error of a failed call that operations on the window are still in progress.
+/// Adds to the error message of a failed call the information that operations on the window are
+/// still in progress.
 fn in_use(error: &Error) -> Error {
     let text =
         "operations on the window go on: do not free or reuse their buffers before it is destroyed";
@@ -335,7 +339,8 @@ fn failure(hand: &mut Hand, rank: usize, status: dtl_status_t) -> Error {
 }
 
 impl Engine {
-    /// Creates a window with number `number` on `memory`. Returns its key for the other ranks.
+    /// Creates a window with number `number` on `memory`. Returns the key with which other ranks
+    /// access `memory`.
     pub(super) fn open_window(&mut self, number: u64, memory: Region) -> Result<Vec<u8>> {
         self.check_working()?;
         let ranks = self.links.ranks();
@@ -347,8 +352,8 @@ impl Engine {
         Ok(key)
     }
 
-    /// Calls a method of the `Wire` on a window. Must not be used for a window that already has
-    /// operations.
+    /// Calls `ask` with the window methods of the `Wire` and the identifier of window `number`.
+    /// Must not be used for a window that already has operations.
     pub(super) fn ask_windows<T>(
         &mut self,
         number: u64,
@@ -359,7 +364,8 @@ impl Engine {
         ask(self.wire.windows().map_err(|_| none())?, open.wire)
     }
 
-    /// Calls `act` on window `number` and records the ranks that it reports as failed.
+    /// Calls `act` on window `number`. Records each rank as failed whose failure an operation in
+    /// `act` reports.
     fn on_window<T>(
         &mut self,
         number: u64,

@@ -1,5 +1,6 @@
-//! Adapter from a `Wire`'s windows to the component trait: locks the engine, and exchanges the keys
-//! with which ranks access each other's memory.
+//! Implementation of the trait `Window` of `runtime::component` on the windows of a `Wire`. It
+//! locks the engine for each call, and exchanges the keys with which ranks access each other's
+//! memory.
 
 use super::SharedEngine;
 use super::rma::{Begin, Change};
@@ -14,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Size of a window key, in 64-bit words.
 const KEY: usize = DTL_WIN_KEY_BYTES as usize / 8;
-/// Size of a rank's record in words: bit set of the datatypes with native atomics, length of the
-/// key in bytes, and the key.
+/// Size, in 64-bit words, of the record that each rank sends to the others when a window is
+/// created: bit set of the datatypes with native atomics, length of the key in bytes, and the key.
 const WORDS: usize = 2 + KEY;
 /// Range of the built-in datatypes.
 const DTYPES: RangeInclusive<dtl_dtype_t> = 0..=DTL_DTYPE_INT64_INT64;
@@ -30,7 +31,7 @@ struct RmaAdapter {
     atomics: AtomicU64,
 }
 
-/// Creates this rank's window on `part.memory`, which must be present.
+/// Creates this rank's window on `part.memory`, which must be `Some`.
 pub(super) fn open(engine: &SharedEngine, part: WindowPart<'_>) -> Result<Box<dyn Window>> {
     let Some(memory) = part.memory else {
         return fail!(

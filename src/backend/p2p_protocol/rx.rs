@@ -1,4 +1,5 @@
-//! Receiving side of the protocol: frames, in the posting order of their receives, and payloads.
+//! Receiving side of the protocol: reads frames, in the posting order of their receives, and
+//! completes payload transfers.
 
 use super::engine::{
     Arrival, Control, Engine, MessageBytes, Operation, Payload, Receive, RndvOffer, Send,
@@ -12,9 +13,9 @@ use crate::error::Result;
 use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// Maximum number of frames read per call of `progress`.
+/// Maximum number of frames read per call to `progress`.
 const FRAMES: usize = 64;
-/// Maximum number of payloads tested per call of `progress`.
+/// Maximum number of payloads tested per call to `progress`.
 const PAYLOADS: usize = 64;
 
 impl Engine {
@@ -43,8 +44,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether a waiting thread may sleep: not while anything is queued here, because only
-    /// polling retries it.
+    /// Returns whether a waiting thread may sleep. It must not sleep while frames or payloads are
+    /// queued in the engine, because only polling retries queued work.
     pub(super) fn doze(&mut self, seen: &mut u64) -> SleepMode {
         if self.matcher.waits_for_any() {
             self.wire.awaits(DTL_ANY_SOURCE);
@@ -150,8 +151,9 @@ impl Engine {
         }
     }
 
-    /// Handles a frame of `len` bytes. Returns the match bits if the caller must keep the frame, an
-    /// unexpected message for a copy of which memory is exhausted; else `None`.
+    /// Handles a frame of `len` bytes. Returns the match bits if the caller must keep the frame,
+    /// because it is an unexpected message and memory for a copy is exhausted. Otherwise returns
+    /// `None`.
     fn accept(
         &mut self,
         source: i32,
@@ -287,8 +289,9 @@ impl Engine {
         }
     }
 
-    /// Returns a receive to the state before it accepted a rendezvous request, which its sender has
-    /// canceled.
+    /// Resets a receive to the state before it accepted a rendezvous request, because the sender
+    /// has canceled the request. If a matched probe had reserved the message, completes the receive
+    /// with CANCELED.
     fn put_back(&mut self, id: OpId) {
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         receive.taken = None;
@@ -298,7 +301,8 @@ impl Engine {
         }
     }
 
-    /// Records the error text, and `peer` as failed if `status` is RANK_FAILURE.
+    /// Records the error message of the `Wire`'s last failed operation. If `status` is
+    /// RANK_FAILURE, also records that `peer` has failed.
     pub(super) fn note_failure(&mut self, status: dtl_status_t, peer: usize) {
         self.reason = self.wire.failure_text();
         if status == DTL_ERROR_RANK_FAILURE && !self.dying.contains(&peer) {

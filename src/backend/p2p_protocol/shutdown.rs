@@ -1,5 +1,5 @@
-//! Closing: sends pending frames of completed sends, ends the frame receives, then closes the
-//! `Wire`. Both waits have a timeout.
+//! Closing of a transport: sends pending frames of completed sends, ends the frame receives, then
+//! closes the `Wire`. The first two steps have a timeout each.
 
 use super::FRAME_WORD;
 use super::engine::{Control, Engine, PeerLink, rank_of};
@@ -11,8 +11,8 @@ use crate::sys::{
     sync::wait::{Backoff, Deadline},
 };
 
-/// Maximum time to wait for pending frames and replies, in nanoseconds. A computing rank reads no
-/// frames.
+/// Maximum time to wait for pending frames and replies, in nanoseconds. The wait is limited,
+/// because a peer that is computing does not read frames.
 const FLUSH_NS: u64 = 5_000_000_000;
 /// Maximum time to wait until the frame receives have ended, in nanoseconds.
 const RECEIVES_NS: u64 = 1_000_000_000;
@@ -56,8 +56,8 @@ impl Engine {
     }
 
     /// Returns true if sends or payloads are in flight. Canceled rendezvous requests count if
-    /// closing does not notify peers: a receiver that answers a request with Clear would wait
-    /// forever for the payload.
+    /// closing does not notify peers: a receiver that has answered such a request with Clear would
+    /// otherwise wait forever for the payload.
     fn has_work(&self) -> bool {
         let waits = !self.wire.notifies_on_close();
         let is_busy = |link: &PeerLink| link.has_work() || waits && link.withdrawn > 0;
@@ -76,8 +76,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the frame receives. If they cannot be canceled, completes each with a message to this
-    /// rank itself.
+    /// Ends the frame receives. If they cannot be canceled, completes each by a message that this
+    /// rank sends to itself.
     fn end_receives(&mut self) -> Result<()> {
         let (deadline, mut backoff) = (Deadline::after(RECEIVES_NS), Backoff::new());
         let can_cancel = self.wire.can_cancel();

@@ -81,7 +81,8 @@ struct Received {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     Open,
-    /// Expectation: the operation is complete, and a receive has the message with this number.
+    /// Expected state: the operation is complete. For a receive, this is the number of the send
+    /// whose message it has received.
     Matched(usize),
     Gone,
 }
@@ -243,8 +244,9 @@ proptest! {
         steps.into_iter().for_each(|step| pair.step(step));
     }
 
-    /// All kinds of steps combined: no message overtakes another, none is lost or duplicated, and a
-    /// canceled message is never received unless it was transferred together with its send.
+    /// All kinds of steps combined: no message overtakes another unless a send was canceled, no
+    /// message is lost or duplicated, and a message whose send completes with CANCELED is never
+    /// received.
     #[test]
     fn nothing_overtakes(
         plan in proptest::collection::vec((0..6_usize, any::<bool>(), 0..8_u8), 1..40),

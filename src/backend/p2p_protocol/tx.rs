@@ -1,4 +1,4 @@
-//! Sending side of the protocol: frames and payloads, as far as send resources permit.
+//! Sending side of the protocol: sends frames and payloads as far as send resources permit.
 
 use super::FRAME_WORD;
 use super::engine::{
@@ -13,12 +13,13 @@ use crate::sys::memory::buf::{Region, Scratch};
 /// Maximum number of frames in flight per rank; further sends are queued.
 const WINDOW: usize = 64;
 /// Bit that is set in the tag of every payload and of no frame. The other 27 bits are a counter. A
-/// tag is reused after 2^27 payloads of a receiver, when the earlier payload has long arrived.
+/// receiver reuses a tag after 2^27 payloads, long after the earlier payload with this tag has
+/// arrived.
 const PAYLOAD: u32 = 1 << 27;
 
 impl Control {
-    /// If this is the queued payload of send `id`, empties it, which cancels the send. Returns true
-    /// if it is.
+    /// If this is the queued payload of send `id`, empties the payload, which cancels the send, and
+    /// returns true.
     pub(super) fn cancel_payload(&mut self, id: OpId) -> bool {
         match self {
             Control::Payload { send, want, .. } if *send == Some(id) => {
@@ -121,7 +122,7 @@ impl Engine {
         SendOutcome::Failed(error)
     }
 
-    /// Starts send `id`: as an Eager frame, or with a rendezvous request.
+    /// Starts send `id`, either by an Eager frame or by a rendezvous request.
     pub(super) fn start(&mut self, dest: usize, id: OpId) -> SendOutcome {
         let Some(&Operation::Send(Send { word, data, mode, .. })) = self.operations.get(id) else {
             return SendOutcome::Yes;
@@ -276,8 +277,9 @@ impl Engine {
     }
 }
 
-/// Returns the number of bytes that a receive requests: what fits, but at least 1, because an empty
-/// payload means that the rendezvous request was canceled.
+/// Returns the number of bytes that a receive requests: as many bytes of the message as fit into
+/// its buffer, but at least 1, because an empty payload means that the rendezvous request was
+/// canceled.
 pub(super) fn wanted(size: u64, room: usize) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX).min(room).max(1)
 }

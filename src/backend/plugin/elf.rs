@@ -1,7 +1,7 @@
 //! Checks of a file before it is passed to the dynamic loader: whether the file is a shared object
-//! for this machine, whether it is complete, and whether it exports the plugin entry. The loader's
-//! error texts do not distinguish these cases, a truncated file can crash the loader, and no
-//! constructor of a library that is not a plugin should run.
+//! for this machine, whether it is complete, and whether it exports the plugin's entry function.
+//! The loader's error messages do not distinguish these cases, a truncated file can crash the
+//! loader, and constructors of a library that is not a plugin should not run.
 
 use crate::error::{Result, fail, failure};
 use object::elf::{self, FileHeader32, FileHeader64, ProgramHeader64};
@@ -25,7 +25,8 @@ const MACHINES: [(elf::Machine, &str); 8] = [
     (elf::EM_RISCV, "RISC-V"),
 ];
 
-/// Name of the plugin entry, delimited by NULs as in the string table of the dynamic symbols.
+/// Name of a plugin's entry function, delimited by NULs as in the string table of the dynamic
+/// symbols.
 const ENTRY: &[u8] = b"\0dtl_plugin_entry_v1\0";
 /// Upper bound of the size of the string table, in bytes; no real file reaches it.
 const MOST_NAMES: u64 = 256 << 20;
@@ -80,8 +81,8 @@ fn target(header: &[u8]) -> Option<(ElfTarget, elf::FileType)> {
         .or_else(|| read::<FileHeader32<Endianness>>(header, 32))
 }
 
-/// Checks the header of a file against `own`, the header of this program, if `own` is an ELF
-/// header.
+/// Checks that a header is that of a shared object. If `own`, the header of this program, is an ELF
+/// header, also checks that both headers name the same target machine.
 fn check_header(header: &[u8], size: u64, own: &[u8]) -> Result<()> {
     if size == 0 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "the file is empty");
@@ -125,8 +126,7 @@ fn segments<'d>(data: impl ReadRef<'d>) -> Option<(Endianness, &'d [ProgramHeade
     Some((endian, header.program_headers(endian, data).ok()?))
 }
 
-/// Checks that every segment is inside the file. A 32-bit file is not checked; the loader does
-/// that.
+/// Checks that every segment is inside the file. A 32-bit file is checked only by the loader.
 fn check_whole<'d>(data: impl ReadRef<'d>, size: u64) -> Result<()> {
     if FileHeader32::<Endianness>::parse(data).is_ok() {
         return Ok(());

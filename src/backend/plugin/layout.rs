@@ -1,4 +1,5 @@
-//! Comparison of the layout of the header's structs in a plugin with the layout in this library.
+//! Comparison of the layouts that the structs of the public header have in a plugin and in this
+//! library.
 //!
 //! Structs that begin with struct_size may be shorter (an older header) or longer (a newer one) at
 //! their end. Fields that both layouts have must be at the same offset.
@@ -7,7 +8,8 @@ use crate::abi::layouts::LAYOUTS;
 use crate::error::{Result, fail};
 
 /// Checks a row of a plugin's layout table, a struct `name` or a field of it. Returns an error if
-/// the row differs from this library's layout. The error text has the numbers of both layouts.
+/// the row is incompatible with this library's layout. The error message contains the offsets and
+/// sizes of both layouts.
 pub(super) fn check(name: &str, field: Option<&str>, offset: usize, size: usize) -> Result<()> {
     // A struct that this library does not have comes from a newer header. This library never calls
     // the slots that use such a struct.

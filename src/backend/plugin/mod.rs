@@ -1,6 +1,6 @@
 //! Plugin files: loading of the file, call of its entry function, and checks of versions and
-//! strings. The result is a plugin that can register its backends. `runtime::plugins` records the
-//! attempts and their outcomes.
+//! strings. The result is a plugin that can register its backends. `runtime::plugins` records each
+//! attempt to load a plugin and its outcome.
 //!
 //! In reading order:
 //! - `elf`: checks of the file
@@ -25,14 +25,15 @@ use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Size of the buffer behind the entry's `out`, in 64-bit words, as the header guarantees.
+/// Size, in 64-bit words, of the buffer that the library passes to a plugin's entry function as
+/// parameter `out`. The public header guarantees this size.
 const ROOM: usize = from_c::STRUCT_LIMIT / size_of::<u64>();
 const MOST_ROWS: u32 = 4096;
 const MOST_ENVIRONMENTS: u32 = 256;
 type Load = unsafe extern "C" fn(*const dtl_host_api_t) -> dtl_status_t;
 
-/// Loads a file, calls its entry, and checks the description that it returns. `step` is called with
-/// the name of each step before the step begins.
+/// Loads a plugin file, calls the entry function of the plugin, and checks the description that the
+/// function returns. `step` is called with the name of each step before the step begins.
 pub fn open(path: &Path, host: &'static dtl_host_api_t, step: Step) -> Result<Arc<dyn Plugin>> {
     examine(path)?;
     step("the dynamic loader");
@@ -74,7 +75,7 @@ impl Plugin for Loaded {
         // the lifetime `'static`.
         match unsafe { (self.load)(self.host) } {
             DTL_SUCCESS => {
-                // Drop the error text of a failed call that the plugin tolerated.
+                // Drop the error message of a failed call that the plugin tolerated.
                 drop(vtable_backend::take_error_text());
                 Ok(())
             }
@@ -83,7 +84,8 @@ impl Plugin for Loaded {
     }
 }
 
-/// Calls the entry with a zeroed buffer and returns the description that it wrote.
+/// Calls the entry function of a plugin with a zeroed buffer, and returns the description that the
+/// function wrote there.
 fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
     let mut room = [0_u64; ROOM];
     // SAFETY: data and function pointers have one representation on every system with dlsym, null
@@ -112,7 +114,7 @@ fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
     unsafe { from_c::take(room.as_ptr().cast::<dtl_plugin_t>()) }
 }
 
-/// Checks the versions and strings of a description and returns them.
+/// Checks the versions and strings of a plugin's description and returns them.
 fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<PluginDescription> {
     let spoken =
         agree((raw.abi_version_min, raw.abi_version), (host.abi_version_min, host.abi_version))?;
@@ -170,7 +172,8 @@ fn a_line(text: &str) -> String {
     text.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Returns the highest ABI version in both ranges. A range is a pair of lowest and highest version.
+/// Returns the highest ABI version that both ranges contain. A range is a pair of lowest and
+/// highest version.
 fn agree(plugin: (u32, u32), library: (u32, u32)) -> Result<u32> {
     let highest = plugin.1.min(library.1);
     if plugin.0 == 0 || plugin.0 > plugin.1 {
@@ -222,10 +225,10 @@ fn check_layouts(raw: &dtl_plugin_t) -> Result<()> {
     Ok(())
 }
 
-/// Copies a text of the plugin. Returns an empty string for NULL.
+/// Copies a string of the plugin. Returns an empty string for NULL.
 ///
 /// # Safety
-/// `pointer` is null or a NUL-terminated text.
+/// `pointer` is null or points to a NUL-terminated string.
 unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();

@@ -1,4 +1,5 @@
-//! Atomic operations in flight, and the result slots of a peer (`atomics`).
+//! Atomic operations in flight, and the result slots of a peer: registered words to which the
+//! network card writes the results. `atomics` executes the operations.
 
 use crate::abi::word::DTL_OP_NO_OP;
 use crate::backend::p2p_protocol::Change;
@@ -10,7 +11,7 @@ use crate::sys::compute::elements::{self, Update};
 use crate::sys::memory::buf::Region;
 use std::ops::Range;
 
-/// Size of an element in bytes.
+/// Size of an element of an atomic operation, in bytes.
 pub(crate) const ELEMENT: usize = 8;
 
 /// Atomic operation in flight.
@@ -23,12 +24,13 @@ pub(crate) struct Atomic {
     pub(crate) from: Region,
     pub(crate) result: Region,
     pub(crate) count: usize,
-    /// Number of elements that have been tried at least once; `over` counts the completed elements.
+    /// Number of elements whose first work request has been posted; `over` counts the completed
+    /// elements.
     pub(crate) begun: usize,
     pub(crate) over: usize,
 }
 
-/// Method of changing an element.
+/// Method by which an atomic operation reads or changes an element.
 #[derive(Clone, Copy)]
 pub(crate) enum AtomicKind {
     Look,
@@ -38,7 +40,8 @@ pub(crate) enum AtomicKind {
     Loop(&'static Update),
 }
 
-/// Work request in flight whose result arrives in a result slot.
+/// Atomic work request in flight; the network card writes the previous value of the element to a
+/// result slot.
 #[derive(Clone, Copy)]
 pub(crate) struct Try {
     pub(crate) op: OpId,
@@ -47,18 +50,21 @@ pub(crate) struct Try {
     pub(crate) work: WorkRequest,
 }
 
-/// Result slots of a peer, and the order of operations on the peer's elements.
+/// Result slots of the atomic operations on a peer's memory, and the elements that operations in
+/// flight block.
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) tries: Vec<Try>,
     pub(crate) free: Vec<usize>,
     /// Result slots whose results have arrived.
     pub(crate) answered: Vec<usize>,
-    /// Result slots whose work requests must be posted again because the queue pair had no room.
+    /// Result slots whose work requests must be posted again because the send queue was full.
     pub(crate) again: Vec<usize>,
-    /// Element addresses on which no other operation may start, with the blocking operation.
+    /// Address ranges of elements on which no other operation may start, each with the operation
+    /// that blocks it.
     pub(crate) held: Vec<(OpId, Range<u64>)>,
-    /// Address of the element whose loop completed last, and its value afterwards.
+    /// Address of the element whose compare-and-swap loop completed last, and the value of the
+    /// element after that loop.
     pub(crate) known: (u64, u64),
 }
 
@@ -94,7 +100,8 @@ impl Atomic {
         matches!(self.how, AtomicKind::Loop(_))
     }
 
-    /// Returns the first work request for element `index`; `known` is an address and its value.
+    /// Returns the first work request for element `index`; `known` is the address of an element and
+    /// its last known value, from which a compare-and-swap loop starts.
     pub(crate) fn first(&self, index: usize, known: (u64, u64)) -> WorkRequest {
         let there = Remote { addr: self.at.addr + (index * ELEMENT) as u64, rkey: self.at.rkey };
         match self.how {
@@ -141,13 +148,14 @@ impl Results {
         Some(slot)
     }
 
-    /// Returns true if a result slot is free and no other operation blocks any of `elements`.
+    /// Returns true if a result slot is free and no other operation blocks any element in the
+    /// address range `elements`.
     pub(crate) fn admits(&self, elements: &Range<u64>) -> bool {
         let is_apart = |held: &Range<u64>| held.end <= elements.start || elements.end <= held.start;
         self.has_place() && self.held.iter().all(|(_, held)| is_apart(held))
     }
 
-    /// Allows later operations on the elements of `op`.
+    /// Unblocks the elements of `op`, so that other operations on them may start.
     pub(crate) fn release(&mut self, op: OpId) {
         if let Some(at) = self.held.iter().position(|(held, _)| *held == op) {
             self.held.swap_remove(at);
@@ -164,7 +172,8 @@ impl Results {
         self.release(op);
     }
 
-    /// Frees the result slot of a completed element; for a loop, records the element's last value.
+    /// Frees the result slot of a completed element; for a compare-and-swap loop, records the
+    /// element's last value.
     pub(crate) fn end(&mut self, slot: usize, is_loop: bool, tried: WorkRequest, found: u64) {
         self.free.push(slot);
         if let (true, WorkRequest::CompareSwap(there, expected, made)) = (is_loop, tried) {

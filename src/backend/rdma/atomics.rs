@@ -5,14 +5,14 @@
 //! loop: the rank computes the new value of the element from a guess of the current value and swaps
 //! it in if the guess is right. If the guess is wrong, the card returns the current value, which
 //! becomes the next guess. A loop repeats only when another rank's operation on the element has
-//! succeeded. The card writes the previous value of an element into a word of the slab, because the
-//! program's memory may not be registered.
+//! succeeded. The card writes the previous value of an element into a registered word of the
+//! library, because the program's memory may not be registered.
 //!
 //! A card's atomic operations are atomic with respect to each other, but not with respect to those
 //! of a processor (IBV_ATOMIC_HCA). So a rank also changes its own memory through its card, on a
 //! queue pair that is connected to itself, and all ranks access a rank's memory through its first
-//! rail. The program may load and store whole elements between the epochs of a rank as with every
-//! other kind, because the card writes 8 bytes at once.
+//! rail. As with every other kind of communicator, the program may load and store whole elements
+//! between the epochs of a rank, because the card writes 8 bytes at once.
 //!
 //! Order: a card executes the requests of a queue pair in order, but a loop may need several
 //! requests. So no operation starts on elements of an unfinished loop or of an operation that has
@@ -49,7 +49,7 @@ impl Peer {
         (!looks).then_some(op)
     }
 
-    /// Posts the work request of a result slot; returns false if the queue pair has no room.
+    /// Posts the work request of a result slot; returns false if the request must be retried later.
     fn start_try(&mut self, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
         let local = Piece { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
@@ -108,7 +108,7 @@ impl RdmaEngine {
         Ok(true)
     }
 
-    /// Completes operations with CONNECTION_LOST whose atomic requests were in flight when the
+    /// Completes with CONNECTION_LOST the operations whose atomic requests were in flight when the
     /// connection to `rank` broke.
     pub(crate) fn end_doubtful(&mut self, rank: usize, ops: &[OpId]) {
         let source = i32::try_from(rank).unwrap_or(-1);

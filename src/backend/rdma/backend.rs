@@ -1,4 +1,4 @@
-//! Backend "rdma": checks whether rdma can run on this machine, and opens its communicators.
+//! Backend "rdma": checks whether rdma can run on this machine, and opens rdma communicators.
 
 use super::config::Config;
 use super::engine::RdmaEngine;
@@ -24,7 +24,7 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::os::process;
 use std::sync::Arc;
 
-/// Opener of rdma communicators, with libibverbs, which is loaded on first use.
+/// Opens rdma communicators; loads libibverbs at first use.
 struct RdmaOpener {
     verbs: OnDemand<&'static Functions>,
 }
@@ -81,7 +81,7 @@ impl Comm for Arc<RdmaOpener> {
     }
 }
 
-/// Objects that a rank creates before it exchanges records with the other ranks.
+/// Objects that a rank creates before the ranks exchange their connection records (bootstrap).
 struct Prepared {
     config: Config,
     rails: Vec<Arc<Rail>>,
@@ -90,17 +90,21 @@ struct Prepared {
     passed_over: Vec<String>,
 }
 
-/// Number of words at the start of a rank's record that must be equal on all ranks.
+/// Number of words at the start of a rank's bootstrap record that must be equal on all ranks.
 const ALIKE: usize = 2;
-/// Number of words of a rank's record: the equal words, the node's words, the sockets' words.
+/// Size, in 64-bit words, of the record that each rank sends to the others at bootstrap: the words
+/// that must be equal on all ranks, the words about the rank's node, and the words for the control
+/// sockets.
 const RECORD: usize = ALIKE + NODE + liveness::WORDS;
-/// Number of words after `ALIKE`: the node, and a mask of the processors that the rank may use.
+/// Number of words about the node in a rank's bootstrap record: the node's identifier, and a mask
+/// of the processors that the rank may use.
 const NODE: usize = 5;
 /// Version of the protocol between ranks.
 const PROTOCOL: u64 = 2;
 
 /// Encodes the values that must be equal on all ranks: protocol version and byte order; then the
-/// numbers of rails, queue pairs and receives, and which side moves payloads.
+/// numbers of rails, queue pairs and receives, and whether the receiver reads large payloads or the
+/// sender writes them.
 fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
     let reads = u64::from(config.reads);
     let shape =
@@ -108,7 +112,8 @@ fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
     [u64::from_ne_bytes(*b"dtl-rdma") ^ PROTOCOL, shape]
 }
 
-/// Compares the record of `rank` with this rank's; returns an error for the first difference.
+/// Compares the words of `rank` that must be equal on all ranks with those of this rank; returns an
+/// error that describes the first difference.
 fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
     let word = |of: &[u64], at: usize| of.get(at).copied().unwrap_or(0);
     if word(its, 0) != word(own, 0) {
@@ -145,7 +150,7 @@ fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// Chooses ports for the rank whose node-local rank is `local`.
+/// Chooses the network ports of this rank, whose node-local rank is `local`.
 fn choose(calls: &'static Functions, config: &Config, local: u32) -> Result<Choice> {
     let chosen = port_select::look(calls)
         .and_then(|seen| port_select::choose_ports(&seen, &config.devices, config.rails, local));
@@ -184,7 +189,8 @@ impl RdmaOpener {
     }
 }
 
-/// Returns this rank's node-local rank, from the outer communicator or the launcher.
+/// Returns this rank's node-local rank: the rank in `args.over` if present, else the launcher's
+/// value, else the rank itself or 0.
 fn local_rank(args: &OpenArgs) -> Result<i32> {
     if let Some(over) = &args.over {
         return Ok(over.rank());
@@ -220,7 +226,8 @@ fn join(prepared: Prepared, met: Records) -> Result<Box<dyn Transport>> {
     p2p_protocol::open(Box::new(RdmaEngine::new(properties, rails, (oob, bell), config)))
 }
 
-/// Returns a record's words for this rank's node and the processors that the rank may use.
+/// Returns the node's identifier and the mask of the processors that this rank may use, as words of
+/// the bootstrap record.
 fn own_node() -> [u64; NODE] {
     let mut words = [process::node_id().unwrap_or(0), 0, 0, 0, 0];
     for processor in process::affinity() {
@@ -231,7 +238,8 @@ fn own_node() -> [u64; NODE] {
     words
 }
 
-/// Returns true if this node has more ranks than processors that any of its ranks may use.
+/// Returns true if the ranks on this node outnumber the processors that at least one of these ranks
+/// may use.
 fn is_oversubscribed<'a>(own: &[u64; NODE], ranks: impl Iterator<Item = &'a [u64; NODE]>) -> bool {
     let (mut here, mut processors) = (0, [0; NODE]);
     for rank in ranks.filter(|rank| rank.first() == own.first()) {

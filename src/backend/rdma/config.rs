@@ -1,6 +1,6 @@
 //! Configuration of an rdma communicator: `dtl_rdma_config_t`, with environment variables for the
 //! fields that the struct leaves unset. The documentation of that struct in `src/abi/comm/rdma.rs`
-//! has the rules, and the defaults with their reasons.
+//! describes the rules, the defaults and the reasons for the defaults.
 
 use super::protocol::eager_slots::{LANES, RAILS};
 use crate::abi::comm::rdma::*;
@@ -16,22 +16,23 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Path of messages in device memory.
+/// Method by which messages in device memory are transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Devices {
     /// Device memory is copied through host memory (staging).
     Staged,
-    /// Large messages are direct; the memory is registered by its dma-buf.
+    /// Large messages are transferred directly; the device memory is registered by its dma-buf.
     Dmabuf,
-    /// Large messages are direct; the memory is registered by its address (nvidia_peermem).
+    /// Large messages are transferred directly; the device memory is registered by its address
+    /// (nvidia_peermem).
     Peermem,
 }
 
-/// Resolved configuration, as far as it does not depend on the device.
+/// Resolved configuration, except for the values that depend on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Names of the devices to use, each with an optional port, in order of preference among
-    /// devices equally close to the rank; empty for all active devices.
+    /// devices that are equally close to the rank; empty for all active devices.
     pub devices: Vec<(String, Option<u8>)>,
     /// Number of ports (rails) used at once.
     pub rails: u32,
@@ -47,7 +48,8 @@ pub struct Config {
     pub timeout: u8,
     /// Maximum number of retransmissions of a packet after a timeout.
     pub retries: u8,
-    /// Maximum number of retransmissions after the receiver had no receive posted (RNR).
+    /// Maximum number of retransmissions of a message for which the receiver has no receive posted
+    /// (RNR).
     pub receiver_retries: u8,
     /// Maximum payload of a packet in bytes, 256 to 4096; `None` for the port's active MTU.
     pub mtu: Option<u32>,
@@ -61,15 +63,17 @@ pub struct Config {
     pub sleeps: bool,
     /// True if the receiver reads a large message; false if the sender writes it.
     pub reads: bool,
-    /// Path of messages in device memory.
+    /// Method by which messages in device memory are transferred.
     pub device_memory: Devices,
-    /// Maximum number of registered bytes, in addition to those that are always registered.
+    /// Maximum number of bytes of memory that stay registered for later messages, excluding the
+    /// memory that the library always registers.
     pub cache_bytes: u64,
     /// Bootstrap method of the ranks, see `bootstrap::oob_exchange`.
     pub meeting: String,
     /// Address or network interface of the sockets that establish connections; empty for automatic.
     pub address: String,
-    /// Silence, in milliseconds, after which a peer's machine counts as failed.
+    /// Time, in milliseconds, without a response from a peer's machine, after which the machine
+    /// counts as failed.
     pub silence_ms: u32,
     /// Time limit, in milliseconds, for re-establishing a connection; 0 disables reconnection.
     pub reconnect_ms: u32,
@@ -98,8 +102,8 @@ impl Config {
 /// checks.
 type Texts = BTreeMap<&'static str, String>;
 
-/// Constants of a field, numbered from 1, with the string that selects each in the environment
-/// variable.
+/// Constants of an enumeration field, numbered from 1, each with the string that selects it in the
+/// environment variable.
 type Words = &'static [(&'static str, &'static str)];
 const COMPLETION: Words = &[("DTL_RDMA_POLL", "poll"), ("DTL_RDMA_EVENT", "event")];
 const RENDEZVOUS: Words = &[("DTL_RDMA_WRITE", "write"), ("DTL_RDMA_READ", "read")];
@@ -167,9 +171,9 @@ fn take(native: Addr) -> Result<Texts> {
 
 /// Sources of the configuration's values.
 struct Sources {
-    /// Values of the struct, by field name.
+    /// Values that the caller's struct sets, by field name.
     given: Texts,
-    /// Values of the environment, by variable name.
+    /// Values of the environment variables, by variable name.
     variables: Texts,
 }
 

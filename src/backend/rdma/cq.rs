@@ -31,7 +31,8 @@ impl CqSet {
         CqSet { queues: Vec::new(), batch: vec![Wc::zeroed(); BATCH] }
     }
 
-    /// Returns, or creates, a completion queue of `rail` with room for one more peer's queue pair.
+    /// Returns a completion queue of `rail` with room for one more peer's queue pair; creates the
+    /// queue if there is none.
     pub(crate) fn share(
         &mut self,
         (rail, of): (usize, &Arc<Rail>),

@@ -26,19 +26,21 @@ use std::sync::Arc;
 
 /// Size of a frame's header words, in bytes.
 const HEAD: usize = 8 * FRAME_WORDS;
-/// Number of idle rounds between polls of the sockets, each of which is a system call.
+/// Number of consecutive calls to `progress` without a completion after which the control sockets
+/// are polled. Each poll is a system call.
 const PATIENCE: u32 = 64;
-/// Maximum number of bytes per work request, whatever the device supports. Retransmitting a longer
-/// request costs more than several requests do. Soft-RoCE is slower from 4 MiB on, and then also
-/// retransmits requests that take longer than its timeout.
+/// Maximum number of bytes per work request, whatever the device supports. The retransmission of a
+/// longer request costs more than splitting the transfer into several requests. Soft-RoCE is slower
+/// with requests of 4 MiB or more, and retransmits such requests if they take longer than its
+/// timeout.
 const LONGEST: usize = 1 << 20;
 /// Maximum number of rounds in which arrived messages are read before a peer is closed. Each round
 /// handles more messages than one peer can have in flight.
 const DRAIN: usize = 128;
-/// Maximum number of batches polled from a queue in one round.
+/// Maximum number of batches polled from a completion queue in one round.
 const BATCHES: usize = 8;
-/// Number of consecutive empty rounds after which no more arrivals are expected: a device may
-/// report an arrival shortly after it has completed the sender's request.
+/// Number of consecutive rounds without completions after which no more messages are expected to
+/// arrive. A device may report an arrival shortly after it has completed the sender's request.
 const QUIET: usize = 24;
 
 /// Converts a rank to `i32`, the type that the component traits use.
@@ -72,18 +74,19 @@ pub(crate) struct RdmaEngine {
     pub(crate) operations: Operations<RdmaOperation>,
     /// Frames that have not been read yet.
     pub(crate) arrived: VecDeque<RxFrame>,
-    /// Receives whose messages were read.
+    /// Receives whose messages have been read, and which must be posted again.
     spent: Vec<WorkId>,
     /// Ranks that have failed and have not been reported yet.
     pub(crate) lost: VecDeque<usize>,
-    /// Peers with pending notes or credits.
+    /// Ranks to which rendezvous control records (notes) or credits must be sent.
     pub(crate) listed: Vec<usize>,
-    /// Operations with parts that have not been started.
+    /// Operations of which some parts have not been posted yet.
     pub(crate) unfinished: Vec<OpId>,
-    /// Peers that will be closed.
+    /// Failed peers whose connections will be closed.
     failing: Vec<usize>,
     pub(crate) connecting: usize,
-    /// Peers whose connections are re-established, or whose connection attempts are repeated.
+    /// Peers whose connections are being re-established, or whose connection attempts are being
+    /// repeated.
     pub(crate) mending: Vec<usize>,
     idle: u32,
     /// Number of rounds with progress, starting at 1.
@@ -94,7 +97,7 @@ pub(crate) struct RdmaEngine {
     pub(crate) hear_at: u64,
     /// Time of the next watchdog check, in nanoseconds.
     pub(crate) watch_at: u64,
-    /// Error text of the device failure because of which no more connections are established.
+    /// Error message of the device failure that prevents new connections.
     pub(crate) dead_device: Option<String>,
     pub(crate) oob: Oob,
     pub(crate) cache: Cache,
@@ -171,7 +174,8 @@ impl RdmaEngine {
         Ok(something)
     }
 
-    /// Polls and handles up to `BATCHES` batches of queue `index`; returns true if there were any.
+    /// Polls and handles up to `BATCHES` batches of completion queue `index`; returns true if there
+    /// were any completions.
     fn take_from(&mut self, index: usize) -> Result<bool> {
         for before in 0..BATCHES {
             let Some(queue) = self.polling.queues.get(index) else { return Ok(false) };
@@ -195,7 +199,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Polls completions, continues operations, sends notes and credits, and closes failed peers.
+    /// Polls completions, continues operations, sends rendezvous control records and credits, and
+    /// closes the connections to failed peers.
     pub(crate) fn progress(&mut self) -> Result<()> {
         let something = self.poll()?;
         if !self.unfinished.is_empty() {
@@ -246,7 +251,7 @@ impl RdmaEngine {
         if let Some(peer) = self.peers.get_mut(id.rank) {
             peer.has_failed(id);
         }
-        // The device's own event gives a better error text than the status of the work request.
+        // The device's own event gives a better error message than the status of the work request.
         self.look_at_devices();
         let stage = self.peers.get(id.rank).map(|peer| peer.stage);
         // A flushed request carries no new information.
@@ -270,7 +275,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Closes the connection to a peer because of an error on this rank.
+    /// Records that the connection to a peer has failed because of an error on this rank.
     #[cold]
     pub(crate) fn fail_here(&mut self, rank: usize, error: Error) {
         self.fail(rank, errors::here(error).text());
@@ -322,7 +327,8 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// Handles an eager message without header words, which the peer has sent before.
+    /// Handles an eager message without header words. The header is computed from the payload
+    /// length and from match bits that an earlier message of the peer carried.
     fn received_brief(&mut self, id: WorkId, number: u32, len: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(id.rank).filter(|peer| !peer.lanes.is_empty()) else {
             return Ok(());
@@ -350,8 +356,9 @@ impl RdmaEngine {
         }
     }
 
-    /// Schedules the receive of a read message for reposting, which happens when no other work is
-    /// left, or when a quarter of a peer's receives are pending.
+    /// Schedules the receive of a read message for reposting. Receives are posted again when no
+    /// other work is left, or when the number of pending ones reaches a quarter of the receives of
+    /// one peer.
     pub(crate) fn consumed(&mut self, id: WorkId) {
         self.spent.push(id);
         if self.spent.len() >= (self.config.depth / 4) as usize {
@@ -399,7 +406,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Sends notes and credits that no message could carry.
+    /// Sends rendezvous control records (notes) and credits to peers for which no message is
+    /// available to carry them.
     fn send_pending_notes(&mut self) {
         let mut listed = std::mem::take(&mut self.listed);
         listed.retain(|&rank| {
@@ -435,7 +443,8 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// Closes the connection to `rank` and completes all its operations with the failure status.
+    /// Closes the connection to `rank` and completes all operations with that rank with the failure
+    /// status.
     fn lose(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let why = peer.failing.clone().unwrap_or_default();
@@ -481,19 +490,20 @@ impl RdmaEngine {
         Error::new(self.gone_status(rank), text)
     }
 
-    /// Returns the reason of the failure of `rank`; returns `None` if the rank has not failed.
+    /// Returns the reason for the failure of `rank`; returns `None` if the rank has not failed.
     pub(crate) fn reason_gone(&self, rank: usize) -> Option<String> {
         let peer = self.peers.get(rank).filter(|peer| peer.stage == ConnectStage::Gone);
         peer.and_then(|peer| peer.failing.as_deref()).map(|why| format!("rank {rank}: {why}"))
     }
 
-    /// Returns the failure status of `rank`. CONNECTION_LOST is for this rank itself, which is
-    /// alive even if its own device does not reach it any more.
+    /// Returns the failure status of `rank`. For this rank itself the status is CONNECTION_LOST:
+    /// the rank is alive even if its own device no longer reaches it.
     fn gone_status(&self, rank: usize) -> dtl_status_t {
         if rank == self.rank { DTL_ERROR_CONNECTION_LOST } else { DTL_ERROR_RANK_FAILURE }
     }
 
-    /// Returns a readable report of the memory that is and was registered.
+    /// Returns a readable report of the registered memory: the current and the maximum number of
+    /// bytes, and the number of registrations.
     pub(crate) fn memory_text(&self) -> String {
         let one = |rail: &Arc<Rail>| {
             let [now, most, times] = rail.memory();

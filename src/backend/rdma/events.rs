@@ -1,5 +1,5 @@
-//! Asynchronous events of a device: a completion queue has an entry, which wakes a sleeping thread;
-//! or a port, a queue pair or the device has failed.
+//! Asynchronous events of a device: an entry in a completion queue, which wakes a sleeping thread,
+//! or the failure of a port, a queue pair or the device.
 //!
 //! A waiting thread calls `RdmaEngine::sleep_mode` with the lock held. That call consumes earlier
 //! events, arms the completion queues and then polls them once more, so no completion in between is
@@ -132,8 +132,8 @@ pub(crate) fn bell(rails: &[Arc<Rail>], oob: &Oob) -> Result<Arc<Poller>> {
 
 impl RdmaEngine {
     /// Prepares a thread to sleep: arms the completion queues, polls once more, and returns the
-    /// poller to sleep on. Returns `SleepMode::No` while an operation waits for room, for which
-    /// there is no event, or for a point in time.
+    /// poller to sleep on. Returns `SleepMode::No` while an operation waits for room in a send
+    /// queue (no event reports this) or a reconnection waits for its next step.
     pub(crate) fn sleep_mode(&mut self, seen: &mut u64) -> Result<SleepMode> {
         let Some(bell) = self.bell.as_ref().map(Arc::clone) else { return Ok(SleepMode::No) };
         if !self.unfinished.is_empty() || !self.listed.is_empty() || !self.mending.is_empty() {

@@ -1,5 +1,5 @@
-//! Kind "rdma": ranks on any nodes communicate over RDMA verbs (InfiniBand, RoCE) using reliable
-//! connected (RC) queue pairs. The first use of this kind loads libibverbs.
+//! Communicators of kind "rdma": ranks on any nodes communicate over RDMA verbs (InfiniBand, RoCE)
+//! using reliable connected (RC) queue pairs. The first use of this kind loads libibverbs.
 //!
 //! In reading order:
 //! - `verbs`: libibverbs and its objects
@@ -40,18 +40,20 @@ pub use self::backend::backend;
 use super::bootstrap::liveness;
 use super::{p2p_protocol, peer_map};
 
-/// Bytes of memory of a communicator without ranks, excluding memory that libibverbs allocates.
+/// Memory of a communicator in bytes, excluding the memory per rank and memory that libibverbs
+/// allocates.
 pub const FIXED_BYTES: usize = p2p_protocol::LENT_FIXED_BYTES + size_of::<engine::RdmaEngine>();
-/// Bytes of memory per rank, with or without messages. No part of this memory is registered, and
-/// the device has no object for such a rank.
+/// Bytes of memory per rank, whether or not messages are exchanged with the rank. No part of this
+/// memory is registered, and the device has no object for a rank without messages.
 pub const RANK_BYTES: usize =
     p2p_protocol::RANK_BYTES + peer_map::BYTES_PER_RANK + liveness::RANK_BYTES;
-/// Bytes of memory per rank with messages, by default, excluding queued messages.
+/// Additional bytes of memory per rank with which messages are exchanged, in the default
+/// configuration, excluding queued messages.
 pub const PARTNER_BYTES: usize = p2p_protocol::PARTNER_BYTES
     + liveness::PARTNER_BYTES
     + endpoint::peer::bytes(config::DEPTH, 1)
     + PARTNER_REGISTERED;
-/// Registered bytes among the `PARTNER_BYTES` of a rank with messages.
+/// Registered bytes among the `PARTNER_BYTES` of a rank with which messages are exchanged.
 pub const PARTNER_REGISTERED: usize = endpoint::peer::registered(config::DEPTH);
 
 // docs/how-to/use-rdma.md states these sizes, and tests/c/test_rdma.c measures them.

@@ -41,9 +41,9 @@ pub(crate) struct Payload {
 /// Path of a payload.
 #[derive(Clone, Copy)]
 pub(crate) enum PayloadPath {
-    /// Payload sent in pieces through slots.
+    /// Payload copied to registered send slots and sent in pieces.
     Pieces,
-    /// Payload written by the sender's device into the peer's memory.
+    /// Payload written into the peer's memory by the sender's network card (RDMA write).
     Write(Note),
     /// Payload announced to the peer (RTS), which reads the payload.
     Offered,

@@ -1,11 +1,10 @@
-//! Rendezvous: transfer of the payloads of large messages after both sides have agreed. A unique
-//! word identifies each payload.
+//! Rendezvous: transfer of the payloads of large messages after both sides have agreed. The tag
+//! that `p2p_protocol` assigns to a payload (`word`) identifies it.
 //!
-//! If the memory is registered on both sides, the sender's device writes it and notifies the
-//! receiver, or (if so configured) the receiver's device reads it. Every other payload is sent in
-//! pieces through slots. A payload in device memory is first copied to the host memory that shadows
-//! it, and its pieces are sent from and received into that host memory. An empty payload is sent as
-//! a last piece without bytes.
+//! If the memory is registered on both sides, the sender's device writes the payload and notifies
+//! the receiver, or (if so configured) the receiver's device reads the payload. Every other payload
+//! is copied to registered slots and sent in pieces. If it is in device memory, it is staged
+//! through host memory of the same size. An empty payload is sent as a last piece without bytes.
 
 use super::engine::RdmaEngine;
 use super::operation::{Payload, PayloadPath, RdmaOperation};
@@ -20,7 +19,8 @@ use crate::runtime::component::{Completion, DataLocation, HostShadow, OpId};
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
-/// Minimum number of payload bytes per queue pair: smaller parts are not worth a second queue pair.
+/// Minimum number of payload bytes per queue pair. A payload is not split into smaller parts,
+/// because the overhead of a further queue pair would exceed the gain.
 const STRIPE: usize = 64 << 10;
 
 pub(crate) fn done(rank: usize, word: u32, size: usize) -> Completion {
@@ -32,7 +32,8 @@ pub(crate) fn done(rank: usize, word: u32, size: usize) -> Completion {
     }
 }
 
-/// Removes the entry of `word` from a list; returns its operation, or `None`.
+/// Removes the entry with payload tag `word` from a list; returns the operation in the entry, or
+/// `None` if there is no such entry.
 fn take(list: &mut Vec<(u32, OpId)>, word: u32) -> Option<OpId> {
     let at = list.iter().position(|(known, _)| *known == word)?;
     Some(list.swap_remove(at).1)
@@ -41,8 +42,8 @@ fn take(list: &mut Vec<(u32, OpId)>, word: u32) -> Option<OpId> {
 impl RdmaEngine {
     // ---- start of operations ----
 
-    /// Posts the receive of a payload; announces a registered buffer to the sender. BUSY while the
-    /// connection is established.
+    /// Posts the receive of a payload; announces the receive buffer to the sender if the buffer is
+    /// registered. BUSY while the connection is established.
     pub(crate) fn receive_payload(
         &mut self,
         host: Region,
@@ -67,7 +68,8 @@ impl RdmaEngine {
         Ok(op)
     }
 
-    /// Sends a payload that its receiver has agreed to. BUSY while the connection is established.
+    /// Sends a payload that the peer has agreed to receive. BUSY while the connection is
+    /// established.
     pub(crate) fn send_payload(
         &mut self,
         host: Region,
@@ -109,14 +111,15 @@ impl RdmaEngine {
 
     // ---- continuation of operations ----
 
-    /// Continues all operations that were stopped for lack of room.
+    /// Continues all operations of which some parts could not be posted earlier.
     pub(crate) fn go_on(&mut self) {
         for op in std::mem::take(&mut self.unfinished) {
             self.start_more(op);
         }
     }
 
-    /// Starts as many parts of an operation as there is room for; the others start later.
+    /// Posts as many parts of an operation as possible now; `go_on` posts the remaining parts
+    /// later.
     pub(crate) fn start_more(&mut self, op: OpId) {
         let (rank, started) = match self.operations.get(op) {
             Some(RdmaOperation::Payload(payload)) => match payload.path {
@@ -137,7 +140,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Copies the payload of a send to slots; returns true if all of it has been sent.
+    /// Copies the payload of a send to send slots and posts them; returns true if the whole payload
+    /// has been posted.
     fn start_pieces(&mut self, op: OpId) -> Result<bool> {
         loop {
             let Some(RdmaOperation::Payload(send)) = self.operations.get_mut(op) else {
@@ -201,7 +205,8 @@ impl RdmaEngine {
         Ok(true)
     }
 
-    /// Completes an operation if the completed parts were all of its parts.
+    /// Completes an operation, which must have no parts in flight, if all of its parts have been
+    /// posted.
     pub(crate) fn all_parts_over(&mut self, op: OpId) {
         match self.operations.get(op) {
             Some(RdmaOperation::OneSided(one_sided))
@@ -238,7 +243,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Counts `len` bytes that the sender's device wrote; the last byte completes the receive.
+    /// Counts `len` bytes that the sender's network card has written; completes the receive when
+    /// all bytes have arrived.
     pub(crate) fn landed(&mut self, rank: usize, word: u32, len: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let Some(&(_, op)) = peer.awaited.iter().find(|(known, _)| *known == word) else { return };
@@ -266,7 +272,7 @@ impl RdmaEngine {
     }
 
     /// Handles the announcement (RTS) of a payload that can be read: starts the read, or requests
-    /// pieces if the buffer is not registered.
+    /// the payload in pieces if the receive buffer is not registered.
     pub(crate) fn offered(&mut self, rank: usize, offer: Note) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let known = peer.awaited.iter().find(|(known, _)| *known == offer.word);
@@ -298,7 +304,8 @@ impl RdmaEngine {
     }
 }
 
-/// Returns the buffer that devices access: the device memory that `host` shadows, else `host`.
+/// Returns the buffer that the network card accesses: the device memory of `shadow` if there is
+/// one, otherwise `host`.
 fn place_of(host: Region, shadow: Option<&Arc<HostShadow>>) -> Region {
     shadow.map_or(host, |shadow| shadow.device.part(0, host.len()))
 }
@@ -309,13 +316,15 @@ fn note_of(about: NoteKind, word: u32, place: Region, hold: &Registered) -> Note
     Note { about, word, addr, len, keys: hold.rkeys() }
 }
 
-/// Returns the lane with the fewest work requests in flight, and its rail.
+/// Returns the index of the queue pair (lane) with the fewest work requests in flight, and the
+/// index of its rail.
 fn quietest(peer: &crate::backend::rdma::endpoint::peer::Peer) -> Option<(usize, usize)> {
     let lanes = peer.lanes.iter().enumerate();
     lanes.min_by_key(|(_, lane)| lane.in_flight.len()).map(|(index, lane)| (index, lane.rail))
 }
 
-/// Returns the number of payload bytes per work request.
+/// Returns the number of bytes per work request for a payload of `all` bytes over `lanes` queue
+/// pairs; at most `longest`.
 fn part_len(all: usize, lanes: usize, longest: usize) -> usize {
     let share = all.div_ceil(lanes.max(1)).next_multiple_of(4096).max(STRIPE);
     share.min(longest)

@@ -16,8 +16,8 @@ use crate::sys::sync::wait::now_ns;
 
 /// Interval of the watchdog's checks, in nanoseconds.
 const WATCH_NS: u64 = 100_000_000;
-/// Time without a completion, in nanoseconds, after which the watchdog posts one more request. Each
-/// further request follows after twice the time.
+/// Time without a completion, in nanoseconds, after which the watchdog posts one more request. The
+/// time doubles for each further request.
 const PROD_NS: u64 = 500_000_000;
 /// Time, in nanoseconds, that a busy device may need beyond its own timeouts.
 const SLACK_NS: u64 = 1_000_000_000;
@@ -25,7 +25,8 @@ const SLACK_NS: u64 = 1_000_000_000;
 const LENIENCE: u64 = 4;
 
 impl Config {
-    /// Returns the time, in nanoseconds, after which a device must have failed a work request.
+    /// Returns the time, in nanoseconds, within which a device completes or fails every work
+    /// request.
     fn patience_ns(&self) -> u64 {
         let once = 4096_u64 << self.timeout;
         (once * LENIENCE).saturating_mul(u64::from(self.retries) + 1).saturating_add(SLACK_NS)
@@ -33,8 +34,8 @@ impl Config {
 }
 
 impl Lane {
-    /// Returns the time, in nanoseconds, since the last progress of the work requests in flight, as
-    /// far as earlier calls have seen it; 0 if none is in flight.
+    /// Returns the time, in nanoseconds, since a call of this function last observed a completion,
+    /// or since the first watchdog request after that; 0 if no work request is in flight.
     fn silent_ns(&mut self, now: u64) -> u64 {
         if self.in_flight.is_empty() || self.watched.since == 0 || self.watched.over != self.over()
         {
@@ -45,8 +46,9 @@ impl Lane {
 }
 
 impl Peer {
-    /// Returns true if work requests are in flight. Posts a signaled request after unsignaled ones,
-    /// so that their completion is reported.
+    /// Returns true if work requests are in flight or rendezvous control records (notes) are
+    /// pending. Posts a signaled request after unsignaled ones, so that their completion is
+    /// reported.
     pub(crate) fn is_busy(&mut self) -> Result<bool> {
         if self.stage == ConnectStage::Ready {
             self.send_notes()?;
@@ -63,17 +65,18 @@ impl Peer {
         Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.in_flight.is_empty()))
     }
 
-    /// Posts a signaled write of no bytes to the peer, which completes all requests before it;
-    /// returns false if there is no room.
+    /// Posts a signaled write of no bytes to the peer, whose completion confirms all earlier
+    /// requests; returns false if the write cannot be posted now.
     fn mark(&mut self, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
         self.start(lane, WorkRequest::Write(to), Piece::EMPTY, OnCompletion::Mark)
     }
 
-    /// Returns true if a lane has been silent for too long. First a signaled write is posted, and
-    /// the time counts from that write: before it, all requests may have completed without a
-    /// signaled completion, and the program may not have called the library. The device may fail
-    /// to transmit that write as well, so more of them follow.
+    /// Returns true if a queue pair has reported no completion for `patience` nanoseconds. After
+    /// `PROD_NS` without a completion, the function posts a signaled write and counts the time from
+    /// that write. The time before it does not count: all requests may have completed without a
+    /// signaled completion, and the program may not have called the library. The device may fail to
+    /// transmit that write as well, so more signaled writes follow.
     fn is_stuck(&mut self, now: u64, patience: u64) -> Result<bool> {
         for index in 0..self.lanes.len() {
             let Some(lane) = self.lanes.get_mut(index) else { break };
@@ -123,7 +126,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Returns the nanoseconds until the next check; `u64::MAX` if no work request is in flight.
+    /// Returns the time until the next watchdog check, in nanoseconds; `u64::MAX` if no work
+    /// request is in flight.
     pub(crate) fn watch_due_ns(&self) -> u64 {
         let mut lanes = self.peers.values().flat_map(|peer| &peer.lanes);
         match lanes.any(|lane| !lane.in_flight.is_empty()) {

@@ -1,9 +1,10 @@
 //! Windows: memory that peers' devices read and write without involving the target rank.
 //!
 //! Data is transferred directly if the local memory is registered, or if a put is small enough to
-//! be inline; all other data is copied through slots. An operation completes when the peer's device
-//! has acknowledged all of it, so a flush requests nothing. Accumulate operations on elements of 8
-//! bytes are in `atomics`; the library executes all others by active messages.
+//! be inline; all other data is copied through registered send slots. An operation completes when
+//! the peer's device has acknowledged all of it, so a flush sends nothing to the target. Accumulate
+//! operations on elements of 8 bytes are in `atomics`; the library executes all others by active
+//! messages.
 
 use super::atomic_op::{AtomicKind, ELEMENT};
 use super::engine::{RdmaEngine, RdmaWindow};
@@ -24,7 +25,8 @@ use crate::sys::{
     sync::wait::{Backoff, Deadline},
 };
 
-/// Number of words of a window key: the address of the memory, and the rails' keys, two per word.
+/// Number of words of a window key: the address of the memory, and one remote key (rkey) per rail,
+/// two keys per word.
 const KEY: usize = 1 + RAILS / 2;
 /// Maximum time, in nanoseconds, that a closing window waits for its operations.
 const CLOSE_NS: u64 = 5_000_000_000;
@@ -41,7 +43,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Returns the target rank and the remote memory of the range `spot`.
+    /// Returns the rank and the remote memory of the target range `spot`.
     pub(crate) fn place(&self, window: Addr, spot: TargetRange) -> Result<(usize, Remote)> {
         let target = usize::try_from(spot.target).unwrap_or(usize::MAX);
         match self.window(window)?.remotes.get(target).copied().flatten() {

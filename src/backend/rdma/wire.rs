@@ -1,4 +1,5 @@
-//! Wire over RDMA verbs, on which `p2p_protocol` builds complete communication.
+//! Implementation of the raw transport trait `Wire` over RDMA verbs; `p2p_protocol` adds message
+//! matching, probing and cancellation.
 
 use super::engine::{RdmaEngine, rank_of};
 use super::operation::RdmaOperation;
@@ -27,8 +28,8 @@ pub(crate) const COMPLETED: OpId = OpId(u64::MAX);
 /// Maximum time, in nanoseconds, that closing waits for operations in flight.
 const FLUSH_NS: u64 = 5_000_000_000;
 
-/// Backend whose addresses a kernel module (nvidia_peermem) resolves. Handles of other backends may
-/// not be addresses at all.
+/// Name of the backend whose device memory can be registered by its address, which a kernel module
+/// (nvidia_peermem) resolves. The pointers of other backends may not be addresses at all.
 const BY_ADDRESS: &str = "cuda";
 
 const _: () = assert!(FRAME_BYTES <= DATA);

@@ -1,14 +1,15 @@
-//! Bootstrap of the segment: once all ranks have joined, rank 0 creates the shared memory and sends
-//! them its file descriptor. The exchange uses `backend::bootstrap::uds`.
+//! Bootstrap of the shared memory segment: once all ranks have joined, rank 0 creates the segment
+//! and sends its file descriptor to the other ranks. The exchange uses `backend::bootstrap::uds`.
 
 use super::memory::segment::Segment;
 use crate::backend::bootstrap::absence::OpenRequest;
 use crate::backend::bootstrap::uds::{NodeOpenRequest, NodeRank, NodeRoot};
 use crate::error::{Error, Result};
 
-/// Creates or maps the segment together with all ranks of `place`. Calls `prepare`, the rank's
-/// local setup, with the segment and the process IDs of the ranks, once the segment is mapped. If
-/// `prepare` fails on one rank, all ranks fail. Returns the segment and the result of `prepare`.
+/// Opens the shared memory segment together with all ranks of `place`: rank 0 creates it, and the
+/// other ranks map it. Calls `prepare`, the rank's local setup, with the segment and the process
+/// IDs of the ranks, once the segment is mapped. If `prepare` fails on one rank, all ranks fail.
+/// Returns the segment and the result of `prepare`.
 pub(super) fn meet<T>(
     place: NodeOpenRequest<'_>,
     prepare: impl FnOnce(&Segment, &[i32]) -> Result<T>,

@@ -1,10 +1,11 @@
-//! Failure detection: finds ranks that died or left, and completes operations that need them.
+//! Failure detection: finds ranks that died or left, and completes the operations that cannot
+//! finish without them.
 //!
 //! Process descriptors (`pidfd`) detect deaths. Unlike a process ID, a pidfd never refers to
-//! another process later; unlike a socket, it does not stay open in forked children; and it reports
-//! a zombie as dead and a stopped process as alive. One system call checks all ranks. It is made
-//! only after polls without progress, and only every few milliseconds. The rank that detects a
-//! death publishes it in the shared state words.
+//! another process later. Unlike a socket, it does not stay open in forked children. It reports a
+//! zombie as dead and a stopped process as alive. One system call checks all ranks. It is made only
+//! after polls without progress, and only every few milliseconds. The rank that detects a death
+//! publishes it in the shared state words.
 
 use super::memory::segment::PeerState;
 use super::protocol::engine::{Arrival, Engine, Receive, ShmOperation, rank_of};
@@ -17,8 +18,8 @@ const IDLE_POLLS: u32 = 16;
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
 impl Engine {
-    /// Counts polls without progress (`moved` is false) and checks the other processes every
-    /// `LOOK_EVERY_NS` while there is none. To be called after each round of progress.
+    /// Counts polls without progress (`moved` is false). While there is no progress, checks the
+    /// other processes at intervals of `LOOK_EVERY_NS`. Must be called after each poll.
     pub(super) fn note_idle(&mut self, moved: bool) {
         self.liveness.idle = if moved { 0 } else { self.liveness.idle + 1 };
         if self.liveness.idle < IDLE_POLLS {
@@ -64,9 +65,9 @@ impl Engine {
         }
     }
 
-    /// Completes all operations that need `rank`, which left or died. First reads the ring of
-    /// `rank` to the end, so that messages sent earlier can still be received. Returns false if
-    /// memory for these messages is exhausted; the caller must retry.
+    /// Completes all operations that cannot finish without `rank`, which left or died. First reads
+    /// the ring of `rank` to the end, so that messages sent earlier can still be received. Returns
+    /// false if memory for these messages is exhausted; the caller must retry.
     fn settle(&mut self, rank: usize, state: PeerState) -> bool {
         self.catch_up(rank);
         if !self.is_read(rank) {
@@ -109,8 +110,8 @@ impl Engine {
         consumer.is_none_or(|consumer| !matches!(consumer.peek(), Ok(Some(_))))
     }
 
-    /// Returns the unfinished operations that need `rank`. Completes receives from `rank` that have
-    /// all bytes and only had to send Finish.
+    /// Returns the operations that cannot finish without `rank`. Completes the receives from `rank`
+    /// that have all their bytes and only had a `Finish` record to send.
     fn bound_to(&mut self, rank: usize) -> Vec<OpId> {
         let (mut bound, mut complete) = (Vec::new(), Vec::new());
         for (id, operation) in self.operations.iter_mut() {

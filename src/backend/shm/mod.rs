@@ -38,19 +38,22 @@ use crate::sys::os::shm_segment::SharedMapping;
 use peer::{Mode, Peer, Peers, Probe};
 use std::os::fd::AsFd;
 
-/// Process-private memory of a transport in bytes, excluding peers.
+/// Process-private memory of a communicator's transport in bytes, excluding the state of its ranks.
 pub const FIXED_BYTES: usize = size_of::<Engine>();
-/// Memory per rank in bytes, whether or not messages are exchanged with the rank.
+/// Process-private memory per rank in bytes, allocated even if no messages are exchanged with the
+/// rank.
 pub const RANK_BYTES: usize = size_of::<Peer>() + BYTES_PER_RANK;
-/// Additional memory per peer with messages, excluding its rings and queued messages, in bytes.
+/// Additional process-private memory per rank with which messages are exchanged, in bytes; excludes
+/// rings and queued messages.
 pub const PARTNER_BYTES: usize =
     size_of::<peer::Link>() + Matcher::<OpId, protocol::engine::Arrival>::SOURCE_BYTES;
 /// Shared memory of the ring from one rank to another, in bytes.
 pub const RING_BYTES: usize = memory::ring::STRIDE;
 
-/// Maximum number of ranks of a communicator with collective mailboxes.
+/// Maximum number of ranks of a communicator whose small collectives use mailboxes in shared
+/// memory.
 pub const BOARD_RANKS: usize = super::coll_mailbox::MOST_RANKS;
-/// Maximum size of a rank's message in a collective mailbox, in bytes.
+/// Maximum size of the message that one rank stores in a mailbox for small collectives, in bytes.
 pub const BOARD_ROOM: usize = super::coll_mailbox::ROOM;
 
 /// Backend "shm": availability check and opening of communicators.
@@ -122,7 +125,7 @@ impl Comm for Shm {
     }
 }
 
-/// Rank, size and name of the job to which this process belongs.
+/// Job to which this process belongs: its name, its size, and the rank of this process in it.
 struct ShmJob {
     name: Vec<u8>,
     rank: usize,
@@ -177,8 +180,9 @@ impl ShmJob {
     }
 }
 
-/// Sets up this rank during the bootstrap: opens and watches the other processes, and permits them
-/// to read this process' memory if `mode` is `Allow`.
+/// Sets up this rank during the bootstrap: opens and watches process descriptors of the other
+/// ranks, publishes the test word, and permits other processes to read this process' memory if
+/// `mode` is `Allow`.
 fn prepare(
     segment: &Segment,
     pids: &[i32],
@@ -235,7 +239,8 @@ fn hold(poller: &Poller, rank: usize, pid: i32) -> Result<PidFd> {
     }
 }
 
-/// Tries to read the memory of every other rank; returns the first failure's reason.
+/// Tries to read the memory of every other rank, and records for each rank whether that succeeded.
+/// `Err` is the reason for the first failure.
 fn try_reading(
     segment: &Segment,
     rank: usize,

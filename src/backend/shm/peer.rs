@@ -1,5 +1,5 @@
-//! State of the other ranks: for each rank its liveness, and whether its memory can be read. A rank
-//! with which messages were exchanged also has its ends of the rings, and queues.
+//! State of the other ranks: the liveness of each rank, whether its memory can be read, and, for a
+//! rank with which messages were exchanged, the queues and this rank's ends of the rings.
 
 use super::memory::cells::CellMemory;
 use super::memory::ring::{Consumer, Producer};
@@ -13,7 +13,8 @@ use crate::sys::os::process::{self, PidFd};
 use std::collections::VecDeque;
 use std::io;
 
-/// All ranks. A rank with which no message was exchanged costs only its `Peer`.
+/// State of all ranks. For a rank with which no message was exchanged, only its `Peer` is
+/// allocated.
 pub(super) struct Peers {
     all: Vec<Peer>,
     links: Vec<Link>,
@@ -37,7 +38,8 @@ impl Peers {
         self.all.get_mut(rank)
     }
 
-    /// Returns the link to `rank`, or `None` if no message was exchanged with it.
+    /// Returns the messaging state (`Link`) of `rank`, or `None` if no message was exchanged with
+    /// that rank.
     pub(super) fn link(&self, rank: usize) -> Option<&Link> {
         self.links.get(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
     }
@@ -66,7 +68,8 @@ impl Peers {
         self.link_mut(rank)?.consumer.as_mut()
     }
 
-    /// Returns the link to `rank`, creating it if necessary; `None` if `rank` is out of range.
+    /// Returns the messaging state (`Link`) of `rank`, and creates it if necessary; `None` if
+    /// `rank` is out of range.
     pub(super) fn make_link(&mut self, rank: usize) -> Option<&mut Link> {
         let peer = self.all.get_mut(rank)?;
         if peer.link == 0 {
@@ -77,15 +80,15 @@ impl Peers {
     }
 }
 
-/// State of one rank, 12 bytes. 16 bits suffice for the link index, because there are at most
-/// `MOST_RANKS` ranks.
+/// State of one rank; it has 12 bytes. 16 bits suffice for the index `link`, because there are at
+/// most `MOST_RANKS` ranks.
 pub(super) struct Peer {
     process: Option<PidFd>,
     pid: i32,
-    /// Index of the rank's link plus 1; 0 if it has no link.
+    /// Index of the rank's `Link` plus 1; 0 if no message was exchanged with the rank.
     link: u16,
-    /// Last state of the rank that this process has handled, by completing the operations that
-    /// could not complete otherwise.
+    /// Liveness state of the rank that this process handled last. When the rank has left or died,
+    /// handling completes the operations that cannot finish without it.
     pub(super) state: PeerState,
     /// True if this process may read the rank's memory, as tested when the communicator was opened.
     pub(super) readable: bool,
@@ -96,17 +99,21 @@ pub(super) struct Peer {
 pub(super) struct Link {
     pub(super) producer: Option<Producer>,
     pub(super) consumer: Option<Consumer>,
-    /// View of the peer's cells; `None` until the peer has sent a cell.
+    /// View of the peer's cells (buffers for large messages); `None` until the peer has sent a
+    /// cell.
     pub(super) cells: Option<CellMemory>,
-    /// Message whose unrequested pieces are arriving.
+    /// Incoming message whose unrequested pieces (those sent without a `Clear` record) are
+    /// arriving.
     pub(super) long: Option<PipelineReceive>,
     /// Sends that are waiting for space in the ring, in posting order.
     pub(super) starts: VecDeque<OpId>,
-    /// Receives whose control record (Clear or Finish) is still to be sent.
+    /// Receives whose control record is still to be sent: `Clear` (clear to send) or `Finish` (all
+    /// bytes received).
     pub(super) answers: VecDeque<OpId>,
-    /// Sends that are copying their pieces, in round-robin order.
+    /// Sends whose pieces are being copied, in round-robin order.
     pub(super) streams: VecDeque<OpId>,
-    /// True if a queue is not empty, so that the rank is in the engine's `outbound` list.
+    /// True if the peer is in the engine's `outbound` list, because at least one of these queues is
+    /// not empty.
     pub(super) is_listed: bool,
 }
 
@@ -117,7 +124,8 @@ impl Peer {
         Peer { process, pid, link: 0, state: PeerState::Present, readable: false }
     }
 
-    /// Copies from `address` in the rank's memory. Returns Ok(0) if the process has ended.
+    /// Copies bytes from `address` in the rank's memory and returns their number; `Ok(0)` means
+    /// that the process has ended.
     pub(super) fn read(&self, address: u64, into: Region) -> io::Result<usize> {
         let alive = || self.process.as_ref().is_some_and(|process| !process.exited());
         if !alive() {
@@ -146,7 +154,8 @@ impl Link {
 pub(super) enum Mode {
     /// Read the memory of other ranks if the operating system permits that.
     Auto,
-    /// In addition, permit other ranks to read this process' memory (Yama module).
+    /// Like `Auto`, and in addition permit other processes to read this process' memory (Yama
+    /// security module).
     Allow,
     /// Never read the memory of other ranks.
     Off,
@@ -172,7 +181,8 @@ impl Mode {
 pub(super) struct Probe(#[allow(dead_code, reason = "others read it")] Scratch);
 
 impl Probe {
-    /// Publishes the word's address and value; with mode `Off`, address 0, which no rank reads.
+    /// Publishes the address and the value of a test word; with mode `Off`, publishes address 0,
+    /// from which no rank reads.
     pub(super) fn publish(segment: &Segment, rank: usize, mode: Mode) -> Result<Probe> {
         // Random, so that no other process has the value at this address; not 0, the value of an
         // untouched page.
@@ -185,7 +195,7 @@ impl Probe {
         Ok(Probe(word))
     }
 
-    /// Tries to read the published word of `rank`; returns the reason if that fails.
+    /// Tries to read the test word that `rank` has published; `Err` is the reason if that fails.
     pub(super) fn read(
         segment: &Segment,
         rank: usize,

@@ -1,5 +1,5 @@
-//! Interface of the transport to `runtime`: the engine behind one short-held lock, and the check
-//! that rejects forked children.
+//! Interface of the transport to `runtime`: the protocol engine, protected by one lock that is held
+//! only briefly, and the check that rejects calls in forked children.
 
 use super::memory::cma_copies::Copies;
 use super::memory::coll_mailbox;
@@ -25,18 +25,22 @@ use crate::sys::{
 use std::sync::Arc;
 use std::task::Poll;
 
-/// ID of the process that opens communicators. A fork clears it, so that a forked child's copy of a
-/// communicator is detected at the cost of one load, without touching memory that the parent uses.
+/// ID of the process that opens communicators. A fork clears it in the child. So the use of a
+/// communicator in a forked child is detected at the cost of one load, without access to memory
+/// that the parent uses.
 static OPENER: OpenState = OpenState::new();
-/// Maximum number of rounds of progress in one test while progress is made. Between tests the
-/// caller may yield its core.
+/// Maximum number of calls to `Engine::progress` that make progress in one call to `test`. Between
+/// calls to `test` the caller may yield its core.
 const ROUNDS: u32 = 8;
-/// Maximum number of consecutive rounds without progress while the peer copies the next piece.
+/// Maximum number of consecutive calls to `Engine::progress` that make no progress in one call to
+/// `test` for a message that is transferred in pieces: the peer may be copying the next piece.
 const SPINS: u32 = 64;
-/// Distinguishes opener words from the internal state values of `OpenState`.
+/// Bit that distinguishes an opener word (a process ID with this bit set) from the internal state
+/// values of `OpenState`.
 const OPENER_BIT: u32 = 1 << 31;
 
-/// Transport of a communicator: the engine behind one short-held lock.
+/// Transport of a communicator: the protocol engine, protected by one lock that is held only
+/// briefly.
 pub(super) struct ShmTransport {
     engine: SpinLock<OpenComm>,
     rank: i32,
@@ -50,12 +54,13 @@ pub(super) struct ShmTransport {
 
 struct OpenComm {
     engine: Engine,
-    /// Claim on the rank; `None` once the communicator is closed.
+    /// Ownership of this rank in the job, which no other process can have; `None` once the
+    /// communicator is closed.
     claim: Option<Arc<Claim>>,
 }
 
-/// Records this process as the opener of the communicators opened from now on. Returns its opener
-/// word.
+/// Records this process as the one that opens communicators from now on. Returns the number that
+/// identifies this process (opener word).
 pub(super) fn enter() -> Result<u32> {
     static LOCK: Mutex<()> = Mutex::new(());
     let _guard = LOCK.lock();
@@ -212,8 +217,8 @@ impl Transport for ShmTransport {
         })
     }
 
-    /// Leaves the communicator without waiting. Completed sends are in the rings, which the other
-    /// ranks read even after this process has ended.
+    /// Leaves the communicator; does not wait for other ranks. Completed sends are in the rings,
+    /// which the other ranks read even after this process has ended.
     fn close(&self) -> Result<()> {
         self.with(|engine| {
             engine.segment.mark(engine.rank, PeerState::Left);

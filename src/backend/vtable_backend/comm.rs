@@ -1,5 +1,5 @@
-//! Adapter from a C comm table to [`Comm`]: the slots implement [`Wire`], and `p2p_protocol` makes
-//! a transport of the wire.
+//! Adapter from a C table of communication functions (comm table) to [`Comm`]: the functions of the
+//! table implement [`Wire`], on which `p2p_protocol` builds a transport.
 
 use super::{
     BackendObject, NativeComponent, call, keep_said, presence, required, take_error_text, whole,
@@ -82,16 +82,16 @@ impl Comm for NativeComponent<dtl_comm_vtable_t> {
 pub(super) struct NativeWire {
     pub(super) owner: Arc<BackendObject>,
     pub(super) table: dtl_comm_vtable_t,
-    /// Communicator object of the backend.
+    /// Address of the backend's communicator object.
     pub(super) object: Addr,
     properties: Arc<Properties>,
 }
 
 impl NativeWire {
-    /// Stores the reason of a failed operation for [`Wire::failure_text`], and converts a number
-    /// that is not a status into DTL_ERROR_NATIVE_BACKEND. An invalid boolean output is returned as
-    /// an error: only 1 reports the completion of an operation, so the transport may still use its
-    /// buffer.
+    /// Stores the reason why an operation failed, for [`Wire::failure_text`], and replaces a number
+    /// that is not a status by DTL_ERROR_NATIVE_BACKEND. An invalid boolean output is returned as
+    /// an error: only 1 reports the completion of an operation, so after any other value the
+    /// backend may still use the operation's buffer.
     #[cold]
     fn failed(&self, done: i32, result: &mut dtl_comm_done_t, before: Mark) -> Result<()> {
         if done != 1 {

@@ -1,4 +1,4 @@
-//! Adapter from a C device table to [`Device`].
+//! Adapter from a C table of device functions to [`Device`].
 
 use super::{BackendObject, call, presence, required};
 use crate::abi::backend::vtable::dtl_device_vtable_t;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 pub(super) struct NativeDevice {
     owner: Arc<BackendObject>,
     table: dtl_device_vtable_t,
-    /// Device count that `count` wrote last; 0 before the first call.
+    /// Device count that the function `count` of the table reported last; 0 before the first call.
     known: AtomicI32,
 }
 

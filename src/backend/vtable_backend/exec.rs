@@ -1,4 +1,4 @@
-//! Adapter from a C exec table to [`Exec`].
+//! Adapter from a C table of execution functions (exec table) to [`Exec`].
 
 use super::{NativeComponent, call, presence, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;

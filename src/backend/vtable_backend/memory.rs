@@ -1,4 +1,4 @@
-//! Adapters from C memory and transfer tables to [`Memory`] and [`Transfer`].
+//! Adapters from C tables of memory and transfer functions to [`Memory`] and [`Transfer`].
 
 use super::{NativeComponent, call, presence, required, status_of, whole};
 use crate::abi::backend::vtable::{dtl_memory_vtable_t, dtl_transfer_vtable_t};
@@ -65,7 +65,8 @@ impl NativeComponent<dtl_memory_vtable_t> {
     }
 }
 
-/// Adds the requested memory kind to an error of a slot, whose text may not name the kind.
+/// Adds the requested memory kind to an error that a function of the table returned, because the
+/// text of such an error does not always name the kind.
 fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
     error.within(&format!("memory kind {}", describe(kind)))
 }
@@ -131,8 +132,8 @@ impl Memory for NativeComponent<dtl_memory_vtable_t> {
     fn identify(&self, addr: Addr) -> Result<Option<DriverAllocation>> {
         let Some(slot) = self.table.pointer_info else { return Ok(None) };
         let mut info: dtl_mem_info_t = blank();
-        // `call!` is not used, because it formats an error text: NOT_FOUND is the result for every
-        // host buffer.
+        // `call!` is not used, because it formats an error message: NOT_FOUND is the result for
+        // every host buffer.
         let before = Mark::now();
         let status = status_of!(self.owner, "memory.pointer_info", slot, addr.ptr(), &raw mut info);
         if status == DTL_ERROR_NOT_FOUND {

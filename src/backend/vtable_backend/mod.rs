@@ -1,8 +1,9 @@
-//! Adapter from C tables to the component traits: validation, the owner of the foreign `self`, and
-//! statuses. The runtime does not distinguish an adapted backend from a built-in one.
+//! Adapter from C tables to the component traits: validation of the tables, ownership of the
+//! foreign `self`, and conversion of statuses. The runtime does not distinguish an adapted backend
+//! from a built-in one.
 //!
 //! In reading order:
-//! - `slot_call`: calls of slots
+//! - `slot_call`: calls to slots
 //! - `device`: the device table
 //! - `memory`: the memory and transfer tables
 //! - `exec`: the exec table
@@ -61,7 +62,8 @@ pub struct Tables {
     pub comm: Option<dtl_comm_vtable_t>,
 }
 
-/// Plugin's `self` pointer, shared by all components of a backend and destroyed after last use.
+/// `self` pointer of a backend, shared by all components of the backend and passed to `destroy`
+/// after its last use.
 pub struct BackendObject {
     name: String,
     self_: Addr,
@@ -75,7 +77,8 @@ impl BackendObject {
         self.armed.store(true, Ordering::Release);
     }
 
-    /// Converts the status of a slot into a `Result` whose error names the backend and the slot.
+    /// Converts the status that a slot (C function of a table) returned into a `Result` whose error
+    /// names the backend and the slot.
     #[inline]
     fn check(&self, slot: &str, status: dtl_status_t, before: Mark) -> Result<()> {
         if status == DTL_SUCCESS { Ok(()) } else { Err(self.failed(slot, status, before)) }
@@ -86,7 +89,7 @@ impl BackendObject {
         foreign_error(&format!("backend {}: {slot}", self.name), status, before)
     }
 
-    /// Checks and converts a boolean output of a slot.
+    /// Checks and converts a boolean output of a slot (C function of a table).
     #[inline]
     fn boolean(&self, slot: &str, value: i32) -> Result<bool> {
         match value {
@@ -101,14 +104,14 @@ impl BackendObject {
         self.invalid(slot, &format!("wrote {value} into its boolean output: use 0 or 1"))
     }
 
-    /// Returns the error for an invalid output of a slot.
+    /// Returns the error for an invalid output of a slot (C function of a table).
     #[cold]
     fn invalid(&self, slot: &str, what: &str) -> Error {
         Error::new(DTL_ERROR_NATIVE_BACKEND, format!("backend {}: {slot} {what}", self.name))
     }
 
-    /// Checks the object that a slot created. A null pointer is an error, because it would denote
-    /// the null object.
+    /// Checks the object that a slot (C function of a table) created. A null pointer is an error,
+    /// because it would denote the null object.
     fn not_null(&self, slot: &str, object: *mut std::ffi::c_void) -> Result<Addr> {
         if object.is_null() {
             return Err(self.invalid(slot, "succeeded and answered NULL"));
@@ -116,8 +119,8 @@ impl BackendObject {
         Ok(Addr::new(object))
     }
 
-    /// Returns NOT_SUPPORTED for a missing slot of an optional group. `runtime` checks the groups
-    /// first, so its calls do not return this error.
+    /// Returns the error NOT_SUPPORTED for a missing slot of an optional group of slots. `runtime`
+    /// checks the groups first, so its calls do not return this error.
     #[cold]
     fn absent(&self, slot: &str) -> Error {
         Error::new(DTL_ERROR_NOT_SUPPORTED, format!("backend {} has no {slot}", self.name))
@@ -138,27 +141,27 @@ thread_local! {
     static ERROR_TEXT: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Sets the error text of a slot that is about to fail (`dtl_backend_set_error`), or the text for a
-/// fault that the adapter finds, which replaces the slot's own.
+/// Sets the error message of a slot that is about to fail (`dtl_backend_set_error`), or the text
+/// for a fault that the adapter finds, which replaces the slot's own.
 pub fn set_error_text(text: String) {
     let _ = ERROR_TEXT.try_with(|left| left.set(text));
 }
 
-/// Prepares a call of plugin code outside the fast path: drops the error text of an earlier call
-/// and returns a mark of the last error.
+/// Prepares a call of plugin code outside the fast path: drops the error message of an earlier call
+/// and returns a mark of the current time, so that errors recorded during the call can be found.
 pub(super) fn begin() -> Mark {
     drop(take_error_text());
     Mark::now()
 }
 
-/// Removes and returns the error text that plugin code set in this thread; empty if none.
+/// Removes and returns the error message that plugin code set in this thread; empty if none.
 pub(super) fn take_error_text() -> String {
     ERROR_TEXT.try_with(Cell::take).unwrap_or_default()
 }
 
-/// Stores the error text for a status that foreign code reports otherwise than by its return value.
-/// If foreign code set no text, the text of a library call that failed with this status after the
-/// mark is stored.
+/// Stores the error message for a status that foreign code reports otherwise than by its return
+/// value. If foreign code set no text, the text of a library call that failed with this status
+/// after the mark `before` is stored.
 #[cold]
 fn keep_said(before: Mark, status: dtl_status_t) {
     let _ = ERROR_TEXT.try_with(|left| {
@@ -167,9 +170,9 @@ fn keep_said(before: Mark, status: dtl_status_t) {
     });
 }
 
-/// Returns the error for a failing status of foreign code, which this thread called after the mark.
-/// The text is that set by the foreign code or, if there is none, that of the failed library call
-/// whose status the foreign code returns.
+/// Returns the error for an error status of foreign code, which this thread called after it took
+/// the mark `before`. The text is that set by the foreign code or, if there is none, that of the
+/// failed library call whose status the foreign code returns.
 #[cold]
 pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Error {
     let left = take_error_text();
@@ -186,7 +189,7 @@ pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Er
     if left.is_empty() { before.explain(error) } else { error }
 }
 
-/// Calls a slot with the backend's `self` and returns its status.
+/// Calls a slot (C function of a table) with the backend's `self` and returns its status.
 macro_rules! status_of {
     ($owner:expr, $name:expr, $slot:expr $(, $arg:expr)* $(,)?) => {{
         let slot = $crate::backend::vtable_backend::slot_call::Slot::unwinding($slot);
@@ -234,7 +237,7 @@ macro_rules! call {
 }
 use call;
 
-/// Evaluates to a list of the names of slots, each with whether the table has it.
+/// Evaluates to a list of pairs: the name of a slot, and true if the table has that slot.
 macro_rules! presence {
     ($table:ident, $($slot:ident),+ $(,)?) => {
         &[$((stringify!($slot), $table.$slot.is_some())),+]
@@ -267,8 +270,8 @@ fn whole(component: &str, group: &str, slots: &[(&str, bool)]) -> Result<bool> {
     }
 }
 
-/// Creates a backend from C tables. Returns an error for the first fault in the tables; `destroy`
-/// is not called in that case.
+/// Creates a backend from C tables. If the tables have a fault, returns an error for the first one;
+/// `destroy` is then not called.
 pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<BackendObject>)> {
     check_main(&tables.main)?;
     let owner = Arc::new(BackendObject {

@@ -1,4 +1,4 @@
-//! Adapter from the module slots of a C exec table to [`Modules`].
+//! Adapter from the module functions of a C exec table to [`Modules`].
 
 use super::{NativeComponent, call, presence, whole};
 use crate::abi::backend::vtable::dtl_exec_vtable_t;
@@ -23,7 +23,8 @@ pub(super) fn check(table: &dtl_exec_vtable_t) -> Result<bool> {
     Ok(has_modules)
 }
 
-/// Log callback that is passed to the compile slot: appends `size` bytes of `text` to the log.
+/// Log callback that is passed to the table's compile function: appends `size` bytes of `text` to
+/// the log.
 unsafe extern "C" fn note(user: *mut c_void, text: *const c_char, size: u64) {
     if user.is_null() || text.is_null() {
         return;
@@ -35,8 +36,8 @@ unsafe extern "C" fn note(user: *mut c_void, text: *const c_char, size: u64) {
     log.extend_from_slice(unsafe { std::slice::from_raw_parts(text.cast(), size as usize) });
 }
 
-/// Converts a string that came from C. The conversion does not fail, because such a string contains
-/// no NUL.
+/// Converts a string that came from C back to a C string. The conversion does not fail, because
+/// such a string contains no NUL.
 fn c_text(text: &str) -> CString {
     CString::new(text).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Adapter from the win_ slots of a C comm table to [`WireWindows`].
+//! Adapter from the window functions (`win_*`) of a C comm table to [`WireWindows`].
 
 use super::call;
 use super::comm::NativeWire;
@@ -10,7 +10,7 @@ use crate::runtime::component::{OpId, Swap, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
-/// Buffer for the remote key that a slot writes, aligned for any struct.
+/// Buffer for the remote key that a function of the table writes; aligned for any struct.
 #[repr(align(16))]
 struct Key([u8; DTL_WIN_KEY_BYTES as usize]);
 

@@ -1,15 +1,16 @@
-//! Meaning of DLPack's numbers: devices, element types, kinds of memory.
+//! Conversion between DLPack's device and element type codes and the library's memory kinds and
+//! dtypes.
 
 use crate::abi::devices::array::{dtl_dlpack_device_t, dtl_dlpack_dtype_t};
 use crate::abi::word::*;
 
-/// DLDeviceType of memory that the host reads.
+/// DLDeviceType of host memory (kDLCPU).
 pub(super) const CPU: i32 = 1;
-/// DLDeviceType of memory that objects name instead of pointers (kDLOpenCL).
+/// DLDeviceType of memory that is addressed by an object handle, not by a pointer (kDLOpenCL).
 const BY_OBJECT: i32 = 4;
 
-/// Number and name of each DLDeviceType, the type of the device that its memory belongs to, and the
-/// kind of that memory.
+/// Number and name of each DLDeviceType, the DLDeviceType of the device that owns the memory, and
+/// the kind of the memory.
 const DEVICES: [(i32, &str, i32, dtl_enum_word_t); 16] = [
     (CPU, "kDLCPU", CPU, DTL_MEMORY_HOST),
     (2, "kDLCUDA", 2, DTL_MEMORY_DEVICE),
@@ -29,7 +30,8 @@ const DEVICES: [(i32, &str, i32, dtl_enum_word_t); 16] = [
     (18, "kDLTrn", 18, DTL_MEMORY_DEVICE),
 ];
 
-/// Number, code and bits of the common dtypes. An import returns the first match.
+/// Dtype, DLPack type code and number of bits of each dtype that DLPack supports. UINT8 and BYTE
+/// have the same DLPack type; an import uses the first of them.
 const DTYPES: [(dtl_dtype_t, u8, u8); 16] = [
     (DTL_DTYPE_INT8, 0, 8),
     (DTL_DTYPE_INT16, 0, 16),
@@ -55,7 +57,7 @@ pub(super) fn has_pointers(device_type: i32) -> bool {
     device_type != BY_OBJECT
 }
 
-/// Returns the name and number of a device type, for error texts.
+/// Returns the name and number of a device type, for error messages.
 pub(super) fn device_name(kind: i32) -> String {
     match DEVICES.iter().find(|(number, ..)| *number == kind) {
         Some((_, name, ..)) => format!("{name} ({kind})"),
@@ -63,7 +65,7 @@ pub(super) fn device_name(kind: i32) -> String {
     }
 }
 
-/// Returns the description of an element type, for error texts.
+/// Returns the description of an element type, for error messages.
 pub(super) fn dtype_text(dtype: dtl_dlpack_dtype_t) -> String {
     format!("code {}, {} bits, {} lanes", dtype.code, dtype.bits, dtype.lanes)
 }
@@ -82,7 +84,9 @@ pub(super) fn dtype_from(dtype: dtl_dlpack_dtype_t) -> Option<dtl_dtype_t> {
     DTYPES.iter().find(is_it).map(|found| found.0)
 }
 
-/// Returns the DLPack device of memory of a kind, on a device whose DLPack device is `device`.
+/// Returns the DLPack device of memory of `kind` that belongs to `device`. The result differs from
+/// `device` if DLPack has a separate device type for that kind (for example kDLCUDAHost for pinned
+/// memory of a kDLCUDA device).
 pub(super) fn placed(device: dtl_dlpack_device_t, kind: dtl_enum_word_t) -> dtl_dlpack_device_t {
     let is_it = |(number, _, of, its_kind): &&(i32, &str, i32, dtl_enum_word_t)| {
         (*of, *its_kind) == (device.device_type, kind) && number != of
@@ -93,18 +97,20 @@ pub(super) fn placed(device: dtl_dlpack_device_t, kind: dtl_enum_word_t) -> dtl_
     }
 }
 
-/// Location of a tensor's memory in the terms of a backend.
+/// Device type and memory kind of a tensor's memory, converted from one DLDeviceType.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TensorLocation {
     /// DLDeviceType of the device that the memory belongs to.
     pub(super) device_type: i32,
-    /// True if the memory belongs to one device, false if to all devices of the type.
+    /// True if the memory belongs to one device, false if it belongs to all devices of
+    /// `device_type`.
     pub(super) is_of_one: bool,
     /// Kind of the memory.
     pub(super) kind: dtl_enum_word_t,
 }
 
-/// Returns the location of a DLDeviceType's memory in backend terms (inverse of [`placed`]).
+/// Returns the device type and the memory kind of memory whose DLDeviceType is `number` (inverse of
+/// [`placed`]).
 pub(super) fn placed_by(number: i32) -> TensorLocation {
     let known = DEVICES.iter().find(|(it, ..)| *it == number);
     let (device_type, kind) =

@@ -1,4 +1,4 @@
-//! Memory layout of an array: shape, strides, and a check that the extent is possible.
+//! Memory layout of an array: shape and strides, and a check of the extent in bytes.
 
 use crate::error::{Error, Result, fail, failure};
 
@@ -65,8 +65,8 @@ impl Layout {
     }
 }
 
-/// Creates the error for strides whose extent exceeds any memory, although the shape alone does
-/// not. Names the stride with the largest extent.
+/// Creates the error for an array whose strides make its extent exceed `i64::MAX` bytes, although
+/// its shape alone does not. The error names the stride of the dimension with the largest extent.
 fn too_far(shape: &[i64], strides: &[i64], element: u64) -> Error {
     let reach =
         |(_, (n, stride)): &(usize, (&i64, &i64))| i128::from(**n - 1) * i128::from(**stride);

@@ -1,11 +1,13 @@
-//! Arrays: memory of a backend with dtype, shape and strides, exchanged with libraries by DLPack.
+//! Arrays: memory of a backend with a dtype, a shape and strides, exchanged with other libraries
+//! through DLPack.
 //!
-//! The memory of an array is a reference-counted store. The array and each exported tensor have one
-//! reference. The last reference frees the memory. An imported tensor is such a store, too.
+//! The memory of an array is reference-counted (`Store`). The array and each exported tensor hold
+//! one reference each. Dropping the last reference frees the memory. An imported tensor is also
+//! held by a `Store`.
 //!
 //! In reading order:
 //! - `layout`: shape, strides, extent
-//! - `dlpack`: the meaning of DLPack's numbers
+//! - `dlpack`: conversion of DLPack's device and element type codes
 
 mod dlpack;
 mod layout;
@@ -28,7 +30,7 @@ use layout::Layout;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Type byte of array handles.
+/// Type code of arrays, the highest byte of an array handle.
 const TAG: u8 = 12;
 /// Alignment in bytes that DLPack requires.
 const ALIGNMENT: u64 = 256;
@@ -36,9 +38,10 @@ const ALIGNMENT: u64 = 256;
 pub(super) static ARRAYS: HandleTable<Array> = HandleTable::new(TAG, 0);
 /// Number of exported tensors that their consumers have not released.
 static LENT: AtomicU64 = AtomicU64::new(0);
-/// Number of tensors counted in `LENT` that this library itself has imported again.
+/// Number of tensors counted in `LENT` that this library itself has imported as further arrays.
 static LOOPED: AtomicU64 = AtomicU64::new(0);
-/// Fork generation, incremented in a forked child, which must not release the parent's tensors.
+/// Fork generation, incremented in a forked child. The child does not release memory of an earlier
+/// generation, because that memory belongs to the parent.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Memory of a backend with a dtype, a shape and strides, exchanged as a DLPack tensor.
@@ -50,7 +53,7 @@ pub struct Array {
     data: Addr,
     layout: Layout,
     flags: u64,
-    /// Number of exported tensors of this array that are not released.
+    /// Number of exported tensors of this array that their consumers have not released.
     exports: Arc<AtomicU64>,
     /// Memory of the array; `None` once the array is destroyed.
     store: Mutex<Option<Arc<Store>>>,
@@ -64,7 +67,7 @@ struct Store {
 }
 
 enum ArrayData {
-    /// Memory that the library allocated; null = none.
+    /// Memory that the library allocated; null if the array has no elements.
     Own(Addr),
     /// Imported tensor of another library, and its entry in the table of external memory.
     Taken(TakenTensor, Option<external::ExternalEntry>),
@@ -75,7 +78,8 @@ impl Store {
         Arc::new(Store { backend: Arc::clone(backend), what, forks: FORKS.load(Ordering::Relaxed) })
     }
 
-    /// Drops a reference; the last reference frees the memory. A forked child leaks the memory.
+    /// Drops a reference; dropping the last reference frees the memory. A forked child leaks the
+    /// memory.
     fn drop_share(self: Arc<Self>) -> Result<()> {
         if open_state::is_fork() || self.forks != FORKS.load(Ordering::Relaxed) {
             std::mem::forget(self);
@@ -98,7 +102,7 @@ impl Store {
     }
 }
 
-/// Fails unless `ndim` is a valid number of dimensions of an array; returns it.
+/// Returns `ndim`; fails unless it is a valid number of dimensions of an array.
 pub fn check_ndim(ndim: i32) -> Result<usize> {
     match usize::try_from(ndim) {
         Ok(count) if ndim <= DTL_ARRAY_MAX_NDIM => Ok(count),
@@ -160,7 +164,7 @@ fn insert(array: Array) -> Result<u64> {
         .ok_or_else(|| failure!(DTL_ERROR_LIMIT, "no array handle is left; destroy some"))
 }
 
-/// Returns the array of a handle, valid for the duration of a call.
+/// Returns the array of a handle, borrowed for the lifetime of the guard `inside`.
 pub fn find(inside: &Guard, id: u64) -> Result<&Array> {
     ARRAYS.get(inside, id).ok_or_else(|| invalid_handle("array", TAG, id))
 }
@@ -187,7 +191,7 @@ impl Array {
         Ok(callback::tensor_of(self.data, device, dtype, &self.layout.shape, &self.layout.strides))
     }
 
-    /// Returns DLPack's descriptions of the array's device and dtype.
+    /// Returns the array's device and dtype as DLPack structs.
     fn words(&self) -> Result<(dtl_dlpack_device_t, dtl_dlpack_dtype_t)> {
         let Some(dtype) = dlpack::dtype_of(self.dtype) else {
             return fail!(
@@ -217,7 +221,8 @@ impl Array {
         Ok((device, dtype))
     }
 
-    /// Creates a tensor of the array, and the function that its consumer's deleter calls.
+    /// Creates a tensor that describes the array, and the function that runs when the tensor's
+    /// consumer calls the deleter.
     fn lend(&self, id: u64) -> Result<(Tensor, Release)> {
         let (device, dtype) = self.words()?;
         let Some(store) = self.store.lock().as_ref().map(Arc::clone) else {
@@ -250,8 +255,9 @@ impl Array {
         Ok(callback::lend(tensor, release))
     }
 
-    /// Exports the array to another library as the struct from before DLPack 1.0. Fails with
-    /// NOT_SUPPORTED if the array is read-only, because that struct has no such flag.
+    /// Exports the array to another library as the unversioned struct that DLPack had before
+    /// version 1.0. Fails with NOT_SUPPORTED if the array is read-only, because that struct has no
+    /// read-only flag.
     pub fn export_unversioned(&self, id: u64) -> Result<*mut dtl_dlpack_managed_t> {
         if self.flags & DTL_ARRAY_READ_ONLY != 0 {
             return fail!(
@@ -274,7 +280,7 @@ fn no_pointer(backend: &Backend) -> Error {
     )
 }
 
-/// Returns the DLPack type and id of a device.
+/// Returns the DLPack device type and device id of a device.
 fn number(backend: &Backend, device: i32) -> Result<(i32, i32)> {
     backend.device()?.dlpack(device).unwrap_or_else(|| Err(backend.lacks("DLPack number")))
 }
@@ -291,15 +297,17 @@ pub struct ForeignTensor<'a> {
     pub dtype: dtl_dlpack_dtype_t,
     /// Number of elements of each dimension.
     pub shape: &'a [i64],
-    /// Distances between neighbors in elements, by dimension; `None` = contiguous, row-major.
+    /// Distance between neighboring elements in each dimension, counted in elements; `None` =
+    /// contiguous, row-major.
     pub strides: Option<&'a [i64]>,
     /// True if the tensor must not be written.
     pub read_only: bool,
-    /// Ownership of the tensor, through which it is released.
+    /// Owner of the exported tensor, used to release the tensor.
     pub taken: TakenTensor,
 }
 
-/// Imports a tensor as an array and returns a handle. On failure the caller owns the tensor.
+/// Imports a tensor as an array and returns the array's handle. On failure the caller still owns
+/// the tensor.
 pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
     let (device, kind) = place(&backend, given.device)?;
     let Some(dtype) = dlpack::dtype_from(given.dtype) else {
@@ -346,7 +354,8 @@ pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
     })
 }
 
-/// Returns this backend's device for a DLPack device, and the kind of memory of that device.
+/// Returns the device of `backend` that corresponds to the DLPack device `wanted`, and the memory
+/// kind that `wanted` denotes.
 fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enum_word_t)> {
     let TensorLocation { device_type, is_of_one, kind } = dlpack::placed_by(wanted.device_type);
     if !dlpack::has_pointers(device_type) {
@@ -413,7 +422,8 @@ fn first_element(given: &ForeignTensor<'_>, dtype: dtl_dtype_t, bytes: u64) -> R
 pub struct ArrayTeardown(Option<Arc<Store>>);
 
 impl ArrayTeardown {
-    /// Drops the array's reference to its memory, which may call another library.
+    /// Drops the array's reference to its memory. This may call another library, which then frees
+    /// an imported tensor.
     pub fn end(self) -> Result<()> {
         self.0.map_or(Ok(()), Store::drop_share)
     }
@@ -428,7 +438,8 @@ pub fn remove(inside: &Guard, id: u64) -> Result<ArrayTeardown> {
     Ok(ArrayTeardown(array.store.lock().take()))
 }
 
-/// Returns the reason why the library cannot be finalized: other libraries use memory of it.
+/// Returns an error if the library cannot be finalized because other libraries still use memory of
+/// its arrays.
 pub fn refusal() -> Option<Error> {
     let lent = LENT.load(Ordering::Acquire).saturating_sub(LOOPED.load(Ordering::Relaxed));
     (lent > 0).then(|| {

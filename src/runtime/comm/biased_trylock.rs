@@ -1,37 +1,41 @@
-//! Lock for calls that must not overlap. No thread waits: while it is in use, attempts fail at
-//! once.
+//! Lock for calls that must not overlap. No thread waits: while the lock is in use, attempts fail
+//! at once.
 //!
-//! In most programs, one thread makes all of these calls. The first thread that acquires the lock
-//! therefore gets a word of its own, which it writes with plain stores; an atomic exchange costs as
-//! much as ten of them. All other threads exchange a second word.
+//! In most programs, one thread makes all of these calls. Therefore the first thread that acquires
+//! the lock gets a flag of its own (`first_has`), which it writes with plain stores. (An atomic
+//! exchange costs as much as ten plain stores.) All other threads acquire the lock by a
+//! compare-exchange of a second flag (`taken`).
 //!
-//! Memory ordering. First thread: S1 `first_has = true`, light barrier, L1 loads `is_shared`.
-//! Another thread: sets `taken` by an acquire exchange, S2 `is_shared = true` once and for all,
-//! heavy barrier, L2 loads `first_has`. By the argument of `epoch`, either L1 sees S2, and the
-//! first thread uses the second word, or L2 sees S1, and the attempt of the other thread fails. A
-//! thread that sets `taken` later has acquired it from the thread that executed the heavy barrier,
-//! so it sees no older value of `first_has` either. Both words are released by release stores, and
-//! acquired by the next holder. The first thread uses its own word only while no other thread has
-//! ever made an attempt, so there is no work of another holder that it would have to see.
+//! Memory ordering. First thread: S1 stores `first_has = true`, light fence, L1 loads `is_shared`.
+//! Another thread: sets `taken` by a compare-exchange with acquire ordering, S2 stores `is_shared =
+//! true` once and for all, heavy fence, L2 loads `first_has`. By the properties of the light and
+//! heavy fences (`epoch`), either L1 reads the value of S2, and the first thread uses `taken`, or
+//! L2 reads the value of S1, and the attempt of the other thread fails. A thread that sets `taken`
+//! later has acquired it from the thread that executed the heavy fence, so it reads no older value
+//! of `first_has` either. Both flags are cleared by release stores, and read with acquire ordering
+//! by the next holder. The first thread uses `first_has` only while no other thread has ever made
+//! an attempt, so no other holder has made writes that the first thread would have to observe.
 
 use crate::hints;
 use crate::sys::handles::epoch;
 use crate::sys::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// Thread mark that no thread has.
+/// Value of `first` before any thread has acquired the lock; no thread has this
+/// `epoch::thread_mark`.
 const NOBODY: usize = 1;
 
-/// Lock that is only tried, never waited for. It is cheap for the first thread that acquires it.
+/// Lock without a waiting operation: an attempt fails at once if the lock is in use. It is cheap
+/// for the first thread that acquires it.
 pub struct BiasedTryLock {
     /// Mark of the first thread (`epoch::thread_mark`), or [`NOBODY`].
     first: AtomicUsize,
-    /// True while the first thread holds the lock by its own word.
+    /// True while the first thread holds the lock. Only the first thread writes this flag.
     first_has: AtomicBool,
-    /// True once a thread other than the first has made an attempt.
+    /// True once a thread other than the first has tried to acquire the lock.
     is_shared: AtomicBool,
-    /// True while a thread holds the lock by this shared word.
+    /// True while a thread other than the first holds or tries to acquire the lock.
     taken: AtomicBool,
-    /// Mark of the last thread that acquired the lock by the shared word.
+    /// `epoch::thread_mark` of the last thread that acquired the lock through `taken`.
     taker: AtomicUsize,
 }
 
@@ -48,19 +52,19 @@ impl Default for BiasedTryLock {
     }
 }
 
-/// Word by which a thread holds the lock.
+/// Flag that is set while a thread holds the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum LockWord {
-    /// Word of the first thread.
+    /// `first_has`, the flag of the first thread.
     First,
-    /// Word that all other threads share.
+    /// `taken`, the flag of all other threads.
     Shared,
 }
 
 impl BiasedTryLock {
-    /// Tries to acquire the lock for the calling thread, whose mark is `mark`. Returns `None` if
-    /// the lock is in use, perhaps by an outer call of this thread.
+    /// Tries to acquire the lock for the calling thread, whose `epoch::thread_mark` is `mark`.
+    /// Returns `None` if the lock is in use, perhaps by an outer call of this thread.
     pub fn try_take(&self, mark: usize) -> Option<LockWord> {
         if self.first.load(Ordering::Relaxed) == mark && !self.first_has.load(Ordering::Relaxed) {
             self.first_has.store(true, Ordering::Relaxed);
@@ -106,7 +110,7 @@ impl BiasedTryLock {
         Some(LockWord::Shared)
     }
 
-    /// Returns true if the calling thread, whose mark is `mark`, holds the lock.
+    /// Returns true if the calling thread, whose `epoch::thread_mark` is `mark`, holds the lock.
     pub fn is_of(&self, mark: usize) -> bool {
         let has = |has: &AtomicBool, who: &AtomicUsize| {
             has.load(Ordering::Relaxed) && who.load(Ordering::Relaxed) == mark

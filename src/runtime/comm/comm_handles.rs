@@ -55,10 +55,12 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     TABLE.hold(inside, handle.id).map_err(|_| unknown(handle))
 }
 
-/// Maximum time that a destroy waits for calls that may be starting an operation.
+/// Maximum time for which `destroy` waits for calls of other threads that may be starting an
+/// operation.
 const LONGEST_START: Duration = Duration::from_secs(1);
 
-/// Pins the communicator to destroy. `None`: null and predefined handles, which are not destroyed.
+/// Pins the communicator to destroy. Returns `None` for null and predefined handles, which are not
+/// destroyed.
 pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<Comm>>> {
     if [0, WORLD, SELF].contains(&handle.id) {
         return Ok(None);
@@ -67,7 +69,8 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_comm_t) -> Result<Option<Arc<C
 }
 
 /// Destroys a communicator. Waiting calls return CANCELED, operations in flight are canceled, and
-/// the link closes with the last communicator on it. Call outside of the epoch.
+/// the transport closes when the last communicator that uses it is destroyed. The caller must not
+/// hold an epoch guard.
 pub fn destroy(comm: &Arc<Comm>) -> Result<()> {
     comm.check_outside("dtl_comm_destroy")?;
     request::check_revocable(comm)?;
@@ -102,10 +105,11 @@ fn has_failed(comm: &Comm) -> bool {
     comm.standing.state() == CommState::Revoked || comm.is_broken() || comm.has_died()
 }
 
-/// Publishes to the other ranks that this rank destroys the communicator: by its mark in the
-/// mailbox, and by a notice if the communicator has failed. After a completed shrink no rank waits
-/// for this rank on the communicator any more, so no mark is set: a late rank that saw the mark
-/// would exclude this rank from the shrunk communicator, of which this rank is a member.
+/// Informs the other ranks that this rank destroys the communicator: sets a flag in its
+/// shared-memory mailbox and, if the communicator has failed, sends notices (internal messages).
+/// After a completed shrink, the flag is not set: no rank waits for this rank on the communicator
+/// any more, and a rank that has not completed the shrink would read the flag and exclude this rank
+/// from the shrunk communicator, of which this rank is a member.
 fn leave(comm: &Comm, has_failed: bool) {
     let (completed, is_pending) = comm.shrinking.lock().state();
     if let Some(mailboxes) = comm.mailboxes.as_ref().filter(|_| completed == 0) {
@@ -132,8 +136,8 @@ impl Drop for Comm {
     }
 }
 
-/// Deletes the attributes of all communicators at finalize, before the communicators, and then all
-/// keys.
+/// Deletes the attributes of all communicators at finalize, before the communicators are destroyed,
+/// and then deletes all attribute keys.
 pub fn delete_attributes() {
     let inside = epoch::enter();
     let comms = TABLE.handles().into_iter().filter_map(|id| TABLE.pin(&inside, id));
@@ -146,7 +150,8 @@ pub fn destroy_all() {
     TABLE.drain(&epoch::enter()).for_each(|comm| comm.standing.set(CommState::Closed));
 }
 
-/// Invalidates all handles in a forked child. Shared memory and sockets remain the parent's.
+/// Invalidates all communicator handles in a forked child. Does not close shared memory and
+/// sockets, because they belong to the parent.
 pub fn forget_all() {
     progress::forget();
     TABLE.drain(&epoch::enter()).for_each(std::mem::forget);

@@ -1,4 +1,5 @@
-//! Tables of communicators: their handles, and the open communicators in need of progress.
+//! Tables of communicators: handle table, and list of open communicators on which waiting calls
+//! make progress.
 
 use super::progress_list::ProgressList;
 use crate::abi::handle::dtl_comm_t;
@@ -10,29 +11,32 @@ use crate::sys::handles::{
 };
 use std::sync::Arc;
 
-/// Type byte of communicator handles; DTL_COMM_WORLD and DTL_COMM_SELF are its indices 0 and 1.
+/// Type code of communicators, the highest byte of a communicator handle. DTL_COMM_WORLD and
+/// DTL_COMM_SELF are the handles with this type code and the table indices 0 and 1.
 pub(super) const TAG: u8 = 6;
 pub(crate) const WORLD: u64 = (TAG as u64) << 56;
 pub(crate) const SELF: u64 = WORLD | 1 << 36;
 
 pub(crate) static TABLE: HandleTable<Comm> = HandleTable::new(TAG, 2);
 
-/// Open communicators, on which calls that wait make progress.
+/// Open communicators. Waiting calls make progress on them.
 pub(crate) static OPEN: ProgressList<Comm> = ProgressList::new();
 
-/// Returns true if `id` is a communicator's handle. Predefined handles are valid before opening.
+/// Returns true if `id` is a communicator's handle. Predefined handles are valid even before their
+/// communicators are opened.
 pub fn is_live(id: u64) -> bool {
     [WORLD, SELF].contains(&id) || TABLE.is_live(id)
 }
 
-/// Fast path: returns the communicator of `handle` for a call that will not wait. `None`: the call
-/// must use the general path (`get`).
+/// Fast path: returns the communicator of `handle` for a call that will not wait. Returns `None` if
+/// the call must use the general path (`comm_handles::get`).
 pub fn visit(visit: Visit, handle: dtl_comm_t) -> Option<EpochRef<Comm>> {
     TABLE.visit(visit, handle.id)
 }
 
-/// Fast path: returns the communicator of `handle` for a call that will wait. `None`: the call must
-/// use the general path (`hold`), or an outer call on this thread also waits.
+/// Fast path: returns the communicator of `handle` for a call that will wait. Returns `None` if the
+/// call must use the general path (`comm_handles::hold`), for example because an outer call on this
+/// thread also waits.
 pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
     TABLE.visit(visit, handle.id)?.into_hazard()
 }

@@ -30,29 +30,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
 /// A communicator. Every message accesses one cache line of this struct, from the pointer to the
-/// transport (`link`) to the recorder's first list. Most calls also access the preceding line.
+/// transport (`link`) to the first list of the flight recorder (`recorder`). Most calls also access
+/// the preceding line.
 #[repr(C, align(128))]
 pub struct Comm {
-    /// Slot of the handle table and handle of this communicator; empty until a handle is assigned.
+    /// Handle of this communicator, and its slot in the handle table; empty until a handle is
+    /// assigned.
     pub(super) slot: SlotRefCell<Comm>,
     pub(super) timeout_ns: u64,
     pub(super) size: i32,
     pub(super) rank: i32,
     /// Number of collectives started so far.
     pub(super) sequence: AtomicU32,
-    /// Part that runs collectives on device memory; `None` for kinds without such collectives.
+    /// State for collectives on device memory; `None` if the communicator does not support them.
     pub(super) device: Option<Box<super::coll::device_part::DeviceCommPart>>,
-    /// Bit set of the buffer paths already reported to `dtl_explain` (`p2p_staging`).
+    /// Bit set of the methods of transferring device buffers (see `p2p_staging`) that are already
+    /// recorded for `dtl_explain`.
     pub(super) explained: AtomicU8,
     pub(super) is_broken: AtomicBool,
-    /// True if the transport may restrict its callers; `ThreadCheck::admit` checks a thread.
+    /// True if the transport may restrict the threads that call it; `ThreadCheck::admit` checks the
+    /// calling thread.
     pub(super) is_for_some: bool,
     pub(super) link: OwningRef<dyn Transport, SharedTransport>,
     pub(super) context: u32,
     pub(super) standing: StateWord,
-    /// Members of the communicator; `None` if they are all ranks of the link, in order.
+    /// Members of the communicator; `None` if they are all ranks of the transport, in order.
     pub(super) members: Option<Box<Members>>,
-    /// Direct tester of the transport's operations (`foreign_test`), if the transport publishes it.
+    /// Completion test that calls a function of another library, such as MPI_Test (`foreign_test`);
+    /// `None` if the transport has no such test.
     pub(super) asking: Option<Arc<ForeignTester>>,
     pub(super) recorder: super::flight_recorder::Recorder,
     /// Native collectives of the transport; `None` if it has none.
@@ -69,10 +74,11 @@ pub struct Comm {
     /// Schedules (step lists) for reuse.
     pub(super) spare: Mutex<Vec<super::coll::schedule::Schedule>>,
     pub(super) reports: Arc<super::diagnostics::hang_report::reports::Reports>,
-    /// Parent communicator, and its collective that created this communicator, if any.
+    /// Parent communicator, and the collective on it that created this communicator; `None` if
+    /// there is no parent.
     pub(super) origin: Option<Box<super::failure::missing_ranks::CommOrigin>>,
     pub(super) shrinking: Mutex<super::open::shrinking::Shrinking>,
-    /// Per kind of collective: bit set of the algorithms used so far (for `dtl_explain`).
+    /// Bit sets of the algorithms used so far, one per kind of operation (for `dtl_explain`).
     pub(super) chosen: [AtomicU32; super::op_desc::KINDS.len()],
     pub(super) attributes: super::open::attribute::Attributes,
 }
@@ -80,8 +86,8 @@ pub struct Comm {
 const _ONE_LINE: () = assert!(offset_of!(Comm, link) == 56 && offset_of!(Comm, recorder) == 104);
 
 impl Comm {
-    /// Creates a communicator on `link`. `members` maps ranks of this communicator to ranks of the
-    /// link (`None`: all ranks, in order). `rank` is the rank of this process.
+    /// Creates a communicator on the transport `link`. `members` maps ranks of this communicator to
+    /// ranks of the transport (`None`: all ranks, in order). `rank` is the rank of this process.
     pub(super) fn new(
         link: Arc<SharedTransport>,
         context: u32,
@@ -165,8 +171,9 @@ impl Comm {
         self.size == 1 || self.link.transport.properties().is_one_node
     }
 
-    /// Returns the node number of each rank, in rank order; nodes are numbered by their lowest
-    /// ranks. Returns `None` if the transport does not report nodes, or if there is one node only.
+    /// Returns the node number of each rank, in rank order; nodes are numbered in the order of
+    /// their lowest ranks. Returns `None` if the transport does not report nodes, or if there is
+    /// one node only.
     pub fn nodes(&self) -> Option<Vec<i32>> {
         let nodes = self.link.transport.properties().nodes.as_ref()?;
         let of =
@@ -179,7 +186,7 @@ impl Comm {
         Some(numbered.collect())
     }
 
-    /// Returns the name of the communicator's kind.
+    /// Returns the name of the communicator's kind, for example "shm" or "mpi".
     pub fn kind_name(&self) -> std::borrow::Cow<'static, str> {
         self.kind().to_string_lossy()
     }
@@ -188,7 +195,8 @@ impl Comm {
         self.device.as_ref().map_or(self.link.kind, |part| part.kind)
     }
 
-    /// Returns the previous and the next rank in a ring of all ranks, excluding this rank.
+    /// Returns the previous and the next rank in a ring of all ranks, or no rank if this is the
+    /// only one.
     pub(super) fn next_ranks(&self) -> impl Iterator<Item = i32> {
         let next = [self.size - 1, 1].map(|distance| (self.rank + distance) % self.size);
         next.into_iter().filter(|rank| *rank != self.rank)
@@ -204,7 +212,7 @@ impl Comm {
         self.link.pause(backoff);
     }
 
-    /// Converts a rank of this communicator to the link's rank.
+    /// Converts a rank of this communicator to the corresponding rank of the transport.
     pub(super) fn to_world(&self, rank: i32) -> i32 {
         self.members.as_ref().map_or(rank, |members| members.to_world(rank))
     }
@@ -263,7 +271,8 @@ impl Comm {
         self.local_ranks(liveness.part().failed_ranks())
     }
 
-    /// Converts ranks of the link to ranks of this communicator. Drops those of other ranks.
+    /// Converts ranks of the transport to ranks of this communicator. Ranks that are not members
+    /// are dropped.
     pub(super) fn local_ranks(&self, outer: Vec<i32>) -> Vec<i32> {
         match &self.members {
             None => outer,
@@ -271,7 +280,7 @@ impl Comm {
         }
     }
 
-    /// Returns the number of the link's ranks that are known to have died.
+    /// Returns the number of the transport's ranks that are known to have died.
     pub(super) fn failed_count(&self) -> usize {
         self.link.liveness.as_ref().map_or(0, |liveness| liveness.part().failed_count())
     }
@@ -281,19 +290,19 @@ impl Comm {
         self.failed_count() > 0 && (self.members.is_none() || !self.failed_ranks().is_empty())
     }
 
-    /// Returns the ranks that died or left, as a list for error texts; empty if no such rank is
+    /// Returns the ranks that died or left, as a list for error messages; empty if no such rank is
     /// known.
     pub(super) fn failed_text(&self) -> String {
         rank_list(&self.failed_ranks())
     }
 
-    /// Returns a phrase for error texts that names the possible kinds of failure of a rank.
+    /// Returns a phrase for error messages that names the possible kinds of failure of a rank.
     pub(super) fn failed_how(&self) -> &'static str {
         // The transport's failure text may state that a live rank is unreachable.
         if self.link.failure_text().is_some() { "died, left or cut off" } else { "died or left" }
     }
 
-    /// Returns the transport's description of the failure, to append to an error text.
+    /// Returns the transport's description of its latest failure, to append to an error message.
     pub(super) fn failed_why(&self) -> String {
         self.link.failure_text().map_or(String::new(), |text| format!(": {text}"))
     }
@@ -327,7 +336,7 @@ impl Comm {
     }
 }
 
-/// Returns `ranks` as a comma-separated text for errors.
+/// Returns `ranks` as a comma-separated list for error messages.
 pub(super) fn rank_list(ranks: &[i32]) -> String {
     let names: Vec<_> = ranks.iter().map(ToString::to_string).collect();
     names.join(", ")

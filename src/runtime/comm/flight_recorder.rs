@@ -1,13 +1,15 @@
 //! The flight recorder: the last operations of each rank on a communicator, retained for reports.
 //!
 //! Recording takes a few relaxed stores. A reader may race with a writer. An entry's stamp is 0
-//! while the entry is written, and its number afterwards. So a reader that reads the same number
-//! before and after the entry (with the fences below) has read one entry and not two halves.
+//! while the entry is written, and the number of the operation afterwards. So a reader that reads
+//! the same number before and after it reads the entry (with the fences below) has read one entry
+//! and not parts of two.
 //!
-//! The first thread has its own list, whose numbers it increments with a load and a store. (Most
-//! programs have only this thread, and an atomic addition costs as much as the rest.) The other
-//! threads share the second list. Two threads write to one entry only if 64 operations start while
-//! one operation is being recorded. A report may then show a mixture; nothing else depends on it.
+//! The first thread that records an operation has a list of its own, whose operation count it
+//! increments with a load and a store. (Most programs have only this thread, and an atomic addition
+//! costs as much as the rest of the recording.) The other threads share the second list. Two
+//! threads write to one entry only if 64 operations start while one operation is being recorded. A
+//! report may then show a mixture of both. Nothing else depends on the entries.
 //!
 //! Every operation calls the recorder, so operations are also reported to a trace here.
 
@@ -25,15 +27,17 @@ const AHEAD: usize = 4;
 /// Number of operations that a list retains.
 const KEPT: usize = size(64, 1);
 
-/// Record of one operation, on its own cache line, so that recording touches no other record.
+/// Entry for one operation, on its own cache line, so that recording accesses no other entry.
 #[derive(Default)]
 #[repr(align(64))]
 struct RecordedOp {
     stamp: AtomicU64,
     call: [AtomicU64; 3],
-    /// Shared list only: number of operations of the first thread recorded before this operation.
+    /// Number of operations in the list of the first recording thread when this operation was
+    /// recorded; set only in the list that the other threads share.
     after: AtomicU64,
-    /// Stamp of the completed operation; equals `stamp` if the operation of this entry is complete.
+    /// Number of the last operation in this entry that was recorded as complete; equals `stamp` if
+    /// the current operation of this entry is complete.
     over: AtomicU64,
 }
 
@@ -46,7 +50,8 @@ impl Default for Entries {
     }
 }
 
-/// Last operations of one thread, or of all other threads.
+/// List of the last operations, either of the first thread that recorded an operation or of all
+/// other threads.
 #[derive(Default)]
 #[repr(C)]
 struct RecorderList {
@@ -54,7 +59,7 @@ struct RecorderList {
     entries: Box<Entries>,
 }
 
-/// Copy of an entry, as a reader obtained it.
+/// Copy of an entry that a reader has made.
 struct Noted {
     call: OpDesc,
     is_over: bool,
@@ -115,7 +120,8 @@ impl RecorderList {
 /// Flight recorder of one communicator: its last operations, retained for reports.
 #[repr(C)]
 pub(crate) struct Recorder {
-    /// Mark of the first thread, or [`NOBODY`] before the first operation.
+    /// `epoch::thread_mark` of the first thread that recorded an operation, or [`NOBODY`] before
+    /// the first operation.
     first: AtomicUsize,
     own: RecorderList,
     shared: RecorderList,
@@ -123,16 +129,18 @@ pub(crate) struct Recorder {
     comm: AtomicU64,
 }
 
-/// Recorded operation: its number, shifted left past the bits [`SHARED`] and [`TRACED`]. The
-/// highest byte is the kind of a traced operation.
+/// Identifier of a recorded operation: the operation's number in its list, shifted left by two
+/// bits, and the bits [`SHARED`] and [`TRACED`]. The highest byte is the operation's kind if the
+/// operation is traced.
 #[derive(Clone, Copy)]
 pub(crate) struct Ticket(u64);
 
-/// Value that is the mark of no thread, not even of a thread without a record.
+/// Value that no thread has as its `epoch::thread_mark`. (The mark of a thread without an epoch
+/// record is 0.)
 const NOBODY: usize = 1;
-/// Bit of a ticket: the operation is recorded in the shared list.
+/// Bit of a ticket, set if the operation is recorded in the shared list.
 const SHARED: u64 = 1;
-/// Bit of a ticket: the start of the operation was reported to a trace.
+/// Bit of a ticket, set if the start of the operation was reported to a trace.
 const TRACED: u64 = 2;
 const KIND_SHIFT: u32 = 56;
 
@@ -156,14 +164,16 @@ impl Recorder {
         self.comm.store(comm, Ordering::Relaxed);
     }
 
-    /// Returns true if `mark` is the first thread's mark. A mark passes from a terminated thread to
-    /// a later thread, together with everything that the terminated thread has written.
+    /// Returns true if `mark` is the `epoch::thread_mark` of the first thread that recorded an
+    /// operation. A later thread may take over the mark of a terminated thread; it then observes
+    /// all writes of the terminated thread.
     #[inline(always)] // row: send_recv_8
     fn is_first(&self, mark: usize) -> bool {
         self.first.load(Ordering::Relaxed) == mark
     }
 
-    /// Records the start of an operation, described by `words`. Returns its ticket.
+    /// Records the start of an operation, described by `words` ([`OpDesc::words`]). Returns the
+    /// operation's ticket.
     #[inline(always)] // row: send_recv_8
     pub(crate) fn begin(&self, words: [u64; 3]) -> Ticket {
         let me = epoch::thread_mark();
@@ -187,7 +197,8 @@ impl Recorder {
         Ticket(number << 2)
     }
 
-    /// Records the start of an operation that is the first one, is of another thread, or is traced.
+    /// Records the start of an operation on the slow path: the first operation, an operation of a
+    /// thread that does not own the first list, or a traced operation.
     #[cold]
     #[inline(never)]
     fn begin_other(&self, first: u64, second: u64, third: u64) -> Ticket {
@@ -247,13 +258,15 @@ impl Recorder {
     }
 
     /// Returns an id that is unique among this process' operations in flight: the communicator's
-    /// index in its table (20 bits of its handle), and the operation's number.
+    /// index in the handle table (20 bits of the handle), the operation's list, and the operation's
+    /// number in that list.
     fn id_of(&self, ticket: Ticket) -> u64 {
         let index = self.comm.load(Ordering::Relaxed) >> 36 & 0xF_FFFF;
         1 << 63 | index << 43 | (ticket.0 & SHARED) << 42 | ticket.number() & ((1 << 42) - 1)
     }
 
-    /// Returns the retained operations, the latest first, each with true if it is complete.
+    /// Returns the retained operations, the latest first, each with a flag that is true if the
+    /// operation is complete.
     pub(crate) fn latest(&self) -> impl Iterator<Item = (OpDesc, bool)> {
         let (mut own, mut shared) = (self.own.latest().peekable(), self.shared.latest().peekable());
         from_fn(move || {
@@ -266,7 +279,7 @@ impl Recorder {
         })
     }
 
-    /// Returns the oldest retained collective that is not complete, for which later ones wait.
+    /// Returns the oldest retained collective that is not complete. Later collectives wait for it.
     pub(crate) fn stuck(&self) -> Option<OpDesc> {
         self.latest()
             .filter(|(call, is_over)| !is_over && call.kind.is_collective())
@@ -274,7 +287,8 @@ impl Recorder {
             .map(|(call, _)| call)
     }
 
-    /// Returns the retained collective with this number, and true if that collective is complete.
+    /// Returns the retained collective with this number, and a flag that is true if the collective
+    /// is complete.
     pub(crate) fn collective(&self, number: i32) -> Option<(OpDesc, bool)> {
         self.latest().find(|(call, _)| call.kind.is_collective() && call.tag == number)
     }

@@ -1,18 +1,19 @@
-//! Communicators: implements the C calls on a communicator by the operations of its transport.
+//! Communicators: implements the C functions on a communicator with operations of its transport.
 //!
 //! In reading order:
 //! - `shared_transport`: an open transport and the contexts on it
 //! - `rank_map`: the transport's ranks that a communicator consists of
-//! - `posted`: memory of the library with the operation posted into it
+//! - `posted`: buffer that the library owns, together with the operation that uses it
 //! - `comm_state`: state (open, closed, revoked) and size, in one word
 //! - `biased_trylock`: the lock of a communicator's collectives
 //! - `communicator`: the communicator itself, [`Comm`]
 //! - `comm_table`: tables of communicators
 //! - `comm_handles`: use of communicators by handle, and their destruction
-//! - `op_desc`: descriptions of operations, for the recorder and for comparison between ranks
+//! - `op_desc`: descriptions of operations, for the flight recorder and for comparison between
+//!   ranks
 //! - `flight_recorder`: the last operations of each rank
-//! - `failure`: members that died or take no part
-//! - `rma_path`: interface of the paths of one-sided operations
+//! - `failure`: members that died or do not participate
+//! - `rma_path`: interface of the implementations of one-sided operations
 //! - `progress_list`: list of objects that need progress
 //! - `progress_count`: number of objects that need progress
 //! - `progress`: progress of all communicators while a call waits

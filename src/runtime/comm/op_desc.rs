@@ -6,17 +6,17 @@ use crate::runtime::trace::Args;
 use crate::runtime::{id_table, types};
 use std::fmt;
 
-/// Bit of `op` that is inverted for device memory. In every operation number, this bit equals the
-/// sign bit.
+/// Bit of `op` that is inverted for device memory. In every valid operation number, this bit equals
+/// the sign bit.
 const ON_DEVICE: i32 = 1 << 30;
 
 /// Description of one operation, as specified by its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OpDesc {
     pub(crate) kind: Kind,
-    /// -1 if the operation has none.
+    /// -1 if the operation has no argument of this name.
     pub(crate) dtype: i32,
-    /// -1 if the operation has none.
+    /// -1 if the operation has no argument of this name.
     pub(crate) op: i32,
     /// Rank of the root or of the peer; -1 if there is no such rank.
     pub(crate) peer: i32,
@@ -48,8 +48,8 @@ impl OpDesc {
         if self.peer >= 0 || !self.kind.is_collective() { args.peer(self.peer) } else { args }
     }
 
-    /// Returns the description marked as a call on device memory that a device library runs. The
-    /// marked description does not match other ranks' calls on host memory.
+    /// Returns the description marked as a call on device memory that a device library (for example
+    /// NCCL) executes. The marked description does not match other ranks' calls on host memory.
     pub(crate) fn on_device(self) -> OpDesc {
         OpDesc { op: self.op ^ ON_DEVICE, ..self }
     }
@@ -59,12 +59,13 @@ impl OpDesc {
         if self.is_on_device() { self.op ^ ON_DEVICE } else { self.op }
     }
 
-    /// Returns true if a device library runs the call on device memory.
+    /// Returns true if a device library (for example NCCL) executes the call on device memory.
     fn is_on_device(&self) -> bool {
         (self.op & ON_DEVICE != 0) != (self.op < 0)
     }
 
-    /// Returns the description with a dtype and an operation that are equal on every rank.
+    /// Returns the description with a dtype number and an operation number that are the same on
+    /// every rank.
     pub(crate) fn portable(self) -> OpDesc {
         if self.dtype < id_table::FIRST && self.op < id_table::FIRST {
             self
@@ -81,7 +82,7 @@ impl OpDesc {
     }
 
     /// Returns an 8-bit hash that very likely differs between collectives that do not match. The
-    /// hash is part of the message tags, so messages of mismatched collectives never match.
+    /// hash is part of the message tags, so messages of mismatched collectives almost never match.
     pub(crate) fn signature(&self) -> u8 {
         let OpDesc { kind, dtype, op, peer, .. } = self.portable();
         let parts = [kind as u32, dtype as u32, op as u32, peer as u32];
@@ -91,9 +92,10 @@ impl OpDesc {
         (mixed ^ mixed >> 8 ^ mixed >> 16 ^ mixed >> 24) as u8
     }
 
-    /// Encodes the description in three words, for the recorder and, if the description is
-    /// portable, for messages. The first word has the kind above the tag, like [`Tagged`]. Only the
-    /// first word has to be computed for an ordinary message.
+    /// Encodes the description in three 64-bit words, for the flight recorder and, if the
+    /// description is portable ([`OpDesc::portable`]), for messages to other ranks. In the first
+    /// word, the kind is in the bits above the tag, as in [`Tagged`]. Only the first word has to be
+    /// computed for an ordinary message.
     pub(crate) fn words(&self) -> [u64; 3] {
         let op = u64::from(!self.op as u32) << 32;
         [
@@ -139,12 +141,13 @@ impl Tagged {
         Kind::of(self.0 >> 32).unwrap_or(Kind::Send)
     }
 
-    /// Returns the first of the three words that describe a call: the dtype above kind and tag.
+    /// Returns the first of the three 64-bit words that encode the description of an operation: the
+    /// dtype is in the bits above the kind and the tag.
     fn with_dtype(self, dtype: i32) -> u64 {
         self.0 | u64::from(dtype as u32) << 40
     }
 
-    /// Returns the three words that describe a message.
+    /// Returns the three 64-bit words that encode the description of a message.
     pub(crate) fn words(self, peer: i32, count: u64, dtype: i32) -> [u64; 3] {
         [self.with_dtype(dtype), u64::from(peer as u32), count]
     }

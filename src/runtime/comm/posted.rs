@@ -1,5 +1,5 @@
-//! Memory of the library together with the operation that is posted into it. The memory is freed
-//! only when the transport no longer uses it.
+//! Buffer that the library owns, together with the operation that uses it. The memory is freed only
+//! when the transport no longer uses it.
 
 use crate::error::{Result, failure};
 use crate::runtime::comm::shared_transport::SharedTransport;
@@ -7,7 +7,7 @@ use crate::runtime::component::{Completion, OpId};
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
-/// Memory of the library and at most one operation that is posted into it.
+/// Buffer that the library owns, and at most one posted operation that uses it.
 ///
 /// Dropping this value cancels the operation and waits until the transport no longer uses the
 /// memory. If the transport cannot cancel the operation, the memory is leaked: a transport that
@@ -19,9 +19,9 @@ pub(crate) struct Posted {
 }
 
 impl Posted {
-    /// Creates memory without an operation, to lend to operations that the caller completes or
-    /// cancels. `memory` is `None` if its allocation failed; the error then names the purpose
-    /// `what`.
+    /// Wraps `memory` without an operation. The caller may lend the memory to operations that it
+    /// completes or cancels itself. `memory` is `None` if its allocation failed; the error then
+    /// names the purpose `what`.
     pub(crate) fn lent(
         link: &Arc<SharedTransport>,
         memory: Option<Scratch>,
@@ -32,7 +32,8 @@ impl Posted {
         Ok(Posted { link: Arc::clone(link), memory, op: None })
     }
 
-    /// Creates memory with a copy of `words`. `what` is the purpose, for the error.
+    /// Creates a buffer with a copy of `words`. `what` names the purpose of the memory in an error
+    /// message.
     pub(crate) fn of_words(
         link: &Arc<SharedTransport>,
         words: &[u64],
@@ -41,7 +42,8 @@ impl Posted {
         Posted::lent(link, Scratch::of_words(words), what)
     }
 
-    /// Creates memory for `count` words. `what` is the purpose, for the error.
+    /// Creates a buffer for `count` 64-bit words. `what` names the purpose of the memory in an
+    /// error message.
     pub(crate) fn for_words(
         link: &Arc<SharedTransport>,
         count: usize,
@@ -50,13 +52,13 @@ impl Posted {
         Posted::lent(link, Scratch::new(8 * count), what)
     }
 
-    /// Posts an operation into the memory. `start` posts the operation and returns its id.
+    /// Posts an operation that uses the memory. `start` posts the operation and returns its id.
     pub(crate) fn post(&mut self, start: impl FnOnce(Region) -> Result<OpId>) -> Result<()> {
         self.op = Some(start(self.memory.region())?).filter(|op| *op != OpId::COMPLETED);
         Ok(())
     }
 
-    /// Returns the memory region, for operations.
+    /// Returns the memory region, to pass it to operations.
     pub(crate) fn region(&self) -> Region {
         self.memory.region()
     }
@@ -66,7 +68,8 @@ impl Posted {
         self.op.is_none()
     }
 
-    /// Makes progress. Returns `Some` exactly once, when the operation completes.
+    /// Polls the operation in flight. Returns `Some` exactly once, when the operation is complete,
+    /// and `None` if no operation is in flight.
     pub(crate) fn poll(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.transport.outcome(op)?;
@@ -82,7 +85,8 @@ impl Posted {
         Ok(done)
     }
 
-    /// Returns the received words; empty while the operation is in flight.
+    /// Returns the contents of the memory as 64-bit words; an empty list while an operation is in
+    /// flight.
     pub(crate) fn words(&self) -> Vec<u64> {
         if self.is_over() { self.memory.words() } else { Vec::new() }
     }

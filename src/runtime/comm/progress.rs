@@ -22,17 +22,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const ROUNDS_BEFORE_OPEN: usize = 32;
 
 /// Handles of the started requests that need progress: collectives that the library runs, messages
-/// that calls start, and messages whose parts calls copy. The oldest is first, because the requests
-/// of one communicator may have to complete in that order.
+/// that a later call starts once their event has completed, and messages that later calls copy in
+/// parts. The oldest is first, because the requests of one communicator may have to complete in
+/// that order.
 static RUNNING: Mutex<ActiveRequests> =
     Mutex::new(ActiveRequests { all: VecDeque::new(), swept_at: LEAST_SWEPT });
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
-/// Maximum number of rounds in which one call makes progress on started requests. Each round starts
-/// with the oldest requests; the call stops when none of the oldest has completed.
+/// Maximum number of rounds in which one call makes progress on started requests. Each round makes
+/// progress on the oldest requests and on a few others. The call stops after a round in which the
+/// oldest request has not completed.
 const BURST: usize = 64;
 const LEAST_SWEPT: usize = 64;
 
-/// Table of requests, as their progress needs it.
+/// Functions that a table of requests provides for progress on its requests.
 pub(super) trait Progress: Sync {
     /// Makes progress on a request. A failure is returned to the thread that waits for the request.
     fn progress(&self, handle: dtl_request_t);
@@ -42,7 +44,7 @@ pub(super) trait Progress: Sync {
     /// there.
     fn progress_from_thread(&self, handle: dtl_request_t);
 
-    /// Returns true if the handle refers to a request.
+    /// Returns true if the handle refers to a request that still exists.
     fn is_alive(&self, handle: dtl_request_t) -> bool;
 
     /// Returns true if the request is inactive or complete, or the handle is stale. Makes no
@@ -50,7 +52,7 @@ pub(super) trait Progress: Sync {
     fn is_at_rest(&self, handle: dtl_request_t) -> bool;
 }
 
-/// Started request that needs progress, and its table.
+/// Started request that needs progress, and the table of requests that contains it.
 #[derive(Clone, Copy)]
 struct ActiveRequest {
     handle: dtl_request_t,
@@ -65,11 +67,13 @@ impl ActiveRequest {
 
 struct ActiveRequests {
     all: VecDeque<ActiveRequest>,
-    /// Length of `all` at which an insertion removes all stale handles, not only the oldest.
+    /// Length of `all` at which the next insertion removes all stale handles. Otherwise handles are
+    /// removed only from the front of `all`.
     swept_at: usize,
 }
 
-/// Adds the request of a started collective or of a staged message that is not complete.
+/// Adds the incomplete request of a started collective, or of a message staged through host memory,
+/// to the list of requests that need progress.
 pub(super) fn add_running(table: &'static dyn Progress, handle: dtl_request_t) {
     let mut running = RUNNING.lock();
     if running.all.len() >= running.swept_at {
@@ -80,14 +84,16 @@ pub(super) fn add_running(table: &'static dyn Progress, handle: dtl_request_t) {
     progress_count::set_running(running.all.len());
 }
 
-/// Adds a persistent request that was started, unless it is still listed from its previous start.
+/// Adds a started persistent request to the list of requests that need progress, unless it is still
+/// listed from its previous start.
 pub(super) fn add_running_again(table: &'static dyn Progress, handle: dtl_request_t) {
     if !RUNNING.lock().all.iter().any(|known| known.handle == handle) {
         add_running(table, handle);
     }
 }
 
-/// Makes progress on other started requests after an unsuccessful poll, also on staged messages.
+/// Makes progress on started requests, including messages staged through host memory, after an
+/// unsuccessful poll of another operation.
 pub(super) fn running() {
     if has_running() {
         move_running(ActiveRequest::progress);
@@ -129,20 +135,22 @@ fn forget_oldest() -> bool {
 }
 
 /// Clears all lists in a forked child, so that the child makes no progress on the parent's objects.
-/// Without this the lists would contain the parent's communicators, which the child never drops.
+/// Otherwise the lists would contain the parent's communicators, which the child never drops.
 pub(super) fn forget() {
     OPEN.clear();
     RUNNING.lock().all.clear();
     progress_count::forget();
 }
 
-/// Returns true if a call may block until completion in a transport that progresses by itself.
+/// Returns true if a call may block until completion in a transport that makes progress without
+/// calls.
 pub(super) fn may_block() -> bool {
     is_idle() || has_settled()
 }
 
-/// Makes progress on the started requests. Returns true if all have completed and no link needs
-/// calls for its progress. Otherwise the peer may wait for a request that is not complete.
+/// Makes progress on the started requests. Returns true if all have completed and no transport
+/// needs calls for its progress. If it returns false, the caller must not block, because its peer
+/// may wait for one of these requests.
 #[cold]
 #[inline(never)]
 fn has_settled() -> bool {
@@ -154,7 +162,8 @@ fn has_settled() -> bool {
 }
 
 /// Runs `call`, which blocks in its transport until completion. If other communicators progress
-/// only during calls, an additional thread makes progress on those communicators meanwhile.
+/// only during calls, or if started requests need progress, an additional thread makes this
+/// progress until `call` returns.
 pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     if may_block() {
         return call();
@@ -171,8 +180,8 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Runs a backend's `open`, during which this thread makes no progress. If other ranks may need an
-/// answer of this rank before they reach `open`, an additional thread makes progress meanwhile.
+/// Runs a backend's `open`, during which this thread makes no progress. If other ranks may need a
+/// reply from this rank before they call `open`, an additional thread makes progress meanwhile.
 pub(super) fn while_opening<T>(open: impl FnOnce() -> T) -> T {
     let answers = |comm: &Comm| {
         let properties = comm.link.transport.properties();
@@ -210,8 +219,8 @@ fn meanwhile<T>(call: impl FnOnce() -> T, moves: impl Fn() + Sync) -> T {
 }
 
 /// Makes progress on all communicators before this thread blocks in a backend's `open`, where it
-/// makes none. Ranks that reach the same `open` later may still wait for a message that this rank
-/// has sent, or for its answer to a report. The number of rounds is fixed, because no transport
+/// makes no progress. Ranks that call the same `open` later may still wait for a message that this
+/// rank has sent, or for its reply to a query. The number of rounds is fixed, because no transport
 /// reports its queued messages. A message for which the transport has no room remains queued.
 pub(super) fn before_open() {
     let mut comms: Vec<Arc<Comm>> = OPEN.live();
@@ -227,8 +236,9 @@ pub(super) fn before_open() {
     }
 }
 
-/// Makes progress on all communicators except `waiting`, and replies to queries. A long wait calls
-/// this function at regular intervals.
+/// Makes progress on the next communicators in round-robin order except `waiting`, on started
+/// requests and on one-sided operations, and replies to queries. A long wait calls this function at
+/// regular intervals.
 pub(super) fn others(waiting: &Comm) {
     hang_report::serve(waiting);
     if OPEN.len() > 1 {

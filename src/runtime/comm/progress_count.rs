@@ -24,7 +24,8 @@ pub(super) fn set_running(length: usize) {
     let _before = MOVING.checked_update(Ordering::Relaxed, Ordering::Relaxed, set);
 }
 
-/// Returns true if started requests may need progress. Waiting threads then poll, not sleep.
+/// Returns true if started requests may need progress. In this case, waiting threads poll instead
+/// of sleeping.
 pub(super) fn has_running() -> bool {
     MOVING.load(Ordering::Relaxed) >= RUNNING_ONE
 }

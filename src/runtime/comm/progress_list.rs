@@ -9,19 +9,19 @@ use std::sync::{Arc, Weak};
 /// Number of listed objects on which one call makes progress, in round-robin order.
 pub(crate) const TURNS: usize = 4;
 
-/// List of objects that need progress. Their number is stored outside the lock, so that an empty
-/// list is never locked. The time of each call but [`ProgressList::live`] is independent of the
-/// number.
+/// List of objects that need progress. Their number is stored outside the lock, so that a caller
+/// can skip an empty list without locking it. Only [`ProgressList::live`] and
+/// [`ProgressList::clear`] take time proportional to the number.
 pub(crate) struct ProgressList<T: ?Sized> {
     all: Mutex<Listed<T>>,
     count: AtomicUsize,
 }
 
 struct Listed<T: ?Sized> {
-    /// Listed objects by address. The address of a listed object is not reused, because its weak
-    /// reference keeps the allocation.
+    /// Listed objects by address. The address of a listed object is not reused, because the weak
+    /// reference keeps the object's allocation alive.
     by_address: BTreeMap<usize, Weak<T>>,
-    /// Address of the object whose turn was last.
+    /// Address of the object that was served last.
     last: usize,
 }
 
@@ -33,7 +33,7 @@ impl<T: ?Sized> ProgressList<T> {
         }
     }
 
-    /// Adds an object, which [`ProgressList::remove`] removes before the object's memory is freed.
+    /// Adds an object. [`ProgressList::remove`] must be called before the object's memory is freed.
     pub(crate) fn add(&self, what: &Arc<T>) {
         let mut all = self.all.lock();
         all.by_address.insert(Arc::as_ptr(what).addr(), Arc::downgrade(what));
@@ -57,7 +57,8 @@ impl<T: ?Sized> ProgressList<T> {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Returns all live objects, to be dropped outside the lock, which `Drop` of `Comm` acquires.
+    /// Returns all live objects. The caller drops the references after the lock is released,
+    /// because `Drop` of `Comm` acquires the lock.
     pub(crate) fn live(&self) -> Vec<Arc<T>> {
         self.all.lock().by_address.values().filter_map(Weak::upgrade).collect()
     }

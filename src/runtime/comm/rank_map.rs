@@ -1,19 +1,22 @@
-//! Mapping between a communicator's ranks and its transport's ranks. The functions that messages
-//! call are marked cold, because messages of a communicator of all ranks do not call them.
+//! Mapping between a communicator's ranks and its transport's ranks. The functions on the message
+//! path are marked cold, because messages on a communicator of all ranks do not use a mapping.
 
 use crate::runtime::component::Completion;
 
-/// Ranks of a communicator that does not consist of all of the transport's ranks in their order.
+/// Rank mapping of a communicator whose ranks are not simply all of the transport's ranks in
+/// ascending order.
 pub(crate) struct Members {
-    /// Transport's rank of each communicator rank.
+    /// Transport rank of each communicator rank, indexed by communicator rank.
     world_ranks: Vec<i32>,
-    /// Communicator rank of each transport rank; -1 if the transport rank is not a member.
+    /// Communicator rank of each transport rank, indexed by transport rank; -1 if it is not a
+    /// member.
     local_ranks: Vec<i32>,
 }
 
 impl Members {
     /// Creates the mapping of the transport ranks `outer` on a transport of `size` ranks. Returns
-    /// `None` if `outer` is all ranks in their order, so that no rank has to be translated.
+    /// `None` if `outer` consists of all ranks in ascending order, because then no rank has to be
+    /// translated.
     pub(crate) fn new(outer: Vec<i32>, size: i32) -> Option<Self> {
         if outer.len() == size.unsigned_abs() as usize && (0..size).eq(outer.iter().copied()) {
             return None;
@@ -35,8 +38,8 @@ impl Members {
     }
 
     /// Converts a communicator rank to the transport's rank. Returns negative ranks
-    /// (DTL_ANY_SOURCE, DTL_PROC_NULL) unchanged. (Not inlined, as communicators of all ranks do
-    /// not call it.)
+    /// (DTL_ANY_SOURCE, DTL_PROC_NULL) unchanged. Not inlined, because communicators of all ranks
+    /// do not call this function.
     #[cold]
     #[inline(never)]
     pub(crate) fn to_world(&self, rank: i32) -> i32 {

@@ -1,9 +1,10 @@
-//! Paths of one-sided operations to a target's memory: interface of a window's implementations.
+//! Interface of the paths by which one-sided operations on a window access a target's memory.
 //!
-//! Not here: bounds, epochs, dtypes and reduction operations, which `window` checks before it calls
-//! a path. The implementations are `load_store` (loads and stores of memory that all ranks share),
-//! `backend_rma` (one-sided operations of the transport) and `active_messages` (messages that the
-//! target serves, over any transport). `rma::select` chooses the path when a window is created.
+//! A path does not check bounds, epochs, dtypes or reduction operations: `window` checks them
+//! before it calls a path. The implementations are `load_store` (loads and stores of memory that
+//! all ranks share), `backend_rma` (one-sided operations of the transport) and `active_messages`
+//! (messages that the target serves, over any transport). `rma::select` chooses the path when a
+//! window is created.
 
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
@@ -16,13 +17,14 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket(pub(crate) u64);
 
-/// Ticket of an operation when its call returns; `None` if the operation is complete locally, so
-/// that the caller may reuse its buffers and all fetched data has arrived. Otherwise the next flush
-/// of the target completes the operation. The caller may poll the ticket only if the call requested
-/// that ([`TicketRequest`]).
+/// Result of starting a one-sided operation: its ticket, or `None` if the operation is complete
+/// locally, so that the caller may reuse its buffers and all fetched data has arrived. Otherwise
+/// the next flush of the target completes the operation. The caller may poll the ticket only if it
+/// requested one when it started the operation ([`TicketRequest`]).
 pub(crate) type RmaStart = Option<Ticket>;
 
-/// True if the caller will poll the operation by its ticket. Otherwise only flushes report it.
+/// True if the caller will poll the operation by its ticket. Otherwise only a flush reports its
+/// completion.
 pub(crate) type TicketRequest = bool;
 
 /// Update of elements: a built-in dtype and a reduction operation that supports it.
@@ -30,7 +32,7 @@ pub(crate) type TicketRequest = bool;
 pub struct Change {
     pub(crate) dtype: dtl_dtype_t,
     pub(crate) op: dtl_reduce_op_t,
-    /// Atomic update that the processor executes.
+    /// Method by which the CPU applies `op` atomically to elements of `dtype`.
     pub(crate) update: &'static Update,
 }
 
@@ -56,7 +58,8 @@ pub enum RmaOp {
 }
 
 impl RmaOp {
-    /// Returns the buffers of the result, of the operand, and of the expected value.
+    /// Returns the buffers of the result, of the operand, and of the expected value, in this order.
+    /// A buffer that the operation does not have is empty.
     pub(crate) fn buffers(&self) -> [Region; 3] {
         match *self {
             RmaOp::Put(from) => [Region::EMPTY, from, Region::EMPTY],
@@ -67,46 +70,52 @@ impl RmaOp {
     }
 }
 
-/// Operations on the memory of targets. Several threads may call them at once. An operation fails
-/// at once, or with the flush or poll that detects the failure. Waiting calls observe the
-/// communicator's time limit, return when it closes, and make progress on all communicators.
+/// Operations on the memory of targets. Several threads may call them at once. A failure is
+/// returned by the call that starts the operation, or by the flush or poll that detects the
+/// failure. Waiting calls observe the communicator's time limit, return when the communicator
+/// closes, and make progress on all communicators.
 ///
 /// The accumulating operations (accumulate, compare and swap) on one location execute one after the
 /// other; those of one origin execute in call order. Only flushes order puts and gets.
 pub(crate) trait RmaPath: Send + Sync {
-    /// Returns a human-readable description of the path.
+    /// Returns a human-readable description of this implementation of one-sided operations.
     fn describe(&self) -> &'static str;
-    /// Starts an operation on the bytes `at`, of which there is at least one. The operation's
-    /// buffers have the same number of bytes.
+    /// Starts an operation on the target range `at`, which is not empty. Each nonempty buffer of
+    /// the operation has as many bytes as `at`.
     fn start(&self, at: TargetRange, op: &RmaOp, wants_ticket: TicketRequest) -> Result<RmaStart>;
-    /// Waits for the locks of `targets` and acquires them; this rank holds none of them before.
+    /// Waits for the locks of `targets` and acquires them. This rank must hold none of them before
+    /// the call.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;
     /// Flushes `targets` ([`FlushScope::Target`]) and releases their locks. After TIMEOUT the locks
     /// remain held; after another failure none is held (a failed rank, for example, has no locks).
     fn unlock(&self, targets: Range<i32>) -> Result<()>;
     /// Releases the locks of `targets` without a flush or a wait, before this rank disconnects.
     fn leave(&self, targets: Range<i32>);
-    /// Waits until this rank's operations on `targets` are complete to the extent `reach`.
+    /// Waits until this rank's operations on `targets` have the completion level `reach` (local or
+    /// remote).
     fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()>;
     /// Polls an operation. Returns true if it is complete; after true or an error the ticket is
     /// invalid.
     fn is_over(&self, ticket: Ticket) -> Result<bool>;
-    /// Cancels an operation that would be polled, so that its buffer is no longer accessed.
+    /// Cancels an operation whose ticket the caller requested, so that its buffers are no longer
+    /// accessed.
     fn cancel(&self, ticket: Ticket) -> Result<()>;
-    /// Serves requests of other ranks without waiting. Returns true if a request was served.
+    /// Serves pending requests of other ranks (nonblocking). Returns true if a request was served.
     fn serve(&self) -> bool {
         false
     }
-    /// Returns true if a library thread has to serve other ranks while no program thread calls in.
+    /// Returns true if a library thread has to serve other ranks while no thread of the program is
+    /// in a call.
     fn needs_thread(&self) -> bool {
         false
     }
-    /// Returns true if no other call, except polls of tickets, may be in progress during `close`.
+    /// Returns true if no other calls, except polls of tickets, may be in progress during `close`.
     fn closes_alone(&self) -> bool {
         false
     }
-    /// Closes the path. No call follows, and after the return neither the window's memory nor a
-    /// buffer is accessed. With `together` all ranks close the window now, and the call may wait
-    /// for those ranks. Otherwise the call waits for no other rank.
+    /// Closes this implementation of the window's one-sided operations. No call follows, and after
+    /// the return neither the window's memory nor a buffer is accessed. If `together` is true, all
+    /// ranks close the window now, and the call may wait for them. Otherwise the call waits for no
+    /// other rank.
     fn close(&self, together: bool);
 }

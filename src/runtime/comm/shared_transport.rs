@@ -1,7 +1,8 @@
 //! State that communicators share: an open transport, and contexts that separate their messages.
 //!
-//! A match word is `context 32 | class 4 | tag 28`. Each communicator on a transport has a context
-//! of its own. Classes separate internal messages of a communicator from the user's messages.
+//! The match bits of a message consist of a context (upper 32 bits), a class (4 bits) and a tag
+//! (lower 28 bits). Each communicator on a transport has a context of its own. Classes separate
+//! internal messages of a communicator from the user's messages.
 
 use crate::abi::comm::communicator::DTL_TAG_MAX;
 use crate::abi::handle::dtl_backend_t;
@@ -29,21 +30,23 @@ use std::time::Duration;
 pub(crate) enum Class {
     User = 0,
     Collective = 1,
-    /// Reports of the operation that a rank is in, or of a collective that a rank has abandoned.
+    /// Messages of the hang report: queries, and reports of a rank's operations or of a collective
+    /// that it has abandoned.
     Service = 2,
     /// Messages of the survivors' agreement on the set of survivors.
     Agreement = 3,
 }
 
-/// Mask of the tag bits of a match word.
+/// Mask of the tag in the match bits of a message.
 pub(crate) const TAG_BITS: u64 = DTL_TAG_MAX as u64;
 
-/// Returns the match word of a tag (0 ... DTL_TAG_MAX, checked at the entry of the library).
+/// Returns the match bits of a context, a class and a tag. The tag is in the range 0 to
+/// DTL_TAG_MAX, which is checked on entry to the library.
 pub(crate) fn match_bits(context: u32, class: Class, tag: i32) -> u64 {
     u64::from(context) << 32 | (class as u64) << 28 | (u64::from(tag as u32) & TAG_BITS)
 }
 
-/// An open transport. It closes with the last communicator on it.
+/// Open transport. It is closed when the last communicator that uses it is dropped.
 pub(crate) struct SharedTransport {
     pub(crate) transport: Arc<dyn Transport>,
     // Capability groups of the transport.
@@ -53,18 +56,22 @@ pub(crate) struct SharedTransport {
     /// Backend of the transport; this reference keeps the backend registered.
     backend: Arc<Backend>,
     pub(crate) kind: &'static CStr,
-    /// True if reductions have to be bitwise the same as on other kinds.
+    /// True if reductions must give bitwise the same results as on communicators that use other
+    /// transports.
     pub(crate) is_deterministic: bool,
     /// Backend whose device memory the transport accepts without staging; `None` if it stages all
     /// device memory.
     pub(crate) direct: Option<dtl_backend_t>,
-    /// True if large messages of any device's memory may use the transport's direct path.
+    /// True if large messages in the memory of any device may use the transport's [`Direct`]
+    /// interface, without staging.
     is_direct: bool,
-    /// Number of polls that spin before the first yield.
+    /// Number of polls for which a waiting call spins before it first yields the processor.
     spins: u32,
-    /// Number of contexts that this rank has assigned to communicators whose first rank it was.
+    /// Number of contexts that this rank has assigned. The first rank of a new communicator assigns
+    /// its context.
     contexts: AtomicU32,
-    /// Contexts of recently destroyed communicators, for which notices may still arrive.
+    /// Contexts of recently destroyed communicators, for which messages of the hang report may
+    /// still arrive.
     pub(crate) retired: Retired,
     /// True if the transport failed to cancel an operation and may still access its buffer.
     lost: AtomicBool,
@@ -119,7 +126,8 @@ impl SharedTransport {
     }
 
     /// Returns true if the transport may still access the buffer of an operation that it failed to
-    /// cancel. Memory that was lent to operations of this link is then leaked instead of freed.
+    /// cancel. Memory that was passed to operations of this transport is then leaked instead of
+    /// freed.
     pub(crate) fn has_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
@@ -129,13 +137,15 @@ impl SharedTransport {
         self.lost.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the transport's direct path for large messages of device memory, if any.
+    /// Returns the transport's interface for transfers of large messages in device memory without
+    /// staging, if it has one and its use is enabled.
     pub(crate) fn direct(&self) -> Option<&dyn Direct> {
         if self.is_direct { self.transport.groups().device_memory } else { None }
     }
 
     /// Opens a separate transport for the communicator of `ranks` with the context `context`.
-    /// `None`: the transport has no native collectives, so this transport remains shared.
+    /// Returns `None` if this transport has no native collectives. The communicator then shares
+    /// this transport.
     pub(crate) fn subset(
         self: &Arc<Self>,
         ranks: &[i32],
@@ -154,7 +164,7 @@ impl SharedTransport {
         self.transport.groups().diagnostics?.failure_text()
     }
 
-    /// Returns a context that no other communicator on this transport has or had. Contexts that
+    /// Returns a context that no communicator on this transport has had before. Contexts that
     /// different ranks allocate never collide, because each is congruent to its allocating rank
     /// plus 1, modulo the number of ranks.
     pub(crate) fn new_context(&self) -> Result<u32> {
@@ -183,7 +193,7 @@ impl SharedTransport {
         });
     }
 
-    /// Pauses between two polls of anything other than an operation; `rest` is its sleep function.
+    /// Pauses between two polls of an arbitrary condition; `rest` puts the thread to sleep.
     pub(crate) fn pause_with(
         &self,
         backoff: &mut Backoff,

@@ -1,5 +1,5 @@
-//! Native collectives of transports. Their arguments, and the execution of collectives by the
-//! library, are in `runtime::comm::coll`.
+//! Interface to the native collectives of a transport. The arguments of collectives, and the
+//! library's own implementation of collectives, are in `runtime::comm::coll`.
 
 use super::{OpId, Transport};
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
@@ -8,45 +8,53 @@ use crate::runtime::comm::coll::CollArgs;
 use crate::sys::memory::buf::Addr;
 use std::array::from_fn;
 
-/// Number of dtypes and of operations in [`Reductions`].
+/// Number of rows (dtypes) and of columns (operations) of [`Reductions`].
 const NUMBERS: usize = 16;
 
-/// Native identifiers of a dtype and an operation in a transport's library.
+/// Identifiers of a datatype and a reduction operation in the transport's communication library
+/// (for example MPI).
 pub type ReductionId = (u64, u64);
 
-/// A transport's native reductions that compute as the library does, by dtype and operation.
+/// Table of a transport's native reductions, indexed by dtype and operation. It contains only
+/// reductions that compute the same result as the reductions of this library.
 pub struct Reductions([[Option<ReductionId>; NUMBERS]; NUMBERS]);
 
 impl Reductions {
-    /// Builds the table from `name`, which returns `None` for pairs without a native reduction.
+    /// Builds the table by calling `name` for each dtype and operation. `name` returns `None` if
+    /// there is no native reduction.
     pub fn named(name: impl Fn(dtl_dtype_t, dtl_reduce_op_t) -> Option<ReductionId>) -> Self {
         Reductions(from_fn(|dtype| from_fn(|op| name(dtype as dtl_dtype_t, op as dtl_reduce_op_t))))
     }
 
-    /// Returns the native identifiers of the reduction of `dtype` by `op`, if it exists.
+    /// Returns the native identifiers of the reduction with the operation `op` on elements of
+    /// `dtype`; `None` if there is no such native reduction.
     pub fn get(&self, dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<ReductionId> {
         *self.0.get(dtype as u32 as usize)?.get(op as u32 as usize)?
     }
 }
 
-/// Native collectives and native subcommunicators of a transport; on all ranks or on none.
+/// Native collectives and native subcommunicators of a transport. Either all ranks of the transport
+/// provide them, or none does.
 pub trait NativeCollectives: Send + Sync {
-    /// Returns true if the transport executes this collective. The decision depends only on
-    /// arguments that are equal on all ranks.
+    /// Returns true if the transport can execute the collective with the arguments `args`. The
+    /// decision depends only on arguments that are equal on all ranks.
     fn takes(&self, args: &CollArgs) -> bool;
-    /// Executes a collective to completion, however long that takes; `None` if `takes` rejects
-    /// `args`.
+    /// Executes a collective and blocks until it is complete, however long that takes. Returns
+    /// `None` if `takes` rejects `args`.
     fn run(&self, args: &CollArgs) -> Option<Result<()>>;
-    /// Starts a collective for which `takes` returns true. It completes through [`Transport::test`]
-    /// and cannot be canceled.
+    /// Starts a collective for which `takes` returns true. The operation completes through
+    /// [`Transport::test`] and cannot be canceled.
     fn start(&self, args: &CollArgs) -> Result<OpId>;
-    /// Returns the reductions that `allreduce` executes; equal on all ranks.
+    /// Returns the table of the reductions that `allreduce` executes. The table is equal on all
+    /// ranks.
     fn reductions(&self) -> Option<&'static Reductions>;
-    /// Reduces the `count` elements at `from` (null: at `into`) of all ranks by a reduction of
-    /// `reductions`, into `into` on all ranks. Blocks until completion, however long that takes.
+    /// Reduces the `count` elements at `from` (at `into` if `from` is null) across all ranks and
+    /// stores the result at `into` on all ranks. `by` is a reduction that `reductions` contains.
+    /// Blocks until completion, however long that takes.
     fn allreduce(&self, from: Addr, into: Addr, count: i32, by: ReductionId) -> Result<()>;
-    /// Opens a transport for a subset of the ranks, which includes this rank, in the given order.
-    /// Collective over these ranks, with an equal `number` on all of them. Without this group, the
-    /// communicator of the subset shares its parent's transport.
+    /// Opens a transport for a subset of the ranks, in the order of `ranks`. The subset includes
+    /// the calling rank. Collective over the subset, whose ranks all pass the same `number`. If a
+    /// transport does not implement this trait, the communicator of a subset uses the transport of
+    /// its parent communicator.
     fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>>;
 }

@@ -1,5 +1,7 @@
-//! Direct messages of device memory, without staging where the transport can. Each device buffer
-//! has a host shadow of equal length, the only memory that the transport's own code accesses.
+//! Messages from and to device memory that the transport, if it can, transfers directly, without
+//! staging in host memory. Each device buffer has a host shadow: host memory of equal length that
+//! represents the device buffer in the transport. The host code of the transport accesses only the
+//! host shadow.
 
 use super::{OpId, Selector, SendMode};
 use crate::error::Result;
@@ -9,33 +11,36 @@ use std::any::Any;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Object of a transport that keeps an allocation reachable for the transport.
+/// Transport-private object that keeps a device memory allocation accessible to the transport.
 pub type Hold = Arc<dyn Any + Send + Sync>;
 
-/// Allocation that the host cannot access.
+/// Device memory allocation that the host cannot access.
 pub struct DeviceMemory<'a> {
     /// Name of the backend that owns the allocation.
     pub backend: &'a str,
     /// Whole address range of the allocation.
     pub region: Region,
-    /// Serial number of the allocation, unique in the process' life.
+    /// Serial number of the allocation, unique during the life of the process.
     pub serial: u64,
-    /// Exports the whole allocation as a dma-buf; returns its descriptor and the offset of the
-    /// allocation in it. Calls the backend, so it must not be called with a lock held.
+    /// Function that exports the whole allocation as a dma-buf, and returns the file descriptor and
+    /// the offset of the allocation in the dma-buf. It calls the backend, so the caller must hold
+    /// no lock.
     pub export: &'a dyn Fn() -> Result<(OwnedFd, u64)>,
 }
 
-/// Methods of a transport that moves device memory directly.
+/// Methods of a transport that transfers device memory directly, without staging in host memory.
 pub trait Direct {
     /// Returns the size threshold in bytes: messages up to this size go through host memory.
     fn above(&self) -> usize;
-    /// Returns the object that keeps an allocation reachable, created at the first request; `None`
-    /// if the transport cannot reach the allocation.
+    /// Returns the object that keeps `memory` accessible to the transport. The first call for an
+    /// allocation creates this object. Returns `None` if the transport cannot access the
+    /// allocation.
     fn hold(&self, memory: &DeviceMemory<'_>) -> Result<Option<Hold>>;
-    /// Returns the reason why the transport can reach no allocation any more, or `None`.
+    /// Returns the reason why the transport can no longer access any device memory allocation;
+    /// `None` if it still can.
     fn refusal(&self) -> Option<String>;
-    /// Starts a send of the bytes of `shadow`, without waiting; `host` is the host memory of the
-    /// shadow. Otherwise like [`super::Transport::start_send`].
+    /// Starts a nonblocking send of the device memory of `shadow`; `host` is the host memory of the
+    /// shadow. Otherwise behaves like [`super::Transport::start_send`].
     fn isend(
         &self,
         host: Region,
@@ -44,14 +49,14 @@ pub trait Direct {
         word: u64,
         mode: SendMode,
     ) -> Result<OpId>;
-    /// Starts a receive into `shadow`. After completion the bytes are in the host memory or in the
-    /// device memory, see [`HostShadow::has_landed`]. Otherwise like
-    /// [`super::Transport::start_recv`].
+    /// Starts a receive into `shadow`, whose host memory is `host`. After completion the bytes are
+    /// in the host memory or in the device memory (see [`HostShadow::has_landed`]). Otherwise
+    /// behaves like [`super::Transport::start_recv`].
     fn irecv(&self, host: Region, shadow: &Arc<HostShadow>, select: Selector) -> Result<OpId>;
 }
 
-/// Device memory of a message in flight, and the location of its bytes. Shared by the transport and
-/// the thread that copies the bytes.
+/// Device memory of a message in flight, and the current location of the message's bytes. Shared by
+/// the transport and the thread that copies the bytes between device and host memory.
 pub struct HostShadow {
     /// Device memory of the message.
     pub device: Region,
@@ -63,9 +68,10 @@ pub struct HostShadow {
 /// Location of the bytes of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DataLocation {
-    /// A send's bytes are in device memory; a receive's bytes have not arrived.
+    /// Send: the bytes are in device memory. Receive: the bytes have not arrived.
     Device,
-    /// The bytes are in device memory, and the transport has requested them in host memory.
+    /// The bytes are in device memory, and the transport has requested a copy of them in host
+    /// memory.
     Wanted,
     /// The bytes are in host memory and in device memory.
     Host,
@@ -76,7 +82,7 @@ pub enum DataLocation {
 }
 
 impl HostShadow {
-    /// Creates the shadow of a message that has not started.
+    /// Creates the host shadow of a message that has not been started yet.
     #[must_use]
     pub fn new(device: Region, hold: Hold) -> HostShadow {
         HostShadow { device, hold, bytes: Mutex::new(DataLocation::Device) }
@@ -87,7 +93,8 @@ impl HostShadow {
         *self.bytes.lock()
     }
 
-    /// Requests the bytes in host memory; called by the transport. Has no effect in a later state.
+    /// Requests that the bytes be copied to host memory. Has no effect unless the location is
+    /// [`DataLocation::Device`]. Called by the transport.
     pub fn want(&self) {
         let mut bytes = self.bytes.lock();
         if *bytes == DataLocation::Device {
@@ -95,13 +102,14 @@ impl HostShadow {
         }
     }
 
-    /// Records that the bytes have been copied to host memory or, if `is_well` is false, never will
-    /// be. Called by the copying thread.
+    /// Records that the bytes have been copied to host memory or, if `is_well` is false, that they
+    /// cannot be copied. Called by the copying thread.
     pub fn copied(&self, is_well: bool) {
         *self.bytes.lock() = if is_well { DataLocation::Host } else { DataLocation::Stuck };
     }
 
-    /// Records that no thread copies any more: bytes not in host memory by now never will be.
+    /// Records that no thread copies the bytes to host memory any more. Bytes that have not been
+    /// copied by then stay in device memory.
     pub fn give_up(&self) {
         let mut bytes = self.bytes.lock();
         if matches!(*bytes, DataLocation::Device | DataLocation::Wanted) {
@@ -114,7 +122,7 @@ impl HostShadow {
         *self.bytes.lock() = DataLocation::Landed;
     }
 
-    /// Returns true if the received bytes are in device memory.
+    /// Returns true if the received bytes are in device memory and not in host memory.
     pub fn has_landed(&self) -> bool {
         self.bytes() == DataLocation::Landed
     }

@@ -1,5 +1,5 @@
 //! Optional groups of transport methods. A transport returns all of its groups at once. A group is
-//! complete: no method of a group means "not supported".
+//! complete: none of its methods reports that it is not supported.
 
 use super::{
     Completion, CrossMemory, Direct, NativeCollectives, OpId, PipelinedSource, Rma, Selector,
@@ -11,7 +11,8 @@ use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Optional group of methods: the transport as trait `T`, or `None` if it lacks the group.
+/// Optional group of methods: the transport as trait `T`, or `None` if the transport lacks the
+/// group.
 type Group<'a, T> = Option<&'a T>;
 
 /// Method groups of one transport. They do not change while the transport is open, so a
@@ -20,28 +21,32 @@ type Group<'a, T> = Option<&'a T>;
 pub struct Groups<'a> {
     /// Detection of ranks that have died or disconnected.
     pub liveness: Group<'a, dyn Liveness>,
-    /// Memory that the transport's ranks access directly with loads and stores.
+    /// Memory that the ranks of the transport access with loads and stores.
     pub shared_memory: Group<'a, dyn SharedMemory>,
-    /// Copies from and to the memory of other processes of the node.
+    /// Copies from and to the memory of other processes on this node.
     pub cross_memory: Group<'a, dyn CrossMemory>,
     /// Native one-sided operations, or the reason why this rank has none. The transport creates a
     /// window only if all ranks have the group.
     pub rma: std::result::Result<&'a (dyn Rma + 'static), &'static str>,
-    /// Native collectives of the transport; on all ranks or on none.
+    /// Native collectives of the transport. All ranks have this group, or none has it.
     pub native_collectives: Group<'a, dyn NativeCollectives>,
     /// Persistent operations. Without the group each start is a new nonpersistent operation.
     pub persistent: Group<'a, dyn PersistentOps>,
-    /// Large messages of device memory that bypass host memory.
+    /// Large messages from and to device memory that bypass host memory.
     pub device_memory: Group<'a, dyn Direct>,
-    /// Messages whose bytes are copied while the transport sends and receives them.
+    /// Pipelined messages: the caller fills the send buffer and reads the receive buffer while the
+    /// transport transfers the message.
     pub pipeline: Group<'a, dyn Pipeline>,
-    /// Blocking wait for an event. Without the group a waiting thread sleeps for fixed times.
+    /// Blocking wait for an event of the transport. Without the group, a waiting thread sleeps for
+    /// fixed intervals.
     pub wakeup: Group<'a, dyn Wakeup>,
-    /// Completion by a foreign function that the waiting thread itself calls.
+    /// Completion tests by a function of another library (such as MPI_Test) that the waiting thread
+    /// calls itself.
     pub foreign_test: Group<'a, dyn ForeignTest>,
-    /// Restriction of the transport to some threads. Without the group all threads may call it.
+    /// Check whether the calling thread may call the transport. Without the group, all threads may
+    /// call it.
     pub thread_check: Group<'a, dyn ThreadCheck>,
-    /// Texts for error messages and reports.
+    /// Human-readable descriptions for error messages and reports.
     pub diagnostics: Group<'a, dyn Diagnostics>,
 }
 
@@ -67,7 +72,8 @@ impl Groups<'_> {
 pub trait Liveness: Send + Sync {
     /// Returns the ranks known to have died or disconnected.
     fn failed_ranks(&self) -> Vec<i32>;
-    /// Returns the number of ranks known to have died (cheap: polled while waiting).
+    /// Returns the number of ranks known to have died. Must be cheap, because waiting threads poll
+    /// it.
     fn failed_count(&self) -> usize;
 }
 
@@ -79,17 +85,19 @@ pub trait PersistentOps: Send + Sync {
     /// Creates an inactive receive. Returns `None` if the transport cannot receive into a buffer of
     /// this length persistently; then each start is a new nonpersistent receive.
     fn make_recv(&self, data: Region, select: Selector) -> Option<Result<OpId>>;
-    /// Starts an inactive operation. The operation completes through [`super::Transport::test`],
-    /// with any outcome. It is then inactive again, and its id stays valid.
+    /// Starts an inactive operation. The operation completes through [`super::Transport::test`].
+    /// Whatever the outcome, it is then inactive again, and its id stays valid.
     fn start(&self, op: OpId) -> Result<()>;
-    /// Frees an operation. An active operation that cannot be canceled completes by itself.
+    /// Frees an operation. An active operation that cannot be canceled still runs to completion.
     fn end(&self, op: OpId) -> Result<()>;
 }
 
-/// Messages whose bytes are written while they are sent, and read while they are received.
+/// Pipelined messages: the caller writes the bytes while the transport sends them, and reads the
+/// bytes while the transport receives them.
 pub trait Pipeline: Send + Sync {
-    /// Starts a standard send of bytes that are still being written to `data`, from the front, with
-    /// write progress in `by`. Returns `None` if such a send to `dest` is not possible.
+    /// Starts a standard send of `data`, whose bytes are still being written from front to back.
+    /// `by` contains the number of bytes written so far. Returns `None` if such a send to `dest` is
+    /// not possible.
     fn isend_pipelined(
         &self,
         data: Region,
@@ -97,43 +105,46 @@ pub trait Pipeline: Send + Sync {
         word: u64,
         by: &Arc<PipelinedSource>,
     ) -> Option<Result<OpId>>;
-    /// Returns the number of bytes, from the front, of an incomplete receive that have arrived.
-    /// Bytes that have arrived do not change any more.
+    /// Returns the number of bytes of the incomplete receive `op` that have arrived, counted from
+    /// the front of the message. Bytes that have arrived do not change any more.
     fn arrived(&self, op: OpId) -> usize;
 }
 
 /// Blocking wait of a thread for an event of the transport.
 pub trait Wakeup: Send + Sync {
     /// Sleeps until an operation of this rank completes or a message arrives, for `limit` at most.
-    /// Returns at once if an event has occurred since the call that set `seen` (0 at first).
-    /// Returns false at once if no event would wake the thread now: the caller then sleeps by the
-    /// clock.
+    /// `seen` identifies the events up to the previous call, which set it; it is 0 before the first
+    /// call. Returns at once if an event has occurred since then. Returns false at once if no event
+    /// would wake the thread now: the caller then sleeps for a fixed interval.
     fn rest(&self, seen: &mut u64, limit: Duration) -> bool;
 }
 
-/// Completion by a foreign function that the waiting thread calls itself, instead of
-/// [`super::Transport::test`] (see `sys::compute::callback` for the reason).
+/// Completion tests by a foreign function (a function of another library, such as MPI_Test) that
+/// the waiting thread calls itself, instead of [`super::Transport::test`] (see
+/// `sys::compute::callback` for the reason).
 pub trait ForeignTest: Send + Sync {
-    /// Returns the foreign function and the conditions under which it may be called.
+    /// Returns the function that tests an operation's foreign request, and the conditions under
+    /// which it may be called.
     fn foreign_tester(&self) -> Arc<ForeignTester>;
     /// Fills in the completion of operation `op` from the outputs of the foreign function that has
-    /// completed `op`. Needed if the operation failed, or if the caller reads more than success.
+    /// completed `op`. The caller must call this function if the operation failed, or if it needs
+    /// other fields of the completion than the status.
     fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion);
 }
 
-/// Restriction of a transport to some threads.
+/// Check whether a thread may call the transport.
 pub trait ThreadCheck: Send + Sync {
-    /// Fails if the calling thread may not call the transport. Needed only where the library's own
-    /// threads may not call the transport: [`super::Properties::allows_progress_thread`].
+    /// Fails if the calling thread may not call the transport. Needed only if the library's own
+    /// threads may not call the transport (see [`super::Properties::allows_progress_thread`]).
     fn admit(&self) -> Result<()>;
 }
 
 /// Human-readable descriptions that a transport provides.
 pub trait Diagnostics: Send + Sync {
     /// Returns the transport's own (for example the vendor's) description of the operation that has
-    /// just failed; `None` if it has none.
+    /// just failed; `None` if there is no such description.
     fn failure_text(&self) -> Option<String>;
     /// Returns a description of the memory that the transport uses and has used in addition to the
-    /// program's buffers; `None` if the transport does not count it.
+    /// program's buffers; `None` if the transport does not count this memory.
     fn memory_text(&self) -> Option<String>;
 }

@@ -5,7 +5,8 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
 use crate::sys::memory::buf::Addr;
 
-/// Reference to an allocation, for the same backend in another process of the node.
+/// Serialized reference to an allocation, with which the same backend imports the allocation in
+/// another process on the node.
 pub type Ticket = [u64; DTL_MEM_HANDLE_ROOM as usize / 8];
 
 /// Properties of an allocation. They are equal on both sides of an export.
@@ -21,10 +22,11 @@ pub struct Extent {
 
 /// Export and import of allocations between processes of the node.
 pub trait Exports: Send + Sync {
-    /// Returns the ticket with which another process imports the memory at `addr` from `alloc`.
+    /// Returns the ticket with which another process imports the memory at `addr`, which `alloc`
+    /// has allocated.
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket>;
     /// Maps another process' allocation into this process and returns the address in this process.
     fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr>;
-    /// Closes the import at `addr`, which `import` returned.
+    /// Unmaps the imported allocation at `addr`, the address that `import` returned.
     fn close(&self, addr: Addr, extent: Extent) -> Result<()>;
 }

@@ -6,7 +6,8 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
 use crate::sys::memory::buf::{Addr, Region};
 
-/// Allocation that the program made through a driver's own interface.
+/// Allocation that the program made through the interface of a device driver (for example
+/// cudaMalloc), not through this library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverAllocation {
     /// Memory kind of the allocation.
@@ -23,25 +24,26 @@ pub struct DriverAllocation {
 pub trait Memory: Send + Sync {
     /// Allocates memory.
     fn alloc(&self, extent: Extent) -> Result<Addr>;
-    /// Frees memory from `alloc`; the extent is that of the allocation.
+    /// Frees memory that `alloc` has returned; `extent` is the extent that was passed to `alloc`.
     fn free(&self, addr: Addr, extent: Extent) -> Result<()>;
     /// Describes a memory kind; fails with NOT_SUPPORTED for an unknown kind.
     fn kind_info(&self, _kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
         None
     }
-    /// Returns the free and the total memory in bytes; 0 = unknown.
+    /// Returns the free and the total memory of the current device in bytes; 0 = unknown.
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {
         None
     }
-    /// Allocates memory in the order of a native stream, on the device of the stream.
+    /// Allocates memory on the device of a native stream, in stream order.
     fn alloc_async(&self, _stream: Token, _extent: Extent) -> Option<Result<Addr>> {
         None
     }
-    /// Frees memory after all work that is queued on a native stream.
+    /// Frees memory in the order of a native stream, after all work that is already queued on it.
     fn free_async(&self, _stream: Token, _addr: Addr, _extent: Extent) -> Option<Result<()>> {
         None
     }
-    /// Registers (pins) nonempty host memory of the program as PINNED memory of the backend.
+    /// Registers (pins) host memory of the program, at least one byte, as PINNED memory of the
+    /// backend.
     fn register(&self, _region: Region) -> Option<Result<()>> {
         None
     }
@@ -50,24 +52,25 @@ pub trait Memory: Send + Sync {
         None
     }
     /// Exports the region as a dma-buf for drivers of other devices. Returns the file descriptor
-    /// and the offset of the region in it.
+    /// and the offset of the region in the dma-buf.
     fn dmabuf(&self, _region: Region) -> Option<Result<(i32, u64)>> {
         None
     }
-    /// Returns cached freed memory to the system or the driver.
+    /// Returns freed but still cached memory to the operating system or the driver.
     fn trim(&self) {}
-    /// Returns true if the backend can query its driver about any address now.
+    /// Returns true if `identify` can currently query the backend's driver about an address.
     fn can_identify(&self) -> bool {
         false
     }
-    /// Queries the driver about an address not allocated here; returns `None` if the address is
-    /// unknown to the driver. After a failure the address may belong to the driver, so the caller
-    /// must not access the memory. Messages wait for the result. Any thread may call this, with any
-    /// device.
+    /// Queries the driver about an address that the library has not allocated; returns `None` if
+    /// the address is unknown to the driver. After a failure the address may belong to the driver,
+    /// so the caller must not access the memory. Called for the buffers of messages, so it must be
+    /// fast. Any thread may call this function, whatever its current device.
     fn identify(&self, _addr: Addr) -> Result<Option<DriverAllocation>> {
         Ok(None)
     }
-    /// Returns the export and import of allocations, if the backend supports them.
+    /// Returns the interface for export and import of allocations; `None` if the backend does not
+    /// support them.
     fn exports(&self) -> Option<&dyn Exports> {
         None
     }
@@ -101,17 +104,18 @@ pub struct Rows {
     pub height: u64,
 }
 
-/// Transfer component of a backend: copies and fills. One side is memory of the backend, the other
-/// side memory of the backend or plain host memory.
+/// Transfer component of a backend: copies and fills. One side of a copy is memory of the backend,
+/// and the other side is memory of the backend or any other memory that the host can access.
 pub trait Transfer: Send + Sync {
-    /// Copies all of `src` to `dst` (nonempty, of equal length, not overlapping).
+    /// Copies all of `src` to `dst`. The regions are nonempty, have equal lengths and do not
+    /// overlap.
     fn copy(&self, dst: CopySide, src: CopySide) -> Result<()>;
     /// Queues a copy on a native stream.
     fn copy_async(&self, _stream: Token, _dst: CopySide, _src: CopySide) -> Option<Result<()>> {
         None
     }
-    /// Lends `len` bytes of host memory with which copies from and to the backend's devices are
-    /// fast. Returns `None` if the backend has no such memory, or none is left.
+    /// Lends `len` bytes of host memory for fast copies from and to the backend's devices. Returns
+    /// `None` if the backend has no such memory, or if none is left.
     fn lend_host(&self, _len: usize) -> Option<Box<dyn StagingBuffer>> {
         None
     }
@@ -119,7 +123,8 @@ pub trait Transfer: Send + Sync {
     fn prefetch(&self, _stream: Token, _place: CopySide, _device: i32) -> Option<Result<()>> {
         None
     }
-    /// Copies rows. The regions span the rows including their pitches.
+    /// Copies rows. Consecutive rows start `_dst_pitch` and `_src_pitch` bytes apart. The regions
+    /// include the gaps between the rows.
     fn copy_2d(&self, _dst: CopySide, _src: CopySide, _rows: Rows) -> Option<Result<()>> {
         None
     }

@@ -1,4 +1,5 @@
-//! Matching and completion of messages: selectors of receives, and results of operations.
+//! Matching and completion of messages: the selectors by which receives match messages, and the
+//! results of operations.
 
 use crate::abi::comm::communicator::*;
 use crate::abi::status::*;
@@ -21,7 +22,7 @@ pub struct Completion {
     pub source: i32,
     /// Status of the operation: success, TRUNCATED, CANCELED, RANK_FAILURE or another error.
     pub status: dtl_status_t,
-    /// Match word of the message (receives only).
+    /// Match bits of the message (receives only).
     pub match_bits: u64,
     /// Size in bytes of the message as sent, which may exceed the receive buffer (receives only).
     pub size: u64,
@@ -31,8 +32,8 @@ impl Completion {
     /// Completion of a receive from (or send to) DTL_PROC_NULL.
     pub const NOBODY: Completion =
         Completion { source: DTL_PROC_NULL, status: DTL_SUCCESS, match_bits: 0, size: 0 };
-    /// Initial value for callers that need only failures: a transport may leave it unchanged if a
-    /// receive has succeeded.
+    /// Initial value that a caller passes if it reads the completion only after a failure. If a
+    /// receive succeeds, the transport may leave this value unchanged.
     pub const UNASKED: Completion =
         Completion { source: i32::MIN, status: DTL_SUCCESS, match_bits: 0, size: 0 };
 
@@ -49,12 +50,12 @@ pub struct Selector {
     pub source: i32,
     /// Match word.
     pub match_bits: u64,
-    /// Mask of the match-word bits that are ignored.
+    /// Mask of the match bits that are ignored.
     pub ignore: u64,
 }
 
 impl Selector {
-    /// Returns true if the selector matches a message from `source` with match word `word`.
+    /// Returns true if the selector matches a message from `source` with the match bits `word`.
     #[must_use]
     pub fn takes(&self, source: i32, word: u64) -> bool {
         (self.source == source || self.source == DTL_ANY_SOURCE)
@@ -69,21 +70,21 @@ pub enum SendMode {
     Standard,
     /// A receive has matched the message.
     Synchronous,
-    /// The send buffer of a message of a few bytes may be reused. If the receiver has disconnected,
-    /// the communicator does not fail.
+    /// The send buffer may be reused. Used for notifications of a few bytes: the communicator does
+    /// not fail if the receiver has disconnected.
     Notice,
 }
 
-/// Time for which the start of a receive may block, and the location for the completion of a
-/// receive that completes during that time. (The transport writes the completion there. If it were
-/// returned by value, it would be read in pieces of other sizes than it was written in, and a
-/// processor delays such loads until all its stores are done.)
+/// Time for which the start of a receive may block, and the location to which the transport writes
+/// the completion if the receive completes during that time. (The completion is not returned by
+/// value: the caller would read the returned value with loads of other sizes than the stores that
+/// wrote it, and the processor delays such loads until the stores have retired.)
 pub enum RecvMode<'a> {
     /// Does not wait: the receive becomes an operation in flight.
     Request,
-    /// Waits some hundred nanoseconds for a message that has arrived or arrives within that time.
+    /// Waits for the message for a few hundred nanoseconds at most.
     Poll(&'a mut Completion),
-    /// Waits without a limit, because no other operation needs progress.
+    /// Waits for the message without a time limit. Used if no other operation needs progress.
     Block(&'a mut Completion),
 }
 
@@ -98,17 +99,18 @@ impl<'a> RecvMode<'a> {
     }
 }
 
-/// Matched message: a message that was removed from the queue for one later receive.
+/// Matched message: [`super::Transport::take`] has removed it from the queue for one later receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Matched {
     /// Id for [`super::Transport::receive_matched`].
     pub message: OpId,
-    /// Source, match word and sent size of the message. The status is success.
+    /// Source and match bits of the message, and its size as sent. The status is success.
     pub done: Completion,
 }
 
-/// Converts the state of an operation to the result of [`super::Transport::test`], which is
-/// returned in two registers (`Result<bool>` would be returned through memory).
+/// Converts `is_over` (true if an operation is complete) to the return type of
+/// [`super::Transport::test`]. A value of that type is returned in two registers; a `Result<bool>`
+/// would be returned through memory.
 pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
     match is_over {
         Ok(false) => Poll::Pending,

@@ -1,21 +1,21 @@
-//! Backend components: up to five traits per backend, which built-in backends implement in Rust and
-//! registered backends through `backend::vtable_backend`.
+//! Backend components: a backend has up to six of them, one trait each. Built-in backends implement
+//! the traits in Rust, and registered backends implement them through `backend::vtable_backend`.
 //!
-//! A method that returns `Option` is an optional slot: `None` means that the backend lacks the
-//! slot. The caller (always in `runtime`) then uses its generic version or returns NOT_SUPPORTED.
+//! A method that returns `Option` is optional: `None` means that the backend does not implement it.
+//! The caller (always in `runtime`) then uses a generic implementation or returns NOT_SUPPORTED.
 //!
 //! In reading order:
 //! - `device_comm`: collectives on device memory by a collective library
 //! - `memory`: allocation and copies
 //! - `module`: compilation of kernels
 //! - `message`: message matching and completion
-//! - `open_args`: arguments of opening a transport
+//! - `open_args`: arguments for opening a transport
 //! - `transport`: point-to-point messages
 //! - `groups`: optional groups of a transport's methods
 //! - `collective`: native collectives of a transport
 //! - `window`: native one-sided operations of a transport
-//! - `direct`: messages in device memory
-//! - `shared_memory`: mailboxes and regions that ranks share
+//! - `direct`: messages from and to device memory without staging
+//! - `shared_memory`: mailboxes and memory regions that ranks share
 //! - `mem_export`: export and import of memory between processes
 //! - `pipelined_source`: a send whose bytes are still being written
 
@@ -66,18 +66,20 @@ pub use window::{
 /// Availability of a backend on this machine: `Ok`, or the reason why the backend cannot run.
 pub type Availability = std::result::Result<(), String>;
 
-/// Component-independent part of a backend.
+/// Methods of a backend that belong to none of its components.
 pub trait BackendProbe: Send + Sync {
-    /// Returns `Ok` if the backend can run here. Must not fail on a machine without the hardware.
+    /// Returns `Ok` if the backend can run on this machine, otherwise `Err` with the reason. The
+    /// call itself must work on a machine without the hardware.
     fn available(&self) -> Availability {
         Ok(())
     }
-    /// Returns whether the backend can run here. Fails if the backend's own answer is invalid.
+    /// Returns the availability of the backend on this machine. Fails if the backend returns an
+    /// invalid value.
     fn query_available(&self) -> Result<Availability> {
         Ok(self.available())
     }
-    /// Returns the reason why the automatic choice skips the backend although it might be able to
-    /// run here; `None` if the automatic choice considers the backend.
+    /// Returns the reason why the automatic backend selection skips this backend although it might
+    /// be able to run on this machine; `None` if the selection considers the backend.
     fn passed_over_reason(&self) -> Option<String> {
         None
     }
@@ -86,8 +88,8 @@ pub trait BackendProbe: Send + Sync {
     fn is_in_use(&self) -> bool {
         false
     }
-    /// Returns whether the backend has the feature, which is not one of its components; `None` if
-    /// the backend does not recognize the feature.
+    /// Returns true if the backend supports `_feature`, which is not the name of a component.
+    /// Returns `None` if the backend does not recognize the feature.
     fn supports(&self, _feature: &str) -> Option<Result<bool>> {
         None
     }
@@ -99,7 +101,8 @@ pub trait Device: Send + Sync {
     fn count(&self) -> Result<i32>;
     /// Makes `device` the calling thread's current device.
     fn set(&self, device: i32) -> Result<()>;
-    /// Returns the thread's current device. Called only on a thread that never set a device.
+    /// Returns the calling thread's current device. Called only on a thread that has never called
+    /// `set`.
     fn get(&self) -> Result<i32>;
     /// Fills in the known properties of `device`.
     fn info(&self, _device: i32, _out: &mut dtl_device_info_t) -> Option<Result<()>> {
@@ -109,7 +112,7 @@ pub trait Device: Send + Sync {
     fn memory_info(&self, _device: i32) -> Option<Result<(u64, u64)>> {
         None
     }
-    /// Waits for all work on the device.
+    /// Waits until all work on the device is complete.
     fn synchronize(&self, _device: i32) -> Option<Result<()>> {
         None
     }
@@ -127,7 +130,8 @@ pub type TaskCall = (dtl_task_fn_t, Addr);
 /// C function of a loop body, and the user pointer that is passed to it.
 pub type RangeCall = (dtl_range_fn_t, Addr);
 
-/// Groups of slots that an exec component provides. Generic versions replace the other groups.
+/// Groups of methods that the exec component of a backend provides. The library uses generic
+/// implementations in place of the groups that the component does not provide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecGroups {
     /// True if the backend has native streams.
@@ -136,10 +140,10 @@ pub struct ExecGroups {
     pub events: bool,
 }
 
-/// Exec component of a backend: streams, events, launches. Methods of a group are called only if
-/// [`Exec::groups`] reports the group.
+/// Exec component of a backend: streams, events, launches. A method that belongs to a group is
+/// called only if [`Exec::groups`] reports the group.
 pub trait Exec: Send + Sync {
-    /// Returns the groups of slots that the component provides.
+    /// Returns the groups of methods that the component provides.
     fn groups(&self) -> ExecGroups;
 
     /// Creates a stream on `device` (group `streams`).
@@ -148,7 +152,8 @@ pub trait Exec: Send + Sync {
     fn stream_wrap(&self, _device: i32, native: Addr) -> Result<Token> {
         Ok(native)
     }
-    /// Returns the native handle of the stream in the backend's own interface (group `streams`).
+    /// Returns the stream's handle in the vendor's own interface, for example a cudaStream_t (group
+    /// `streams`).
     fn stream_native(&self, stream: Token) -> Addr {
         stream
     }
@@ -156,17 +161,17 @@ pub trait Exec: Send + Sync {
     fn stream_destroy(&self, stream: Token) -> Result<()>;
     /// Releases a wrapped stream, whose queued work may still run (group `streams`).
     fn stream_unwrap(&self, _stream: Token) {}
-    /// Waits for all work in the stream (group `streams`).
+    /// Waits until all work in the stream is complete (group `streams`).
     fn stream_synchronize(&self, stream: Token) -> Result<()>;
     /// Returns true if all work in the stream is complete.
     fn stream_query(&self, _stream: Token) -> Option<Result<bool>> {
         None
     }
-    /// Makes work that is queued on the stream later wait for the event.
+    /// Makes all work that is queued on the stream after this call wait for the event.
     fn stream_wait_event(&self, _stream: Token, _event: Token) -> Option<Result<()>> {
         None
     }
-    /// Calls `_task` on a host thread in the stream's order.
+    /// Queues a host callback on the stream: a host thread calls `_task`.
     fn stream_host_callback(&self, _stream: Token, _task: TaskCall) -> Option<Result<()>> {
         None
     }
@@ -175,9 +180,10 @@ pub trait Exec: Send + Sync {
     fn event_create(&self, flags: u64) -> Result<Token>;
     /// Destroys an event (group `events`).
     fn event_destroy(&self, event: Token) -> Result<()>;
-    /// Records the event behind all work that is queued on the stream (group `events`).
+    /// Records the event after all work that is queued on the stream (group `events`).
     fn event_record(&self, event: Token, stream: Token) -> Result<()>;
-    /// Returns true if the work before the record of the event is complete (group `events`).
+    /// Returns true if all work that was queued before the event was recorded is complete (group
+    /// `events`).
     fn event_query(&self, event: Token) -> Result<bool>;
     /// Waits until the event is complete.
     fn event_sync(&self, _event: Token) -> Option<Result<()>> {
@@ -193,7 +199,8 @@ pub trait Exec: Send + Sync {
         None
     }
 
-    /// Returns the backend's host execution. `None`: the library's thread pool is used.
+    /// Returns the interface through which the backend runs functions and loops on the host; `None`
+    /// if the library's thread pool runs them.
     fn host(&self) -> Option<&dyn HostExec>;
 }
 
@@ -203,7 +210,7 @@ pub trait HostExec: Send + Sync {
     fn execute(&self, task: TaskCall) -> Result<()>;
     /// Runs a loop in pieces of at most `grain` iterations and returns after all pieces have run.
     fn parallel_for(&self, range: (u64, u64), grain: u64, body: RangeCall) -> Result<()>;
-    /// Returns the maximum number of iterations that run concurrently.
+    /// Returns the maximum number of iterations that can run concurrently.
     fn max_parallelism(&self) -> Result<u32>;
     /// Returns the number of pieces into which a loop is best split. `None`:
     /// [`HostExec::max_parallelism`] pieces.
@@ -236,22 +243,23 @@ pub trait Comm: Send + Sync {
     }
     /// Opens a transport. Collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;
-    /// Returns true if `open` must be called even where the backend cannot run. That call fails,
-    /// and notifies the other ranks, which would otherwise wait for this rank.
+    /// Returns true if `open` must be called even on a machine on which the backend cannot run. The
+    /// call then fails and notifies the other ranks, which would otherwise wait for this rank.
     fn open_notifies_peers(&self) -> bool {
         false
     }
-    /// Fails if opening a transport with the settings of the environment variables would fail, as
-    /// far as that can be checked without opening a transport.
+    /// Checks the settings of the environment variables, as far as possible without opening a
+    /// transport. Fails if `open` would fail with these settings.
     fn check_environment(&self) -> Result<()> {
         Ok(())
     }
-    /// Returns true if ranks of the kind can bootstrap over a communicator, `OpenArgs::over`.
+    /// Returns true if the ranks can bootstrap over an existing communicator (`OpenArgs::over`).
     fn bootstraps_over(&self) -> bool {
         false
     }
-    /// Returns the device collectives, for a kind that replaces `open` by collectives of device
-    /// memory beside a communicator of another kind.
+    /// Returns the factory of device communicators, if the component supports only collectives on
+    /// device memory. `open` then fails: these communicators are opened over a communicator of
+    /// another backend.
     fn device_comms(&self) -> Option<&dyn DeviceComms> {
         None
     }

@@ -1,4 +1,4 @@
-//! Compilation of kernels from source: sources, compilers, kernels of a compiled module.
+//! Compilation of kernels from source code, and launch of the kernels of a compiled module.
 
 use super::Token;
 use crate::abi::devices::exec::{dtl_kernel_context_t, dtl_launch_t};
@@ -16,11 +16,11 @@ pub struct Source {
     text: Vec<u8>,
     /// Compiler options.
     pub options: Vec<CString>,
-    /// Name of the source in messages of the compiler.
+    /// Name of the source in the messages of the compiler.
     pub name: CString,
     /// Files that the source can include.
     pub files: Vec<SourceFile>,
-    /// Libraries for the linker: paths, or names as after -l.
+    /// Libraries for the linker: paths, or names as in the linker option `-lNAME`.
     pub libraries: Vec<String>,
 }
 
@@ -49,8 +49,8 @@ impl Source {
         self.text.split_last().map_or(&[], |(_, bytes)| bytes)
     }
 
-    /// Fails with INVALID_ARGUMENT if the source has include files, for input that is compiled
-    /// already. `what` names the input in the error text.
+    /// Fails with INVALID_ARGUMENT if the source has include files. Called for input that is
+    /// already compiled. `what` names the input in the error message.
     pub fn refuse_files(&self, what: &str) -> Result<()> {
         match self.files.first() {
             Some(file) => fail!(
@@ -68,23 +68,24 @@ impl Source {
     }
 }
 
-/// Function of a kernel, never NULL.
+/// C function that implements a kernel, never NULL.
 pub type KernelFn =
     extern "C" fn(*const dtl_kernel_context_t, *const *const c_void) -> dtl_status_t;
 
 /// Kernel of a compiled module.
 pub enum Compiled {
-    /// Host function that runs a whole block per call, on the library's own threads.
+    /// Host function that executes one whole block of the grid per call, on the library's own
+    /// threads.
     Blocks(KernelFn),
     /// Backend-private kernel, which [`Modules::launch`] queues.
     Own(Token),
 }
 
 /// Kernel of a compiled module, and the sizes of the kernel's arguments in bytes if the module
-/// records them; a size of 0 is unknown.
+/// records them. A size of 0 means that the size is unknown.
 pub type FoundKernel = (Compiled, Option<Vec<u64>>);
 
-/// Name of a kernel, and optionally its argument types, in the form of `dtl_kernel_get`.
+/// Name of a kernel, and optionally its argument types in the format of `dtl_kernel_get`.
 #[derive(Clone, Copy)]
 pub struct KernelQuery<'a> {
     /// Name of the kernel.
@@ -103,12 +104,12 @@ pub struct ModuleLaunch<'a> {
     pub sizes: &'a [u64],
 }
 
-/// Compilers of a backend. Any thread may call the methods, several threads at once. A backend that
-/// returns [`Compiled::Own`] kernels has native streams.
+/// Compilation and launch of kernels by a backend. Several threads may call the methods at once. A
+/// backend that returns [`Compiled::Own`] kernels has native streams.
 pub trait Modules: Send + Sync {
     /// Compiles `source` for `device`. Appends the compiler's messages to `log`, also on failure.
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token>;
-    /// Destroys a module. The caller has destroyed the module's kernels before.
+    /// Destroys a module. The caller has already destroyed the kernels of the module.
     fn destroy(&self, module: Token) -> Result<()>;
     /// Returns a kernel of the module.
     fn kernel(&self, module: Token, wanted: KernelQuery<'_>) -> Result<FoundKernel>;

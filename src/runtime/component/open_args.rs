@@ -1,4 +1,5 @@
-//! Arguments of opening a transport, and the out-of-band exchange of the ranks during the open.
+//! Arguments for opening a transport, and the out-of-band data exchange between the ranks while
+//! they open it.
 
 use crate::abi::status::{DTL_ERROR_UNAVAILABLE, dtl_status_t};
 use crate::error::{Error, Result, status_name};
@@ -7,16 +8,16 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 /// Default bootstrap timeout in nanoseconds: the time that ranks wait for each other when they open
-/// a communicator. A description may set a shorter limit.
+/// a communicator. The communicator description (`dtl_comm_desc_t`) may set a shorter limit.
 pub const BOOTSTRAP_NS: u64 = 30_000_000_000;
 
 /// Arguments with which a transport is opened.
 pub struct OpenArgs {
-    /// Flags of the communicator description.
+    /// Flags of the communicator description (`dtl_comm_desc_t`).
     pub flags: u32,
     /// Rank and size that the caller specifies.
     pub named: Option<(i32, i32)>,
-    /// Rank and size that the launcher specifies.
+    /// Rank and size that the job launcher (for example mpirun) specifies.
     pub launched: Option<(i32, i32)>,
     /// Name of the job, equal on all its ranks; may be empty.
     pub job: CString,
@@ -24,31 +25,35 @@ pub struct OpenArgs {
     pub is_only_open: bool,
     /// Time limit of the wait for the other ranks, in nanoseconds.
     pub timeout_ns: u64,
-    /// Foreign pointer for a registered backend.
+    /// Backend-specific pointer: the field `native` of the communicator description
+    /// (`dtl_comm_desc_t`).
     pub native: Addr,
     /// True if a time limit or determinism requires the library's own collective algorithms.
     pub own_algorithms: bool,
-    /// Ranks of the existing communicator over which the transport is opened, for a kind that can
-    /// bootstrap over a communicator ([`Comm::bootstraps_over`](super::Comm::bootstraps_over)).
+    /// Data exchange over the existing communicator over which the transport is opened, for a
+    /// backend that can bootstrap over a communicator
+    /// ([`Comm::bootstraps_over`](super::Comm::bootstraps_over)).
     pub over: Option<Arc<dyn Exchange>>,
 }
 
-/// Out-of-band exchange of a few words between ranks during a collective open.
+/// Out-of-band exchange of a few 64-bit words between the ranks while they open a transport.
 pub trait Exchange: Send + Sync {
     /// Returns this process' rank.
     fn rank(&self) -> i32;
     /// Returns the number of ranks.
     fn size(&self) -> i32;
-    /// Gathers and returns the words of all ranks in rank order (allgather). All ranks call this in
-    /// the same order and with the same number of words. Waits for the other ranks, at most for the
-    /// time limit with which the communicator was opened.
+    /// Gathers the 64-bit words of all ranks (allgather) and returns them in rank order. All ranks
+    /// make their calls in the same order and pass the same number of words. Waits for the other
+    /// ranks, at most for the time limit with which the communicator was opened.
     fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>>;
 }
 
-/// Gathers a record of each rank; succeeds on all ranks or fails on all ranks. Returns the value of
-/// `mine` and the records of all ranks in rank order. A rank's own failure takes precedence over a
-/// failure of the exchange, and that over another rank's failure, for which `elsewhere` creates the
-/// error. All ranks pass records of one length, including ranks that failed.
+/// Gathers the `record` argument of each rank. `mine` is the result of this rank's preceding step:
+/// the function fails on all ranks if `mine` is a failure on any rank. Otherwise returns the value
+/// of `mine` and the records of all ranks in rank order. A rank's own failure takes precedence over
+/// a failure of the exchange, which takes precedence over a failure of another rank. `elsewhere`
+/// creates the error for another rank's failure. All ranks, including ranks that failed, pass
+/// records of the same length.
 pub fn all_or_none<T>(
     over: &dyn Exchange,
     mine: Result<T>,
@@ -76,7 +81,8 @@ pub fn failed_elsewhere(rank: i32, status: dtl_status_t, what: &str) -> Error {
 }
 
 impl OpenArgs {
-    /// Returns the rank and the size that the caller specified, or else those of the launcher.
+    /// Returns the rank and the size that the caller specified or, if it specified none, those from
+    /// the job launcher.
     pub fn rank_size(&self) -> Option<(i32, i32)> {
         self.named.or(self.launched)
     }

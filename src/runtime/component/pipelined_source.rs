@@ -10,7 +10,7 @@ pub struct PipelinedSource {
 }
 
 impl PipelinedSource {
-    /// Creates the progress record of a send whose first `ready` bytes are written.
+    /// Creates the progress record of a send whose first `ready` bytes are already written.
     pub fn new(ready: usize) -> Self {
         PipelinedSource { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
     }
@@ -21,12 +21,12 @@ impl PipelinedSource {
         self.ready.store(ready, Ordering::Release);
     }
 
-    /// Returns the number of bytes, from the front, that are written (acquire).
+    /// Returns the number of bytes written so far, from the front of the message (acquire).
     pub fn ready(&self) -> usize {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Publishes that no more bytes will be written, and the status as the reason.
+    /// Publishes that no more bytes will be written; `status` is the reason.
     pub fn fail(&self, status: dtl_status_t) {
         self.failed.store(status, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Transports, over which communicators are opened: point-to-point messages, which every kind
+//! Transports, over which communicators are opened: point-to-point messages, which every transport
 //! provides, and the optional groups of methods.
 
 use super::{Completion, Groups, Matched, OpId, RecvMode, Selector, SendMode};
@@ -8,19 +8,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Set of ranks that exchange bytes under 64-bit match words {context 32 | class 4 | tag 28}.
-/// Messages from one source that match one receive are received in the order sent. Only `close`,
-/// for a moment, and `start_send` and `start_recv`, if permitted, block. `test`, `probe` and `take`
-/// make progress on every operation. Several threads may call the transport at once.
+/// Set of ranks that exchange messages with 64-bit match bits (context: 32 bits, message class: 4
+/// bits, tag: 28 bits). Messages from one source that match one receive are received in the order
+/// sent. Only `close` (briefly) and, if permitted, `start_send` and `start_recv` block. `test`,
+/// `probe` and `take` make progress on every operation. Several threads may call the transport at
+/// once.
 ///
 /// An operation that can no longer complete because a rank has died or disconnected ends with
-/// RANK_FAILURE. `probe` and `take` then return this error: no queued message matches their
-/// selector, and the selected source has failed (for any source: some rank has died).
+/// RANK_FAILURE. `probe` and `take` return this error if no queued message matches their selector
+/// and the selected source has failed (for DTL_ANY_SOURCE: if some rank has died).
 pub trait Transport: Send + Sync {
     // The methods that every message calls come first: their addresses then share cache lines.
-    /// Starts a send of `data`, which stays valid and unchanged until the send is complete. With
-    /// `may_block` the call may also wait until then, however long that takes. Returns
-    /// [`OpId::COMPLETED`] if the send has already completed successfully.
+    /// Starts a send of `data`, which stays valid and unchanged until the send is complete. If
+    /// `may_block` is true, the call may block until the send is complete, however long that takes.
+    /// Returns [`OpId::COMPLETED`] if the send has already completed successfully.
     fn start_send(
         &self,
         data: Region,
@@ -35,23 +36,27 @@ pub trait Transport: Send + Sync {
     /// Makes progress and tests operation `op`. If `op` is complete, returns `Ready` and fills in
     /// the completion; the id is not used again. Otherwise leaves the completion unchanged.
     fn test(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>>;
-    /// Makes progress and returns, without removing it, the message that a receive would match.
+    /// Makes progress and returns the source, match bits and size of the message that a receive
+    /// with `select` would match now; `None` if there is no such message. The message stays in the
+    /// queue.
     fn probe(&self, select: Selector) -> Result<Option<Completion>>;
     /// Makes progress and removes from the queue the message that a receive with `select` would
     /// match now. Only `receive_matched` can receive this message.
     fn take(&self, select: Selector) -> Result<Option<Matched>>;
     /// Starts the receive of a message that `take` has returned.
     fn receive_matched(&self, message: OpId, data: Region) -> Result<OpId>;
-    /// Makes progress without testing an operation. Called while a call waits on another transport.
+    /// Makes progress without testing an operation. Called while a thread waits for an operation on
+    /// another transport.
     fn progress(&self);
-    /// Tries to cancel operation `op`. The operation then completes through `test`, with CANCELED
-    /// or, if it was already matched, with its normal result.
+    /// Tries to cancel operation `op`. The operation then completes through `test`: with CANCELED
+    /// or, if its message was already matched, with its normal result.
     fn cancel(&self, op: OpId) -> Result<()>;
     /// Returns the properties of the transport, which are constant from open to close.
     fn properties(&self) -> &Properties;
     /// Returns the optional groups of methods of the transport.
     fn groups(&self) -> Groups<'_>;
-    /// Closes the transport. No operation is pending, and none follows.
+    /// Closes the transport. The caller must have completed all operations and must not start any
+    /// more.
     fn close(&self) -> Result<()>;
 }
 
@@ -66,18 +71,19 @@ impl dyn Transport + '_ {
         self.properties().size
     }
 
-    /// Starts a send by [`Transport::start_send`] without waiting.
+    /// Starts a nonblocking send through [`Transport::start_send`].
     pub fn isend(&self, data: Region, dest: i32, word: u64, mode: SendMode) -> Result<OpId> {
         self.start_send(data, dest, word, mode, false)
     }
 
-    /// Starts a receive by [`Transport::start_recv`] without waiting: always an operation.
+    /// Starts a nonblocking receive through [`Transport::start_recv`]: the receive always becomes
+    /// an operation in flight.
     pub fn irecv(&self, data: Region, select: Selector) -> Result<OpId> {
         self.start_recv(data, select, RecvMode::Request)
     }
 
-    /// Tests operation `op` by [`Transport::test`] and returns its completion, also for
-    /// [`OpId::COMPLETED`]; `None` if the operation is incomplete.
+    /// Tests operation `op` with [`Transport::test`] and returns its completion; `None` if the
+    /// operation is incomplete. `op` may be [`OpId::COMPLETED`].
     pub fn outcome(&self, op: OpId) -> Result<Option<Completion>> {
         let mut completion = Completion::NOBODY;
         if op == OpId::COMPLETED {
@@ -99,21 +105,23 @@ pub struct Properties {
     pub size: i32,
     /// Human-readable description of the data path.
     pub description: Cow<'static, str>,
-    /// True if operations in flight make progress only while a thread calls the transport. False if
-    /// a call on one transport makes progress on all transports of the kind, and no other rank
-    /// waits for the operations.
+    /// True if operations in flight make progress only while a thread calls the transport. Also
+    /// false if a call to any transport of the same backend makes progress on these operations, and
+    /// no other rank waits for them.
     pub needs_progress: bool,
     /// True if another rank may wait for this rank although all operations that this rank started
     /// are complete, for example because the connection broke and both ranks re-establish it.
     pub answers_late: bool,
-    /// True if a thread of the library may call the transport while the program executes other
-    /// code, including any calls of that code.
+    /// True if a thread of the library may call the transport while the program's threads execute
+    /// other code. That code may call any function.
     pub allows_progress_thread: bool,
-    /// True if the transport may keep canceled operations indefinitely, for external reasons.
+    /// True if the transport may keep canceled operations indefinitely, for reasons that the
+    /// library does not control.
     pub may_keep_cancelled: bool,
     /// True if all ranks are known to run on one node.
     pub is_one_node: bool,
-    /// Node number of each rank, by rank, from 0 up. `None`: unknown, or all ranks are on one node.
+    /// Node number of each rank, in rank order. Node numbers start at 0. `None`: unknown, or all
+    /// ranks are on one node.
     pub nodes: Option<Arc<[i32]>>,
     /// True if this node has more ranks than processors on which they may run. `None`: unknown.
     pub is_oversubscribed: Option<bool>,
@@ -123,7 +131,8 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// Creates default properties: the rank's own calls make all progress; the rest is unknown.
+    /// Creates default properties: operations make progress only during calls, a thread of the
+    /// library may call the transport, and all other properties are false or unknown.
     pub fn new(rank: i32, size: i32, description: impl Into<Cow<'static, str>>) -> Self {
         Properties {
             rank,

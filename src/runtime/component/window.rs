@@ -1,5 +1,6 @@
-//! Native one-sided operations of a transport, by its network or by the library beneath it. Used by
-//! `runtime::comm::rma`, which checks bounds and epochs and acquires locks by messages.
+//! Native one-sided operations of a transport, executed by the network or by the communication
+//! library that the transport uses (for example MPI). Used by `runtime::comm::rma`, which checks
+//! bounds and access epochs and acquires locks with messages.
 
 use super::OpId;
 use crate::abi::word::dtl_dtype_t;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 
 /// Native one-sided operations of a transport.
 pub trait Rma: Send + Sync {
-    /// Returns true if the transport can allocate a window's memory; else it uses existing memory.
+    /// Returns true if the transport can allocate the memory of a window, and false if it needs
+    /// existing memory.
     fn allocates(&self) -> bool;
     /// Creates a window. Collective over all ranks.
     fn window(&self, part: WindowPart<'_>) -> Result<Box<dyn Window>>;
@@ -19,10 +21,10 @@ pub trait Rma: Send + Sync {
 /// This rank's part of a window that is being created.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowPart<'a> {
-    /// Memory that stays valid until the window is closed. `None`, then on all ranks: the transport
-    /// allocates the memory, 64-byte aligned and initialized to 0.
+    /// Memory that stays valid until the window is closed. If `None` (then on all ranks), the
+    /// transport allocates the memory, aligned to 64 bytes and initialized to 0.
     pub memory: Option<Region>,
-    /// Size of each rank's part in bytes, by rank.
+    /// Size of each rank's part in bytes, in rank order.
     pub sizes: &'a [u64],
     /// Number of the window: equal on all ranks, and unique among the transport's open windows.
     pub number: u32,
@@ -42,11 +44,11 @@ pub struct TargetRange {
 /// Buffers of a compare-and-swap, one element each.
 #[derive(Clone, Copy)]
 pub struct Swap {
-    /// Value to store if the target holds `expected`.
+    /// Value to store if the target element equals `expected`.
     pub value: Region,
-    /// Value that the target must hold for the exchange.
+    /// Value that the target element must have for the exchange to occur.
     pub expected: Region,
-    /// Receives the previous value of the target.
+    /// Buffer for the previous value of the target element.
     pub result: Region,
     /// Datatype of the elements: an integer dtype, BYTE or BOOL.
     pub dtype: dtl_dtype_t,
@@ -74,35 +76,39 @@ pub trait Window: Send + Sync {
     fn describe(&self) -> &'static str;
     /// Returns this rank's memory in the window.
     fn memory(&self) -> Region;
-    /// Returns the words that the other ranks need; every rank returns the same number of words.
+    /// Returns the 64-bit words (for example addresses and keys) that the other ranks need to
+    /// access this rank's memory. Every rank returns the same number of words.
     fn local_record(&self) -> Result<Vec<u64>> {
         Ok(Vec::new())
     }
-    /// Stores the words of all ranks in rank order; called before the first operation unless empty.
+    /// Stores the words that `local_record` returned on all ranks, in rank order. Called before the
+    /// first operation, but only if `local_record` returns any words.
     fn set_records(&self, _said: &[u64]) -> Result<()> {
         Ok(())
     }
-    /// Returns true if calls may block until their operation is complete; else no call waits.
+    /// Returns true if calls may block until their operation is complete. If false, no call waits.
     fn blocks(&self) -> bool {
         false
     }
-    /// Copies `from`, which has `to.len` (> 0) bytes, to the target. The flag must be true if the
-    /// caller polls the operation by `test`. Returns `None` if `from` may be reused already.
+    /// Copies `from`, which has `to.len` (> 0) bytes, to the target. `wants_op` must be true if the
+    /// caller polls the operation with `test`. Returns `None` if `from` may already be reused.
     fn put(&self, to: TargetRange, from: Region, wants_op: bool) -> Result<Option<OpId>>;
-    /// Copies `from` at the target into `into`. The flag must be true if the caller polls
-    /// the operation by `test`. Returns `None` if the data is in `into` already.
+    /// Copies the range `from` of the target's memory into `into`. `wants_op` must be true if the
+    /// caller polls the operation with `test`. Returns `None` if the data is already in `into`.
     fn get(&self, into: Region, from: TargetRange, wants_op: bool) -> Result<Option<OpId>>;
     /// Returns true if the put, get or flush with id `op` is complete (locally, for a put). After
     /// true or an error the id is invalid.
     fn test(&self, op: OpId) -> Result<bool>;
-    /// Starts a flush of this rank's operations on `target` (`None`: on all targets) up to `reach`.
-    /// Returns `None` if they are complete; otherwise the caller polls the returned id by `test`.
+    /// Starts a flush of this rank's operations on `target` (`None`: on all targets) to the
+    /// completion level `reach`. Returns `None` if the operations are already complete; otherwise
+    /// the caller polls the returned id with `test`.
     fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>>;
     /// Returns true if this transport executes all accumulating operations on elements of this
-    /// dtype at multiples of its size. They must be atomic among themselves, apply the operations
-    /// of one origin on one element in the origin's order, and compute as the library's reductions
-    /// do (`sys::compute::elements`). The result is equal on all ranks. If false, the target
-    /// applies all operations on this dtype, which arrive as messages.
+    /// dtype whose offsets are multiples of the element size. The operations must be atomic with
+    /// respect to each other and compute as the library's reductions do (`sys::compute::elements`).
+    /// Operations of one origin on one element must be applied in the order of their calls. All
+    /// ranks return the same value. If it is false, the origin sends the accumulating operations on
+    /// this dtype as messages, and the target applies them.
     fn has_atomics(&self, _dtype: dtl_dtype_t) -> bool {
         false
     }
@@ -121,33 +127,38 @@ pub trait Window: Send + Sync {
     fn compare_and_swap(&self, _to: TargetRange, _swap: Swap) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not compare and swap")
     }
-    /// Closes the window: no call follows, and no buffer is accessed any more. With `together`, all
-    /// ranks close the window now, each after its last flush of all operations. Without it, no rank
-    /// waits for another rank, and resources that can only be freed collectively are not freed.
+    /// Closes the window: no call follows, and no buffer is accessed any more. If `together` is
+    /// true, all ranks close the window now, each after its last flush of all operations. If it is
+    /// false, no rank waits for another rank, and resources that can only be freed collectively are
+    /// not freed.
     fn close(&self, together: bool);
 }
 
-/// Copies by the kernel between the memory of processes of one node.
+/// Copies between the memory of processes on one node, executed by the operating system's kernel
+/// (for example process_vm_readv).
 pub trait CrossMemory: Send + Sync {
     /// Opens the memory of `rank`. Returns `None` if the rank is not another process of this node,
-    /// and RANK_FAILURE if that process has ended or executes another program. Any other error is
-    /// the reason why the kernel does not copy the memory of that process.
+    /// and RANK_FAILURE if that process has ended or has executed another program (exec). Any other
+    /// error is the reason why the operating system's kernel does not copy the memory of that
+    /// process.
     fn remote(&self, rank: i32) -> Option<Result<Arc<dyn Remote>>>;
 }
 
-/// Outcome of a copy by the kernel.
+/// Outcome of a copy by the operating system's kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CopyOutcome {
     /// All bytes were copied.
     All,
-    /// The process has ended or executes another program. No other memory was written.
+    /// The other process has ended or has executed another program (exec). The memory of the new
+    /// program was not written.
     Gone,
-    /// The kernel does not copy these bytes; some may be copied. The caller must use a message.
+    /// The operating system's kernel refused to copy the bytes, or copied only some of them. The
+    /// caller must use a message.
     Refused,
 }
 
-/// Memory of another process of this node, which the kernel copies without the participation of
-/// that process. Several threads may call the methods at once.
+/// Memory of another process on this node, which the operating system's kernel copies without the
+/// participation of that process. Several threads may call the methods at once.
 pub trait Remote: Send + Sync {
     /// Copies from `address` in that process to `into`.
     fn read(&self, address: u64, into: Region) -> CopyOutcome;

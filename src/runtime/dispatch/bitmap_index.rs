@@ -1,8 +1,10 @@
-//! Bitmap index: finds the keys that match a query without visiting each key. For each slot and
-//! each word, a row of bits marks the keys that match the word. A key matches a query if its bit is
-//! set in the rows of all three slots. The bits are in the order of rule 1 (`dtl_dispatch_key_t`),
-//! so the first bit set in all three rows is the result. The index is immutable. A query costs
-//! three lookups, and three words for each 64 keys.
+//! Bitmap index that finds the keys that match a query without visiting each key. Keys and queries
+//! have three slots (source, destination and schedule), each with a 64-bit enumeration word. For
+//! each slot and each word in it, a row of bits marks the keys that match the word. A key matches a
+//! query if its bit is set in the rows of all three slots. The bits are in the order of rule 1 of
+//! `dtl_dispatch_key_t` (from specific to general keys), so the first bit set in all three rows is
+//! the result. The index is immutable. A query takes three hash table lookups and reads three
+//! 64-bit words for every 64 keys.
 //!
 //! Source of the method: T. V. Lakshman, D. Stiliadis, "High-speed policy-based packet forwarding
 //! using efficient multi-dimensional range matching", SIGCOMM 1998.
@@ -10,7 +12,7 @@
 use crate::abi::devices::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::word::dtl_enum_word_t;
 
-/// Words of the three slots of a key or query: source, destination, schedule.
+/// Enumeration words in the three slots of a key or query: source, destination, schedule.
 pub type Slots = [dtl_enum_word_t; 3];
 
 /// Maximum number of keys in one index.
@@ -18,33 +20,36 @@ pub const MOST: usize = 1024;
 /// Number of 64-bit words in a row of bits.
 const WORDS: usize = MOST / 64;
 
-/// Returns the template of a word: the word with its instance number (lower 32 bits) cleared.
+/// Returns the template of an enumeration word: the word with its instance number (lower 32 bits)
+/// cleared.
 pub const fn template(word: dtl_enum_word_t) -> dtl_enum_word_t {
     word & 0xFFFF_FFFF_0000_0000
 }
 
-/// Returns true if a word is an instance of a template.
+/// Returns true if an enumeration word is an instance of a template.
 pub const fn is_instance(word: dtl_enum_word_t) -> bool {
     word as u32 != 0
 }
 
-/// Returns the position of a key's form in the order of rule 1; a smaller rank comes first. The
-/// slots with DTL_DISPATCH_ANY count first, then the slots with templates.
+/// Returns the sort rank of a key by rule 1 of `dtl_dispatch_key_t`; keys with smaller ranks come
+/// first. The rank depends first on which slots contain DTL_DISPATCH_ANY, then on which slots
+/// contain no instance.
 pub fn rank(key: &Slots) -> u32 {
     let fold = |bits: u32, more: bool| bits << 1 | u32::from(more);
     let form = key.iter().fold(0, |bits, &word| fold(bits, word == DTL_DISPATCH_ANY));
     key.iter().fold(form, |bits, &word| fold(bits, !is_instance(word)))
 }
 
-/// Returns true if a key matches a query by rule 1. [`BitmapIndex`] is the fast form of this test.
+/// Returns true if each slot of the key contains DTL_DISPATCH_ANY, the word in the query, or the
+/// template of that word. [`BitmapIndex`] is the fast implementation of this test.
 pub fn fits(key: &Slots, query: &Slots) -> bool {
     key.iter()
         .zip(query)
         .all(|(key, &queried)| [DTL_DISPATCH_ANY, queried, template(queried)].contains(key))
 }
 
-/// Returns true if a key would match the query once each slot that the query leaves open has the
-/// value in the key.
+/// Returns true if the key would match the query after each slot of the query that contains
+/// DTL_DISPATCH_ANY is replaced with the key's slot.
 pub fn may_fit(key: &Slots, queried: &Slots) -> bool {
     let mut filled = *queried;
     let open = filled.iter_mut().zip(key).filter(|(filled, _)| **filled == DTL_DISPATCH_ANY);
@@ -52,17 +57,19 @@ pub fn may_fit(key: &Slots, queried: &Slots) -> bool {
     fits(key, &filled)
 }
 
-/// Hash table of values by word, with linear probing. `new` chooses a multiplier for which every
-/// word is in its first cell, if there is one; then a lookup is one comparison.
+/// Hash table that maps enumeration words to values, with linear probing. `new` searches for a
+/// multiplier with which every word is in its first cell, the cell to which it hashes. If it finds
+/// one, a lookup is one comparison.
 pub struct Map<V> {
-    /// Cells of the table, a power of two in number. At least half of the cells are empty (word 0)
-    /// and contain the value of all words that are not in the table.
+    /// Cells of the table; their number is a power of two. At least half of the cells are empty:
+    /// they contain the word 0 and the value for all words that are not in the table.
     cells: Box<[(dtl_enum_word_t, V)]>,
     factor: u64,
 }
 
 impl<V: Copy> Map<V> {
-    /// Creates the table of `words`. `other` is the value of all words that are not in the table.
+    /// Creates a table with the entries `words`. `other` is the value for all words that are not in
+    /// the table.
     pub fn new(words: impl ExactSizeIterator<Item = (dtl_enum_word_t, V)>, other: V) -> Self {
         let words: Vec<_> = words.collect();
         let tries = if words.len() <= 64 { 64_u64 } else { 1 };
@@ -89,7 +96,8 @@ impl<V: Copy> Map<V> {
         Map { cells: Box::new([]), factor: 1 }
     }
 
-    /// Inserts a word. Returns true if the word is in its first cell.
+    /// Inserts a word. Returns true if the word is now in its first cell, the cell to which it
+    /// hashes.
     fn put(&mut self, word: dtl_enum_word_t, value: V) -> bool {
         let first = self.begin(word);
         let mut at = first;
@@ -102,9 +110,9 @@ impl<V: Copy> Map<V> {
         at == first
     }
 
-    /// Returns the index of the first cell of a word: the middle bits of the product, which depend
-    /// on all bits that distinguish words (bits 32 to 47, and the bits of the instance number from
-    /// 0 on).
+    /// Returns the index of the first cell of a word, the cell to which it hashes: the middle bits
+    /// of the product of the word and `factor`. These bits depend on all bits in which words differ
+    /// (bits 32 to 47, and the bits of the instance number, from bit 0 on).
     fn begin(&self, word: dtl_enum_word_t) -> usize {
         (word.wrapping_mul(self.factor) >> 32) as usize & self.cells.len().wrapping_sub(1)
     }
@@ -113,7 +121,7 @@ impl<V: Copy> Map<V> {
         (at + 1) & self.cells.len().wrapping_sub(1)
     }
 
-    /// Looks up a word. Returns `Ok` with the value of the word, `Err` with the value of all words
+    /// Looks up a word. Returns `Ok` with the value of the word, `Err` with the value for all words
     /// that are not in the table, or `None` for a table without cells.
     fn find(&self, word: dtl_enum_word_t) -> Option<Result<V, V>> {
         let mut at = self.begin(word);
@@ -129,7 +137,8 @@ impl<V: Copy> Map<V> {
         }
     }
 
-    /// Returns the value of a word if its first cell determines the value.
+    /// Returns the value of a word if the cell to which it hashes is sufficient to determine the
+    /// value; otherwise `None`.
     #[inline]
     pub fn at_once(&self, word: dtl_enum_word_t) -> Option<V> {
         let cell = *self.cells.get(self.begin(word))?;
@@ -141,7 +150,8 @@ impl<V: Copy> Map<V> {
         self.find(word).map(|found| found.unwrap_or_else(|other| other))
     }
 
-    /// Returns the value of a word; if an instance is not in the table, the value of its template.
+    /// Returns the value of a word or, if the word is an instance that is not in the table, the
+    /// value of its template.
     fn get_or_template(&self, word: dtl_enum_word_t) -> Option<V> {
         match self.find(word)? {
             Err(_) if is_instance(word) => self.get(template(word)),
@@ -150,7 +160,8 @@ impl<V: Copy> Map<V> {
     }
 }
 
-/// Rows of bits of one slot. The first row is for words that occur in no key.
+/// Bitmap rows for one slot of the keys. Each row marks the keys that match one enumeration word in
+/// this slot; the first row is for words that occur in no key.
 struct SlotRows {
     named: Map<u32>,
     rows: Box<[u64]>,
@@ -187,19 +198,22 @@ impl SlotRows {
     }
 }
 
-/// Index of dispatch keys that finds the keys that match a query, in their order.
+/// Index of dispatch keys. It finds the keys that match a query, in the order of rule 1 of
+/// `dtl_dispatch_key_t` (from specific to general).
 pub struct BitmapIndex {
     width: usize,
-    /// Rows of one word each, for up to 64 keys: sufficient for most dispatchers. With more keys
-    /// the first table has no cells, so that no lookup in `narrow` succeeds.
+    /// Row of each enumeration word in each slot, as a 64-bit mask, for an index of up to 64 keys
+    /// (sufficient for most dispatchers). In a larger index the first table has no cells, so that
+    /// no lookup in `narrow` succeeds.
     narrow: [Map<u64>; 3],
-    /// True if any key contains a schedule.
+    /// True if any key has a schedule other than DTL_DISPATCH_ANY.
     by_schedule: bool,
     slots: [SlotRows; 3],
 }
 
 impl BitmapIndex {
-    /// Creates the index of at most [`MOST`] keys, which must be in the order of rule 1.
+    /// Creates the index of at most [`MOST`] keys, which must be in the order of rule 1 of
+    /// `dtl_dispatch_key_t`.
     pub fn new(keys: &[Slots]) -> Self {
         let width = keys.len().min(MOST).div_ceil(64).max(1);
         let column = |slot: usize| -> Vec<_> {
@@ -211,20 +225,20 @@ impl BitmapIndex {
         BitmapIndex { width, narrow: [first, d.1, h.1], by_schedule, slots: [s.0, d.0, h.0] }
     }
 
-    /// Finds the first key that matches, if one comparison for each slot is enough. Returns `None`
-    /// if the caller must use [`BitmapIndex::first`].
+    /// Finds the first key that matches the query `slots`, if one comparison for each slot is
+    /// enough. Returns `None` if the caller must use [`BitmapIndex::first`].
     #[inline]
     pub fn first_at_once(&self, slots: &Slots) -> Option<Option<usize>> {
         let bits = self.bits_at_once(slots)?;
         Some((bits != 0).then_some(bits.trailing_zeros() as usize))
     }
 
-    /// Returns the index of the first key that matches.
+    /// Returns the index of the first key that matches the query `slots`.
     pub fn first(&self, slots: &Slots) -> Option<usize> {
         self.all(slots).next()
     }
 
-    /// Returns a bit mask of the keys that match, for up to 64 keys.
+    /// Returns a bit mask of the keys that match the query `slots`, for an index of up to 64 keys.
     #[inline]
     fn bits(&self, slots: &Slots) -> u64 {
         self.bits_at_once(slots).unwrap_or_else(|| self.search_bits(slots))
@@ -244,7 +258,7 @@ impl BitmapIndex {
         self.narrow.iter().zip(slots).map(of).fold(u64::MAX, |bits, fit| bits & fit)
     }
 
-    /// Returns an iterator over the indices of all keys that match, in their order.
+    /// Returns an iterator over the indices of all keys that match the query, in ascending order.
     #[inline(always)] // row: dispatch_predicate
     pub fn all(&self, query: &Slots) -> MatchingPositions<'_> {
         if self.width > 1 {
@@ -263,13 +277,14 @@ impl BitmapIndex {
     }
 }
 
-/// Iterator over the indices of matching keys, in their order.
+/// Iterator over the indices of matching keys, in ascending order.
 pub struct MatchingPositions<'a> {
-    /// Bit mask of the matching keys in the current word of 64 keys that are not yet returned.
+    /// Bit mask of the matching keys in the current word of 64 keys. Keys that the iterator has
+    /// already returned are cleared.
     bits: u64,
-    /// Number of keys in all preceding words.
+    /// Number of keys before the current word of 64 keys.
     before: usize,
-    /// Remaining words of the rows of the three slots.
+    /// 64-bit words of the rows of the three slots that have not been read yet.
     rows: [&'a [u64]; 3],
 }
 
@@ -310,7 +325,7 @@ impl Iterator for MatchingPositions<'_> {
     }
 }
 
-/// Set of key indices of a `BitmapIndex`, without allocation.
+/// Set of key indices of a `BitmapIndex`, stored as a fixed-size bitmap without heap allocation.
 #[derive(Default)]
 pub struct PositionSet([u64; WORDS]);
 

@@ -14,7 +14,8 @@ use crate::sys::handles::epoch::{self, Guard};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Returns the name of a handler whose effect is to run operations on `backend`, if there is one.
+/// Returns the name of a handler that redirects operations to `backend`; `None` if there is no such
+/// handler.
 #[must_use]
 pub fn handler_of(inside: &Guard, backend: &Arc<Backend>) -> Option<String> {
     let all = REGISTRATIONS.handles();
@@ -27,8 +28,8 @@ pub fn handler_of(inside: &Guard, backend: &Arc<Backend>) -> Option<String> {
 }
 
 /// Describes the selection for a query: one line for each handler whose key matches, the default
-/// handler, the handlers that would match if open slots of the query had values, and the choice.
-/// Calls the predicates of the matching handlers.
+/// handler, the handlers that would match if the query had a value instead of DTL_DISPATCH_ANY in
+/// some slots, and the selected handler. Calls the predicates of the matching handlers.
 #[must_use]
 pub fn explain(dispatcher: &Dispatcher, inside: &Guard, query: &Query) -> String {
     let mut text = format!("{}\n", of_query(query));
@@ -82,7 +83,8 @@ fn line(text: &mut String, entry: &ChainEntry, why: &str) {
     let _ = writeln!(text, "{} \"{}\": {why}{}", of_key(&entry.key), of.name, what(of));
 }
 
-/// Describes the effect of choosing the handler, unless it is a call of the handler's function.
+/// Returns a string that describes what the library does if it selects the handler. The string is
+/// empty if the library calls the handler's function.
 fn what(registration: &Registration) -> String {
     match &registration.action {
         Action::Function => String::new(),
@@ -97,8 +99,8 @@ fn what(registration: &Registration) -> String {
 /// Key of a built-in rule, and a description of its effect.
 type Way = (Slots, String);
 
-/// Returns the built-in rules of the query's operation whose keys match. A slot that the query
-/// leaves open matches every key.
+/// Returns the built-in rules of the query's operation whose keys match. A slot of the query that
+/// contains DTL_DISPATCH_ANY matches every key.
 fn ways(query: &Query) -> Vec<Way> {
     let mut ways = match query.operation {
         DTL_OPERATION_ALLOC => of_backends(allocations),
@@ -116,7 +118,8 @@ fn of_backends(ways: impl Fn(&Backend) -> Vec<Way>) -> Vec<Way> {
     registry::all(&epoch::enter()).into_iter().flat_map(ways).collect()
 }
 
-/// Returns the memory kinds of a backend, each with true if the host can access the kind.
+/// Returns the memory kinds of a backend, each with a flag that is true if the host can access
+/// memory of the kind.
 fn kinds(backend: &Backend) -> Vec<(dtl_enum_word_t, bool)> {
     if backend.memory.is_none() {
         return Vec::new();
@@ -137,8 +140,8 @@ fn allocations(backend: &Backend) -> Vec<Way> {
     kinds(backend).into_iter().map(line).collect()
 }
 
-/// Returns the rules of copies between the host and each memory kind, and between the kinds of a
-/// backend.
+/// Returns the built-in rules for copies between the host and each memory kind, and between the
+/// memory kinds of one backend.
 fn copies() -> Vec<Way> {
     let host = (DTL_MEMORY_HOST, true);
     let mut ways = vec![([host.0, host.0, 0], "by the host".to_owned())];

@@ -1,9 +1,9 @@
-//! Dispatchers: select the handler of an operation by the source of the data, their destination and
-//! the schedule.
+//! Dispatchers, which select the handler of an operation by the source and destination of the data
+//! and by the schedule.
 //!
-//! The documentation of `dtl_dispatch_key_t` in the header numbers the rules. Readers use only
-//! [`Tables`], a snapshot that is rebuilt when a handler is registered or unregistered, and
-//! published as a whole. So readers take no lock, and predicates run without a lock.
+//! The rules are numbered as in the documentation of `dtl_dispatch_key_t` in the header. Readers
+//! use only [`Tables`], a snapshot that is rebuilt when a handler is registered or unregistered,
+//! and published as a whole. So readers take no lock, and predicates run without a lock.
 //!
 //! In reading order:
 //! - `bitmap_index`: finds the keys that match a query
@@ -34,12 +34,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use self::snapshot::{FastLookup, Tables};
 
-/// Type byte of dispatcher handles.
+/// Type byte (most significant byte) of dispatcher handles.
 pub const TAG: u8 = 14;
-/// Type byte of registration handles.
+/// Type byte (most significant byte) of registration handles.
 pub const REGISTRATION_TAG: u8 = 15;
 
-/// Operation and the words of its key, for which a handler is looked up.
+/// Query for a handler: the enumeration words of the operation, the source, the destination and the
+/// schedule.
 pub type Query = dtl_dispatch_query_t;
 
 /// Handle of the default dispatcher, which exists from the first use of the library on.
@@ -52,15 +53,17 @@ pub(super) static REGISTRATIONS: HandleTable<Registration> = HandleTable::new(RE
 pub trait Handler: Send + Sync {
     /// Calls the predicate of the handler with the query.
     fn accepts(&self, query: &Query) -> Result<bool>;
-    /// Runs the operation. If `event` is passed, work may continue after the return.
+    /// Executes the operation. If `event` is passed, the operation may continue after this function
+    /// returns.
     fn invoke(&self, query: &Query, event: Option<&mut dtl_event_t>) -> Result<()>;
-    /// Detaches the program's data after a failed registration: the data remain the caller's.
+    /// Detaches the program's data after a failed registration: the caller keeps the ownership of
+    /// the data.
     fn forget(&self);
 }
 
-/// Effect of choosing a handler.
+/// What the library does if it selects a handler.
 pub enum Action {
-    /// Calls the function of the program.
+    /// Calls the handler function of the program.
     Function,
     /// Runs the operation on this backend, even if another backend was requested.
     Backend(Arc<Backend>),
@@ -83,11 +86,11 @@ pub enum Role {
 
 /// Registered handler with its keys.
 pub struct Registration {
-    /// Name of the handler for texts.
+    /// Name of the handler, for error messages and reports.
     pub name: String,
     /// Keys under which the handler is registered.
     pub keys: Vec<dtl_dispatch_key_t>,
-    /// Effect of choosing the handler.
+    /// What the library does if it selects the handler.
     pub action: Action,
     role: Role,
     priority: i32,
@@ -126,7 +129,7 @@ impl Registration {
 
 /// Parameters of a handler to be registered.
 pub struct HandlerSpec {
-    /// Name of the handler for texts.
+    /// Name of the handler, for error messages and reports.
     pub name: String,
     /// Bit mask of DTL_DISPATCH_... flags.
     pub flags: u64,
@@ -134,9 +137,9 @@ pub struct HandlerSpec {
     pub priority: i32,
     /// True if the handler has a predicate.
     pub has_predicate: bool,
-    /// Effect of choosing the handler.
+    /// What the library does if it selects the handler.
     pub action: Action,
-    /// Functions and data of the program.
+    /// Functions and data that the program has provided.
     pub functions: Option<Box<dyn Handler>>,
 }
 
@@ -164,7 +167,8 @@ pub fn create(flags: u64) -> Result<dtl_dispatcher_t> {
     }
 }
 
-/// Destroys a dispatcher with all its handlers. The default dispatcher is not destroyed.
+/// Destroys a dispatcher with all its handlers. Does nothing for the handle 0 and for the default
+/// dispatcher.
 pub fn destroy(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<()> {
     if dispatcher.id == 0 || dispatcher == DEFAULT {
         return Ok(());
@@ -184,7 +188,7 @@ pub fn find(inside: &Guard, dispatcher: dtl_dispatcher_t) -> Result<&Dispatcher>
     find_quickly(inside, dispatcher).ok_or_else(|| invalid_handle("dispatcher", TAG, dispatcher.id))
 }
 
-/// Returns a reference to a registration, for a call that waits.
+/// Returns a counted reference to a registration, for a call that may block.
 #[must_use]
 pub fn pin(inside: &Guard, registration: dtl_registration_t) -> Option<Arc<Registration>> {
     REGISTRATIONS.pin(inside, registration.id)
@@ -195,7 +199,7 @@ impl Dispatcher {
         Dispatcher { is_strict, tables: Rcu::new(Tables::new(&[])), writer: Mutex::default() }
     }
 
-    /// Returns the current tables, for readers.
+    /// Returns the current snapshot of the registered handlers.
     #[must_use]
     pub fn tables<'g>(&'g self, inside: &'g Guard) -> &'g Tables {
         self.tables.get(inside)
@@ -239,7 +243,8 @@ impl Dispatcher {
         Ok(found)
     }
 
-    /// Returns the handler of a query, protected by a hazard pointer, for a call that waits.
+    /// Returns the handler of a query for a call that may block: leaves the reclamation epoch, and
+    /// protects the handler with a hazard pointer.
     pub fn hold(
         handle: dtl_dispatcher_t,
         mut inside: Guard,
@@ -255,7 +260,8 @@ impl Dispatcher {
         }
     }
 
-    /// Registers a handler under all of its keys, or under none if it fails.
+    /// Registers a handler under all of its keys. If the function fails, the handler is registered
+    /// under none of them.
     pub fn register(
         &self,
         handle: dtl_dispatcher_t,
@@ -330,8 +336,9 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Publishes the registered handlers to the readers. The caller must hold the lock `writer`.
-    /// The previous tables are freed at the earliest when the calling thread has left its call.
+    /// Publishes a new snapshot of the registered handlers. The caller must hold the lock `writer`.
+    /// The previous snapshot is not freed before the calling thread leaves its current reclamation
+    /// epoch.
     fn publish(&self, writer: &Writer) {
         // An additional guard besides that of `replace`, so that no memory is freed, and no
         // function of the program called, under the lock.

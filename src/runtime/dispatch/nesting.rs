@@ -1,4 +1,4 @@
-//! Handlers that the calling thread is running, and the limit on their nesting.
+//! Handlers that the calling thread is executing, and the limit on the nesting depth of handlers.
 
 use super::{Query, Registration, text};
 use crate::abi::handle::dtl_event_t;
@@ -6,8 +6,8 @@ use crate::error::{Error, Result, fail, failure};
 use crate::runtime::trace::{self, Args};
 use std::cell::RefCell;
 
-/// Limit on nested handlers on one thread: a handler that requests its own operation would
-/// otherwise recurse without end.
+/// Maximum nesting depth of handlers on one thread. Without the limit, a handler that requests its
+/// own operation would recurse without end.
 const MOST_NESTED: usize = 64;
 
 thread_local! {
@@ -47,8 +47,9 @@ impl Registration {
         )
     }
 
-    /// Enters the handler into RUNNING. Returns `None` if too many handlers are nested on this
-    /// thread. An ending thread has no RUNNING any more; its calls always succeed.
+    /// Adds the handler to RUNNING. Returns `None` if too many handlers are nested on this thread.
+    /// On a thread that is ending, RUNNING may already be destroyed; the function then always
+    /// succeeds.
     fn run(&self) -> Option<HandlerGuard> {
         let id = self.handle().id;
         let note = |running: &RefCell<Vec<u64>>| {

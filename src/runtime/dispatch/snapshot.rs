@@ -13,17 +13,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Handler under one of its keys.
+/// Key of a registered handler, and the handler. A handler with several keys has one entry for each
+/// key.
 pub struct ChainEntry {
     /// Slots of the key.
     pub key: Slots,
     /// Registered handler.
     pub registration: Arc<Registration>,
-    /// Positions of the handler in the chain, so that its predicate is called only once.
+    /// Indices of all entries of the handler in the chain. They are used to call its predicate at
+    /// most once for a query.
     others: Vec<usize>,
 }
 
-/// Handlers with their keys, in the order of rule 1 of `dtl_dispatch_key_t`.
+/// Handlers with their keys, in the order of rule 1 of `dtl_dispatch_key_t` (from specific to
+/// general keys).
 pub struct Chain {
     sieve: BitmapIndex,
     pub(super) entries: Vec<ChainEntry>,
@@ -41,8 +44,8 @@ impl Chain {
         Chain { sieve: BitmapIndex::new(&[]), entries, handles: Vec::new() }
     }
 
-    /// Creates a chain with one handler for each key: the latest handler, which replaces earlier
-    /// ones.
+    /// Creates a chain with one handler for each key: the handler registered last, which replaces
+    /// earlier ones.
     fn without_predicates(mut entries: Vec<ChainEntry>) -> Self {
         entries.reverse(); // the stable sort then puts the latest of equal keys first
         let mut chain = Chain::new(entries);
@@ -69,21 +72,21 @@ impl Chain {
         self
     }
 
-    /// Returns the first handler that matches.
+    /// Returns the first handler whose key matches the query `slots`.
     fn first(&self, slots: &Slots) -> Option<&Arc<Registration>> {
         self.entries.get(self.sieve.first(slots)?).map(|entry| &entry.registration)
     }
 
-    /// Returns all entries that match, with their positions, in the order of rule 1 of
-    /// `dtl_dispatch_key_t`.
+    /// Returns all entries whose keys match the query `slots`, with their indices, in the order of
+    /// rule 1 of `dtl_dispatch_key_t`.
     #[inline]
     pub fn fitting(&self, slots: &Slots) -> impl Iterator<Item = (usize, &ChainEntry)> {
         self.sieve.all(slots).filter_map(|at| Some((at, self.entries.get(at)?)))
     }
 }
 
-/// Returns the handle of a handler; 0 if the handler is registered as illegal, so that the query
-/// fails.
+/// Returns the handle of a handler; 0 if the handler is registered as illegal, so that a query that
+/// selects it fails.
 fn quick_handle(registration: &Registration) -> u64 {
     if matches!(registration.action, Action::Illegal(_)) { 0 } else { registration.handle().id }
 }
@@ -92,8 +95,8 @@ fn quick_handle(registration: &Registration) -> u64 {
 pub enum FastLookup {
     /// Handle of the handler.
     Found(u64),
-    /// A search is needed, because there are many handlers or the key of an instance's template may
-    /// match. The search calls no function of the program.
+    /// A full search is needed, because there are many handlers or because a key may match the
+    /// template of an instance in the query. The full search calls no function of the program.
     Search,
     /// Predicates must be called, no handler matches, or the handler is registered as illegal.
     Ask,
@@ -102,7 +105,8 @@ pub enum FastLookup {
 /// Handlers of one operation.
 pub struct OperationHandlers {
     has_predicates: bool,
-    /// Handle of the default handler; 0 = there is no default, or it is registered as illegal.
+    /// Handle of the default handler; 0 if there is none, or if the default is registered as
+    /// illegal (a call without a matching handler then fails).
     default_handle: u64,
     /// Handlers with a predicate (rule 2 of `dtl_dispatch_key_t`).
     pub predicated: Chain,
@@ -141,7 +145,7 @@ impl OperationHandlers {
         }
     }
 
-    /// Finds the handle of the handler without a search, if that is possible.
+    /// Finds the handle of the handler for `slots` without a full search, if that is possible.
     #[inline]
     fn quick_handle(&self, slots: &Slots) -> FastLookup {
         if self.has_predicates {
@@ -153,7 +157,7 @@ impl OperationHandlers {
         }
     }
 
-    /// Finds the handle of the handler by a full search. Never returns `Search`.
+    /// Finds the handle of the handler for `slots` with a full search. Never returns `Search`.
     fn searched_handle(&self, slots: &Slots) -> FastLookup {
         if self.has_predicates {
             FastLookup::Ask
@@ -171,12 +175,13 @@ impl OperationHandlers {
         if id == 0 { FastLookup::Ask } else { FastLookup::Found(id) }
     }
 
-    /// Finds the handler by rules 3 and 4 of `dtl_dispatch_key_t`, which call no predicate.
+    /// Finds the handler for `slots` by rules 3 and 4 of `dtl_dispatch_key_t`, which call no
+    /// predicate.
     pub fn without_predicates(&self, slots: &Slots) -> Option<&Arc<Registration>> {
         self.plain.first(slots).or(self.default.as_ref())
     }
 
-    /// Finds the handler by rules 2 to 4 of `dtl_dispatch_key_t`.
+    /// Finds the handler of a query by rules 2 to 4 of `dtl_dispatch_key_t`.
     pub fn choose(&self, query: &Query, is_strict: bool) -> Result<Option<&Arc<Registration>>> {
         let slots = super::slots(query);
         if self.has_predicates {
@@ -238,13 +243,13 @@ impl OperationHandlers {
 
 /// Handlers of all operations.
 pub struct Tables {
-    /// Index in `operations`, by the word of the operation.
+    /// Map from the enumeration word of an operation to its index in `operations`.
     places: Map<u32>,
     operations: Vec<OperationHandlers>,
 }
 
 impl Tables {
-    /// Creates the tables of the registered handlers, which are in the order of registration.
+    /// Creates the tables of the handlers `registered`, which must be in the order of registration.
     pub fn new(registered: &[Arc<Registration>]) -> Self {
         let keys = registered.iter().flat_map(|registration| &registration.keys);
         let mut words: Vec<_> = keys.map(|key| key.operation).collect();
@@ -256,13 +261,13 @@ impl Tables {
         Tables { places: Map::new(places, u32::MAX), operations }
     }
 
-    /// Returns the handlers of an operation; `None` if there are none.
+    /// Returns the handlers of an operation; `None` if the operation has no handlers.
     pub fn of(&self, operation: dtl_enum_word_t) -> Option<&OperationHandlers> {
         self.operations.get(self.places.get(operation)? as usize)
     }
 
-    /// Finds the handle of a query's handler without a search, if that is possible. Does not fail
-    /// and calls no function of the program.
+    /// Finds the handle of a query's handler without a full search, if that is possible. Does not
+    /// fail and calls no function of the program.
     #[inline]
     pub fn look_quickly(&self, query: &Query) -> FastLookup {
         let place = self.places.at_once(query.operation);
@@ -272,7 +277,7 @@ impl Tables {
         }
     }
 
-    /// Finds the handle of a query's handler by a full search. Never returns `Search`.
+    /// Finds the handle of a query's handler with a full search. Never returns `Search`.
     pub fn search_quickly(&self, query: &Query) -> FastLookup {
         match self.of(bitmap_index::template(query.operation)) {
             Some(operation) => operation.searched_handle(&super::slots(query)),
@@ -281,8 +286,9 @@ impl Tables {
     }
 }
 
-/// Enumerations of the slots of the library's own operations, as listed at `dtl_dispatch_query_t`.
-/// 0 = a word of any enumeration is accepted, because the library does not use the slot.
+/// Enumeration to which the word in each slot must belong, for each of the library's own
+/// operations. The documentation of `dtl_dispatch_query_t` lists them. 0 = a word of any
+/// enumeration is accepted, because the library does not use the slot.
 const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
     (DTL_OPERATION_ALLOC, [0, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
     (DTL_OPERATION_COPY, [DTL_ENUM_MEMORY, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
@@ -291,7 +297,7 @@ const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
 ];
 
 /// Fails if a key of one of the library's operations has a word of the wrong enumeration in a slot,
-/// because no query would ever match the key.
+/// because no query could match such a key.
 pub fn check_enumerations(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
     let Some((_, wanted)) = LIBRARYS.iter().find(|(known, _)| *known == operation) else {
         return Ok(());
@@ -307,7 +313,8 @@ pub fn check_enumerations(operation: dtl_enum_word_t, slots: Slots) -> Result<()
 
 const SLOT_NAMES: [&str; 3] = ["source", "destination", "schedule"];
 
-/// Fails unless `operation` is an operation and each slot is a registered word or DTL_DISPATCH_ANY.
+/// Fails unless `operation` is a registered operation and each slot contains a registered
+/// enumeration word or DTL_DISPATCH_ANY.
 pub fn check_words(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
     enums::check(operation, DTL_ENUM_OPERATION).map_err(|error| error.within("operation"))?;
     let named = SLOT_NAMES.into_iter().zip(slots);
@@ -315,8 +322,9 @@ pub fn check_words(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
     named.try_for_each(|(name, word)| enums::check_given(word).map_err(|error| error.within(name)))
 }
 
-/// Bit set of the library's operations that have a handler. A thread that registers a handler sees
-/// its own later calls use it. This word orders nothing else, so relaxed accesses suffice.
+/// Bitmap of the library's operations for which the default dispatcher has a handler other than the
+/// library's own. A thread that registers a handler finds the bit set in its own later calls.
+/// Accesses to the bitmap order no other accesses, so relaxed accesses suffice.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 const fn bit(operation: dtl_enum_word_t) -> u32 {
@@ -327,13 +335,15 @@ const fn bit(operation: dtl_enum_word_t) -> u32 {
     }
 }
 
-/// Returns true if a handler is registered for an operation of the library. Every call checks this.
+/// Returns true if the default dispatcher has a handler for an operation of the library, other than
+/// the library's own handler. Each such operation calls this function.
 #[must_use]
 pub fn is_taken(operation: dtl_enum_word_t) -> bool {
     TAKEN.load(Ordering::Relaxed) & bit(operation) != 0
 }
 
-/// Records which operations have handlers, from the registrations of the default dispatcher.
+/// Records in the bitmap `TAKEN` which operations have handlers other than the library's own.
+/// `registered` are the handlers of the default dispatcher.
 pub(super) fn note<'a>(registered: impl Iterator<Item = &'a Registration>) {
     let theirs = registered.filter(|registration| !matches!(registration.action, Action::Own));
     let keys = theirs.flat_map(|registration| &registration.keys);

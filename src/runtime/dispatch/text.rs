@@ -1,4 +1,4 @@
-//! Formatting of words, keys and queries for error texts and reports.
+//! Formatting of enumeration words, dispatch keys and queries for error messages and reports.
 
 use super::Query;
 use super::bitmap_index::Slots;
@@ -6,7 +6,7 @@ use crate::abi::devices::dispatch::DTL_DISPATCH_ANY;
 use crate::abi::word::dtl_enum_word_t;
 use crate::runtime::enums::describe;
 
-/// Formats a word. All messages about dispatch words use this function.
+/// Formats an enumeration word of a key or query. All messages about such words use this function.
 pub fn word(word: dtl_enum_word_t) -> String {
     if word == DTL_DISPATCH_ANY { "any".to_owned() } else { describe(word) }
 }

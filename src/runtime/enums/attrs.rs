@@ -1,5 +1,5 @@
-//! Fields of templates and attributes of instances: checks, and conversion to a canonical form in
-//! which equal values are identical.
+//! Fields of templates (enumeration members with parameters) and attributes of instances: checks,
+//! and conversion to a canonical form in which equal values are identical.
 
 use super::{Member, check_name, existing, instances, kept};
 use crate::abi::enums::*;
@@ -12,28 +12,31 @@ pub const FIELD_LIMIT: usize = 16;
 /// Canonical value of an attribute. Values of all kinds except strings are stored as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Value of any kind but STR: BOOL as 0 or 1, I64 and F64 as their bits, U64, ENUM.
+    /// Value of any kind except STR. BOOL is stored as 0 or 1, I64 and F64 as their bit patterns,
+    /// U64 and ENUM unchanged.
     Bits(u64),
     /// Value of kind STR.
     Text(&'a CStr),
 }
 
-/// Attribute, or field of a new template, as the caller passed it: kind and flags are unchecked.
+/// Attribute of an instance, or field of a new template, as the caller passed it: `kind` and
+/// `flags` are unchecked.
 #[derive(Debug, Clone, Copy)]
 pub struct Attr<'a> {
-    /// Name of the field. May be invalid UTF-8, like a string in `value`; it then matches no name.
+    /// Name of the field. The name may be invalid UTF-8, as may a string in `value`. An invalid
+    /// name matches no field.
     pub name: &'a CStr,
     /// DTL_ATTR_ constant.
     pub kind: u32,
     /// DTL_ATTR_REQUIRED or 0.
     pub flags: u32,
-    /// Value of the attribute; its kind is `kind`.
+    /// Value of the attribute, or default value of the field, of kind `kind`.
     pub value: Value<'a>,
 }
 
 /// Field of a template.
 pub struct Field {
-    /// Name of the field, for C.
+    /// Name of the field as a C string.
     pub c_name: &'static CStr,
     pub(super) name: &'static str,
     /// DTL_ATTR_ constant.
@@ -44,7 +47,8 @@ pub struct Field {
 /// Attribute values of an instance, in the order of the fields.
 pub(super) type Row<'a> = [Value<'a>; FIELD_LIMIT];
 
-/// Returns the canonical bits of a double: one zero, one NaN.
+/// Returns the canonical bits of a double: both zeros have the same bits, and all NaNs have the
+/// same bits.
 pub fn bits_of(real: f64) -> u64 {
     match real {
         0.0 => 0,
@@ -53,7 +57,7 @@ pub fn bits_of(real: f64) -> u64 {
     }
 }
 
-/// Field of the template Undefined.
+/// Field of the template Undefined, which stores an unknown name as a string.
 pub(super) const UNDEFINED: Attr<'static> =
     Attr { name: c"text", kind: DTL_ATTR_STR, flags: DTL_ATTR_REQUIRED, value: Value::Bits(0) };
 
@@ -97,7 +101,8 @@ pub(super) fn check_fields(given: &[Attr]) -> Result<()> {
     Ok(())
 }
 
-/// Converts checked attributes to fields, whose strings are never freed.
+/// Converts checked attributes to the fields of a new template. The strings of the fields are never
+/// freed.
 pub(super) fn fields(given: &[Attr]) -> Result<Vec<Field>> {
     let made = given.iter().map(|attr| {
         let (c_name, name) = kept(utf8(attr.name)?)?;
@@ -115,7 +120,8 @@ pub fn check_count(count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the value of an attribute; fails if the value is a word that was not assigned.
+/// Returns the value of an attribute. Fails if the value is an enumeration word that was never
+/// assigned to a member or an instance.
 fn checked<'a>(attr: &Attr<'a>) -> Result<Value<'a>> {
     if let (DTL_ATTR_ENUM, Value::Bits(word)) = (attr.kind, attr.value) {
         existing(word).map_err(|error| error.within(&attr.name.to_string_lossy()))?;
@@ -142,7 +148,8 @@ pub(super) fn utf8(text: &CStr) -> Result<&str> {
     })
 }
 
-/// Fills `row` with the values of all fields of an instance: passed values, else defaults.
+/// Fills `row` with the values of all fields of an instance: the values that the caller passed, and
+/// the default values of the other fields.
 #[inline]
 pub(super) fn complete<'a>(
     template: &'static Member,
@@ -170,7 +177,8 @@ pub(super) fn complete<'a>(
     Ok(())
 }
 
-/// Creates the error for an attribute that is set or queried without a field in the template.
+/// Creates the error for an attribute that is set or queried although the template has no such
+/// field.
 #[cold]
 pub(super) fn unknown(template: &Member, name: &str) -> Error {
     let names: Vec<&str> = template.fields.iter().map(|field| field.name).collect();
@@ -203,7 +211,7 @@ fn refused(template: &Member, field: &Field, attr: &Attr, twice: bool) -> Error 
     failure!(DTL_ERROR_INVALID_ARGUMENT, "{of}: attribute \"{name}\" {what}")
 }
 
-/// Returns the name of a kind, for error texts.
+/// Returns the name of an attribute kind (DTL_ATTR_ constant), for error messages.
 pub(super) fn kind_name(kind: u32) -> String {
     match kind {
         DTL_ATTR_BOOL => "BOOL".into(),

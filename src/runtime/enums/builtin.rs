@@ -1,4 +1,5 @@
-//! Built-in enumerations and members: the constants of `abi::word` and their names.
+//! Built-in enumerations and their members: the constants of `abi::word` and the names of these
+//! constants.
 
 use super::{All, Enumeration, UNDEFINED, attrs, value_of};
 use crate::abi::enums::*;
@@ -20,8 +21,8 @@ const ENUMERATIONS: [(dtl_enum_t, &str); 7] = [
     (DTL_ENUM_FEATURE, "Feature"),
 ];
 
-/// Members of the enumerations, in the order of their registration. The upper 16 bits of a word are
-/// the number of its enumeration.
+/// Members of the built-in enumerations, in the order of their registration. The upper 16 bits of a
+/// word are the number of its enumeration.
 const MEMBERS: [(dtl_enum_word_t, &str); 36] = [
     (DTL_MEMORY_HOST, "Host"),
     (DTL_MEMORY_DEVICE, "Device"),
@@ -61,7 +62,8 @@ const MEMBERS: [(dtl_enum_word_t, &str); 36] = [
     (DTL_FEATURE_SHARED_MEMORY, "shared_memory"),
 ];
 
-/// Defaults of the built-in schedules: schedule, memory kind, inner schedule.
+/// Defaults of the built-in schedules. Each row contains a schedule, its default memory kind and
+/// its default inner schedule.
 const DEFAULTS: [(dtl_enum_word_t, dtl_enum_word_t, dtl_enum_word_t); 3] = [
     (DTL_SCHEDULE_SEQUENTIAL, DTL_MEMORY_HOST, DTL_SCHEDULE_SEQUENTIAL),
     (DTL_SCHEDULE_MULTICORE, DTL_MEMORY_HOST, DTL_SCHEDULE_SEQUENTIAL),
@@ -86,7 +88,7 @@ pub(super) fn all() -> All {
     All { by_number, numbers: RwLock::new(numbers) }
 }
 
-/// Returns the defaults of a built-in schedule: memory kind and inner schedule.
+/// Returns the default memory kind and the default inner schedule of a built-in schedule.
 pub(super) fn defaults(schedule: dtl_enum_word_t) -> Option<(dtl_enum_word_t, dtl_enum_word_t)> {
     DEFAULTS.iter().find(|row| row.0 == schedule).map(|row| (row.1, row.2))
 }

@@ -1,6 +1,7 @@
-//! Instances of templates: equal attributes map to one word. A lookup that hits takes no lock and
-//! allocates no memory: it probes a hash table that only grows. After a miss the lookup is repeated
-//! under the lock, so that only one of several threads with equal attributes adds the instance.
+//! Instances of templates. An enumeration word denotes each instance; equal attributes of one
+//! template map to the same word. A lookup that hits takes no lock and allocates no memory: it
+//! probes a hash table that only grows. After a miss the lookup is repeated under the lock, so that
+//! only one of several threads with equal attributes adds the instance.
 
 use super::attrs::{self, Attr, FIELD_LIMIT, Field, Value};
 use super::{Member, existing, json, member, never_given};
@@ -11,17 +12,18 @@ use crate::runtime::open_state;
 use crate::sys::{memory::buf::fnv1a, sync::lock::Mutex};
 use std::ffi::CString;
 
-/// Maximum number of instances in the process' life.
+/// Maximum number of instances during the life of the process.
 const LIMIT: usize = 1 << 16;
 /// Number of hash table slots; the table is at most half full, so probe sequences are short and
-/// end.
+/// always end at a free slot.
 const PLACES: usize = LIMIT * 2;
-/// Maximum length of an instance's JSON text in bytes, as for all strings that the interface reads.
+/// Maximum length of an instance's JSON text in bytes. The C interface has the same limit for all
+/// strings that it reads.
 const JSON_LIMIT: usize = 4000;
 /// Maximum nesting depth of instances as attributes of other instances.
 const DEPTH_LIMIT: u32 = 16;
 
-/// Instance of a template: a word and its attribute values.
+/// Instance of a template: its enumeration word and its attribute values.
 pub(super) struct Instance {
     pub(super) word: dtl_enum_word_t,
     pub(super) template: &'static Member,
@@ -34,16 +36,17 @@ pub(super) struct Instance {
 
 static BY_HASH: AppendOnlyTable<&'static Instance, { PLACES / CHUNK }> = AppendOnlyTable::new();
 static BY_INDEX: AppendOnlyTable<&'static Instance, { LIMIT / CHUNK }> = AppendOnlyTable::new();
-/// Number of instances. Adding an instance takes the lock.
+/// Number of instances. The lock is held while an instance is added.
 static ADDING: Mutex<usize> = Mutex::new(0);
 
-/// Returns the instance of a word, if the word is an instance.
+/// Returns the instance that the enumeration word denotes; `None` if it denotes no instance.
 pub(super) fn find(word: dtl_enum_word_t) -> Option<&'static Instance> {
     let index = (word as u32).checked_sub(1)?;
     BY_INDEX.get(index as usize).copied().filter(|instance| instance.word == word)
 }
 
-/// Returns the word for these attributes of a template. Missing attributes get their defaults.
+/// Returns the enumeration word of the instance of `template` with the attributes `given`. Missing
+/// attributes get their default values.
 pub fn instance(template: dtl_enum_word_t, given: &[Attr]) -> Result<dtl_enum_word_t> {
     let found = member(template).filter(|member| template as u32 == 0 && !member.fields.is_empty());
     let Some(member) = found else { return Err(no_template(template)) };
@@ -81,7 +84,8 @@ fn hash_of(template: &Member, values: &[Value]) -> u64 {
     mix(hash >> 32, hash)
 }
 
-/// Returns the instance, or the free slot in which to insert it.
+/// Returns the instance of `template` with the attribute values `values` or, if there is no such
+/// instance, the free slot of the hash table in which to insert it.
 #[inline]
 fn look(
     template: &Member,
@@ -142,7 +146,8 @@ fn add(template: &'static Member, values: &[Value], hash: u64) -> Result<dtl_enu
     Ok(word)
 }
 
-/// Returns an attribute of an instance.
+/// Returns the value of the attribute `name` of an instance, and the field of the instance's
+/// template that describes the attribute.
 pub fn get(word: dtl_enum_word_t, name: &str) -> Result<(&'static Field, Value<'static>)> {
     let Some(instance) = find(word) else {
         let member = existing(word)?;

@@ -1,7 +1,7 @@
-//! Conversion of enumeration words to and from JSON: "Sequential";
-//! {"type":"Schedule.MyAccelerator_Kernel","block_size":128}. A tolerant parse preserves unknown
-//! words as text. A word nested in another one is prefixed with the name of its enumeration:
-//! "Memory.Host".
+//! Conversion of enumeration words to and from JSON, for example "Sequential" or
+//! {"type":"Schedule.MyAccelerator_Kernel","block_size":128}. A tolerant parse (DTL_EV_TOLERANT)
+//! preserves unknown names as strings. The name of a word that is nested in another word is
+//! prefixed with the name of its enumeration: "Memory.Host".
 
 use super::attrs::{
     Attr, FIELD_LIMIT, Value as Attribute, bits_of, check_count, kind_name, unknown,
@@ -36,7 +36,8 @@ fn to_value(word: dtl_enum_word_t, is_inside: bool) -> Result<Value> {
     }
 }
 
-/// Returns the object that a tolerant parse has preserved as `text`, if it serializes unchanged.
+/// Returns the JSON object that a tolerant parse (DTL_EV_TOLERANT) has preserved as `text`, if the
+/// object serializes to exactly this text.
 fn object_of(of: &str, text: &str) -> Option<Value> {
     let object: Value = serde_json::from_str(text).ok()?;
     let name = object.get("type")?.as_str()?;
@@ -49,7 +50,7 @@ fn named(of: &str, name: &str, is_inside: bool) -> Value {
     Value::String(if is_inside { format!("{of}.{name}") } else { name.to_owned() })
 }
 
-/// Returns an object with the type only: `{"type":"Schedule.MyAccelerator_Kernel"}`.
+/// Returns a JSON object that contains only the type: `{"type":"Schedule.MyAccelerator_Kernel"}`.
 fn typed(member: &Member) -> Map<String, Value> {
     Map::from_iter([("type".to_owned(), Value::String(member.full_name()))])
 }
@@ -80,13 +81,15 @@ fn real(real: f64) -> Value {
     }
 }
 
-/// Returns the JSON text of an instance with these values, with all fields.
+/// Returns the JSON text of an instance of `template` with the attribute values `values`. The text
+/// contains all fields.
 pub(super) fn of_instance(template: &Member, values: &[Attribute]) -> Result<CString> {
     let text = object(template, values)?.to_string();
     CString::new(text).map_err(|_| failure!(DTL_ERROR_INTERNAL, "JSON with a NUL"))
 }
 
-/// Returns the word of a JSON text; a tolerant parse maps unknown names to instances of Undefined.
+/// Returns the enumeration word that a JSON text denotes. A tolerant parse (DTL_EV_TOLERANT) maps
+/// unknown names to instances of the template Undefined.
 pub fn from_text(number: dtl_enum_t, text: &str, flags: u32) -> Result<dtl_enum_word_t> {
     check_flags("flags", flags, DTL_EV_TOLERANT, "DTL_EV_TOLERANT")?;
     let enumeration = enumeration(number)?;
@@ -203,7 +206,8 @@ fn attribute(name: &str, kind: u32, value: &Value, tolerant: bool) -> Result<Own
     })
 }
 
-/// Parses a word inside another: "Memory.Host", or an object whose type names the enumeration.
+/// Parses an enumeration word that is nested in another word: "Memory.Host", or an object whose
+/// type begins with the name of the enumeration.
 fn inner(value: &Value, tolerant: bool) -> Result<dtl_enum_word_t> {
     let full = value.as_str().or_else(|| value.get("type")?.as_str()).unwrap_or_default();
     let Some((of, name)) = full.split_once('.') else {
@@ -226,7 +230,7 @@ fn terminated(name: &str, text: &str) -> Result<CString> {
         .map_err(|_| failure!(DTL_ERROR_INVALID_ARGUMENT, "\"{name}\" has a NUL in its text"))
 }
 
-/// Returns the beginning of a text, for error texts.
+/// Returns the first `MOST` characters of a string, for error messages.
 fn shortened(text: &str) -> String {
     const MOST: usize = 80;
     match text.char_indices().nth(MOST) {

@@ -1,6 +1,7 @@
-//! Extensible enumerations: names for the 64-bit words of kinds, schedules and similar values. All
-//! objects live until the process ends and never change, so they are read without a lock. Locks are
-//! needed only to add a member, to find a member by name, and to list members.
+//! Extensible enumerations: names for the 64-bit words that denote memory kinds, schedules and
+//! similar values. All objects live until the process ends and never change, so they are read
+//! without a lock. Locks are needed only to add a member, to find a member by name, and to list
+//! members.
 //!
 //! In reading order:
 //! - `builtin`: the library's own enumerations
@@ -30,10 +31,10 @@ use std::sync::OnceLock;
 
 /// Maximum length of a name in bytes.
 const NAME_LIMIT: usize = 127;
-/// First value that is free for registrations with an explicit value, also in built-in
-/// enumerations. Also the first number of user-defined enumerations.
+/// Lowest explicit value that can be registered in a built-in enumeration. Also the number of the
+/// first user-defined enumeration.
 const FIRST_FREE: u32 = 256;
-/// Value of the member Undefined in every enumeration that has it.
+/// Value of the member Undefined in every enumeration that has this member.
 const UNDEFINED: u32 = value_of(DTL_MEMORY_UNDEFINED);
 /// Maximum number of user-defined enumerations.
 const ENUM_LIMIT: usize = CHUNK;
@@ -46,14 +47,14 @@ pub(super) struct Enumeration {
     book: RwLock<Book>,
 }
 
-/// Lock-protected part of an enumeration: names, and the order in which members were registered.
+/// Lock-protected part of an enumeration: its members by name and in the order of registration.
 #[derive(Default)]
 struct Book {
     by_name: BTreeMap<&'static str, &'static Member>,
     listed: Vec<&'static Member>,
 }
 
-/// Plain member of an enumeration, or a template if it has fields.
+/// Member of an enumeration. A member with fields is a template, from which instances are created.
 pub(super) struct Member {
     pub(super) word: dtl_enum_word_t,
     pub(super) name: &'static str,
@@ -61,7 +62,7 @@ pub(super) struct Member {
     /// Name of the enumeration to which the member belongs.
     pub(super) of: &'static str,
     pub(super) fields: Vec<Field>,
-    /// Memory kind and inner schedule, if the member is a schedule.
+    /// Default memory kind and inner schedule, if the member is a schedule.
     defaults: OnceLock<(dtl_enum_word_t, dtl_enum_word_t)>,
 }
 
@@ -122,7 +123,7 @@ pub fn create(name: &str, flags: u32) -> Result<dtl_enum_t> {
     Ok(number)
 }
 
-/// Returns the number of the enumeration with a name.
+/// Returns the number of the enumeration with the name `name`.
 pub fn find(name: &str) -> Result<dtl_enum_t> {
     let numbers = all().numbers.read();
     numbers.get(name).copied().ok_or_else(|| {
@@ -176,7 +177,7 @@ pub fn register_template(
 }
 
 impl Enumeration {
-    /// Allocates an enumeration that is never freed; there are few enumerations.
+    /// Allocates an enumeration. It is never freed, because there are only few enumerations.
     fn new(number: dtl_enum_t, name: &str) -> Result<&'static Self> {
         let (_, name) = kept(name)?;
         let book = RwLock::new(Book::default());
@@ -216,7 +217,7 @@ impl Enumeration {
         self.enter(&mut book, value, name, fields)
     }
 
-    /// Adds a member that cannot conflict with another member.
+    /// Adds a member that is known not to conflict with another member.
     fn add(&self, value: u32, name: &str, fields: &[Attr]) -> Result<dtl_enum_word_t> {
         self.enter(&mut self.book.write(), value, name, fields)
     }
@@ -279,13 +280,15 @@ fn kept(text: &str) -> Result<(&'static CStr, &'static str)> {
     Ok((kept, kept.to_str().unwrap_or_default()))
 }
 
-/// Returns the member of a word (an instance's template); does not check that the instance exists.
+/// Returns the member that an enumeration word denotes or, for an instance, the member that is its
+/// template. Does not check that the instance exists.
 fn member(word: dtl_enum_word_t) -> Option<&'static Member> {
     let enumeration = all().by_number.get((word >> 48) as usize)?;
     enumeration.by_value.get(value_of(word) as usize).copied()
 }
 
-/// Returns the member of a word that was assigned, or fails.
+/// Returns the member that an enumeration word denotes or, for an instance, the member that is its
+/// template. Fails if the word was never assigned to a member or an instance.
 fn existing(word: dtl_enum_word_t) -> Result<&'static Member> {
     let found = member(word);
     found
@@ -302,12 +305,13 @@ fn never_given(word: dtl_enum_word_t) -> Error {
     failure!(DTL_ERROR_INVALID_ARGUMENT, "{text}")
 }
 
-/// Fails unless a word was assigned.
+/// Fails unless an enumeration word was assigned to a member or an instance.
 pub fn check_given(word: dtl_enum_word_t) -> Result<()> {
     existing(word).map(drop)
 }
 
-/// Fails unless a word was assigned and belongs to the enumeration `number`.
+/// Fails unless an enumeration word was assigned to a member or an instance and belongs to the
+/// enumeration `number`.
 pub fn check(word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     let member = existing(word)?;
     if member.word >> 48 != u64::from(number) {
@@ -323,13 +327,14 @@ pub fn check(word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     Ok(())
 }
 
-/// Returns the name of a member (of its template for an instance); the text is never freed.
+/// Returns the name of a member or, for an instance, the name of its template. The string is never
+/// freed.
 pub fn name(word: dtl_enum_word_t) -> Result<&'static CStr> {
     Ok(existing(word)?.c_name)
 }
 
-/// Returns the description of a word: a name, an instance with attributes, or hexadecimal if
-/// unassigned.
+/// Returns a string that describes an enumeration word: the name of a member, the JSON text of an
+/// instance, or the hexadecimal value of a word that was never assigned.
 pub fn describe(word: dtl_enum_word_t) -> String {
     let text = match member(word) {
         Some(member) if word as u32 == 0 => Some(member.name.to_owned()),
@@ -338,7 +343,7 @@ pub fn describe(word: dtl_enum_word_t) -> String {
     text.unwrap_or_else(|| format!("{word:#x}"))
 }
 
-/// Returns the word of the member with a name.
+/// Returns the word of the member with the name `name`.
 pub fn from_name(number: dtl_enum_t, name: &str) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
     enumeration.find(name).map(|member| member.word).ok_or_else(|| enumeration.no_member(name))
@@ -354,7 +359,7 @@ impl Enumeration {
         )
     }
 
-    /// Returns the names of the members for an error text; all names if there are few.
+    /// Returns the names of the members for an error message, at most `MOST` of them.
     fn some_names(&self) -> String {
         const MOST: usize = 16;
         let book = self.book.read();
@@ -364,7 +369,7 @@ impl Enumeration {
     }
 }
 
-/// Returns the word of the member with a value.
+/// Returns the word of the member with the value `value`.
 pub fn from_value(number: dtl_enum_t, value: u32) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
     enumeration.by_value.get(value as usize).map(|member| member.word).ok_or_else(|| {
@@ -392,7 +397,7 @@ pub fn at(number: dtl_enum_t, index: u64) -> Result<dtl_enum_word_t> {
     }
 }
 
-/// Returns the word of the template Undefined of an enumeration.
+/// Returns the enumeration word of the template Undefined of an enumeration.
 pub fn undefined(number: dtl_enum_t) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
     enumeration.by_value.get(UNDEFINED as usize).map(|member| member.word).ok_or_else(|| {

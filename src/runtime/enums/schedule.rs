@@ -1,4 +1,5 @@
-//! Defaults of schedules: the kind of memory allocated in a schedule, and its inner schedule.
+//! Defaults of schedules: the memory kind of allocations under a schedule, and the schedule of code
+//! that is nested in it (inner schedule).
 
 use super::{builtin, describe, existing};
 use crate::abi::devices::device::*;
@@ -16,8 +17,8 @@ fn check(name: &str, word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
     fail!(DTL_ERROR_TYPE, "{name} is {}, which is no {wanted}", member.full_name())
 }
 
-/// Fails if a word is not a memory kind, for example if it is a property of memory kinds: those
-/// constants also begin with DTL_MEMORY_.
+/// Fails if `kind` is not a memory kind, for example if it is a property flag of memory kinds. The
+/// names of these flags also begin with DTL_MEMORY_.
 pub fn check_memory_kind(kind: dtl_enum_word_t) -> Result<()> {
     if (kind >> 48) as dtl_enum_t == DTL_ENUM_MEMORY {
         return Ok(());
@@ -49,7 +50,8 @@ const PROPERTIES: [(u64, &str); 7] = [
     (DTL_MEMORY_EXPORTABLE, "DTL_MEMORY_EXPORTABLE"),
 ];
 
-/// Sets the default memory kind and inner schedule of a schedule, once.
+/// Sets the default memory kind and inner schedule of a schedule. Fails if the schedule already has
+/// other defaults.
 pub fn set_defaults(
     schedule: dtl_enum_word_t,
     kind: dtl_enum_word_t,

@@ -1,6 +1,8 @@
-//! Environments: their registration, their users, and the order in which they start and end.
+//! Environments: external software that backends and kernel sources depend on. Their registration,
+//! their users, and the order in which they start and end.
 //!
-//! One lock guards the list. It is never held while a function of the program is called.
+//! One lock guards the list of environments. No function of the program is called while the lock is
+//! held.
 //!
 //! In reading order:
 //! - `version`: comparison of versions
@@ -26,15 +28,17 @@ use std::thread::ThreadId;
 
 const MOST: usize = 4096;
 
-/// Callback functions of an environment.
+/// Callback functions that the provider of an environment implements.
 pub trait Calls: Send + Sync {
-    /// Fails with the reason if the environment cannot be used here.
+    /// Fails with the reason if the environment cannot be used on this machine.
     fn probe(&self) -> Result<()>;
-    /// Starts the environment with its state block.
+    /// Starts the environment. `state` is the address of the environment's state block (memory that
+    /// the library allocates for the environment).
     fn init(&self, state: Addr) -> Result<()>;
     /// Ends the environment.
     fn finalize(&self, state: Addr) -> Result<()>;
-    /// Returns the identity of the functions, to detect a second registration of the same ones.
+    /// Returns the addresses of the callback functions and of their user data, to detect a second
+    /// registration with the same functions and data.
     fn identity(&self) -> [usize; 4];
 }
 
@@ -46,9 +50,10 @@ pub struct Description {
     pub version: String,
     /// Environments that the environment depends on.
     pub depends: Vec<Requirement>,
-    /// Packages, header folders and libraries, for builds.
+    /// Packages, include directories and libraries for builds that use the environment.
     pub lists: Lists,
-    /// Size of the state block in bytes.
+    /// Size in bytes of the state block, which the library allocates when the environment is
+    /// started.
     pub state_size: u64,
     /// Alignment of the state block in bytes.
     pub state_align: u64,
@@ -61,9 +66,9 @@ pub struct Description {
 pub struct Lists {
     /// Package names, for human readers.
     pub packages: Vec<String>,
-    /// Header folders.
+    /// Include directories.
     pub headers: Vec<String>,
-    /// Libraries: paths, or names as after -l.
+    /// Libraries: paths, or names as in the linker option `-lNAME`.
     pub libraries: Vec<String>,
 }
 
@@ -91,13 +96,13 @@ struct EnvironmentRecord {
     uses: u64,
     /// Number of references by dependent environments, modules, backends, and calls in progress.
     holds: u64,
-    /// Environments that the init function of this environment has required.
+    /// Names of the environments that the init function of this environment has required.
     owned: Vec<String>,
-    /// Position in the start order.
+    /// Sequence number of the start: an environment that was started later has a higher number.
     number: u64,
-    /// Number of start attempts.
+    /// Number of attempts to start this environment.
     attempt: u64,
-    /// Error of the last attempt, if it failed.
+    /// Error of the last attempt to start this environment, if that attempt failed.
     failure: Option<Error>,
 }
 
@@ -110,13 +115,16 @@ enum Phase {
 
 struct EnvironmentState {
     records: Vec<EnvironmentRecord>,
-    /// Number of start attempts so far, including failed ones.
+    /// Number of start attempts of all environments so far, including failed ones.
     last: u64,
-    /// Finalize generation. References from an earlier generation are void.
+    /// Generation number, incremented at finalize and in a forked child. References from an earlier
+    /// generation are void.
     era: u64,
-    /// Threads that execute functions of environments, in the order of their calls.
+    /// Threads that execute callback functions of environments, each with the name of the
+    /// environment, in the order of the calls.
     inside: Vec<(ThreadId, String)>,
-    /// Threads that wait for an environment to start or end.
+    /// Threads that wait for an environment to start or end, each with the name of that
+    /// environment.
     waiting: Vec<(ThreadId, String)>,
 }
 
@@ -138,7 +146,7 @@ impl EnvironmentState {
         self.records.iter_mut().find(|record| record.description.name == name)
     }
 
-    /// Returns the environment whose function the calling thread is executing.
+    /// Returns the name of the environment whose callback function the calling thread is executing.
     fn owner(&self) -> Option<String> {
         let me = std::thread::current().id();
         self.inside.iter().rev().find(|(thread, _)| *thread == me).map(|(_, name)| name.clone())
@@ -216,8 +224,9 @@ pub fn state(name: &str) -> Result<Addr> {
     }
 }
 
-/// Checks that an environment could be started: all its dependencies are registered, and every
-/// dependency that is not started reports that it is available. Starts no environment.
+/// Checks that an environment could be started: the environment and all its dependencies are
+/// registered, and the probe function of each one that is not started succeeds. Starts no
+/// environment.
 pub fn availability(need: &Requirement) -> Result<()> {
     let (order, mut state) = ordered(need)?;
     let mut required = Vec::new();
@@ -235,8 +244,8 @@ pub fn availability(need: &Requirement) -> Result<()> {
     required.iter().try_for_each(|(step, description)| probe(step, description))
 }
 
-/// Returns the environments to start, in order. If an environment is not registered, loads the
-/// plugins first, because a plugin may register it.
+/// Returns the environments to start, in the order of starting. If an environment is not
+/// registered, loads the plugins and repeats the search, because a plugin may register it.
 fn ordered(need: &Requirement) -> Result<(Vec<StartStep>, MutexGuard<'static, EnvironmentState>)> {
     let mut state = STATE.lock();
     let mut order = plan::order(&state.records, need);
@@ -251,8 +260,8 @@ fn ordered(need: &Requirement) -> Result<(Vec<StartStep>, MutexGuard<'static, En
 
 static SEARCH_PLUGINS: OnceLock<fn()> = OnceLock::new();
 
-/// Sets the function that loads the plugins, for the life of the process. It must do nothing once
-/// the plugins are loaded.
+/// Sets the function that loads the plugins, for the life of the process. Once the plugins are
+/// loaded, further calls to the function must have no effect.
 pub fn search_plugins_by(search: fn()) {
     SEARCH_PLUGINS.get_or_init(|| search);
 }
@@ -269,8 +278,9 @@ fn probe(step: &StartStep, description: &Description) -> Result<()> {
     description.calls.probe().map_err(failed)
 }
 
-/// Starts the environments that the compilation of a source requires. Returns references to them,
-/// and the lists for the compiler with the nearest dependencies first.
+/// Starts the environments that the compilation of a source requires. Returns references to these
+/// environments, and their include directories and libraries for the compiler, with direct
+/// dependencies before indirect ones.
 pub fn for_source(needs: &[Requirement]) -> Result<(EnvironmentRefs, Lists)> {
     let mut held = EnvironmentRefs::default();
     let mut lists = Lists::default();
@@ -300,12 +310,13 @@ pub fn count() -> usize {
     STATE.lock().records.len()
 }
 
-/// Returns the state of the environment at an index; the strings are never freed.
+/// Returns the description and state of the environment at an index. The strings are never freed.
 pub fn at(index: u64) -> Result<dtl_environment_info_t> {
     entry_at(&STATE.lock().records, index, "environment").map(describe)
 }
 
-/// Returns the state of the environment of a name; the strings are never freed.
+/// Returns the description and state of the environment with the name `name`. The strings are never
+/// freed.
 pub fn info(name: &str) -> Result<dtl_environment_info_t> {
     let state = STATE.lock();
     find(&state.records, name).map(describe).ok_or_else(|| unknown(&state.records, name))
@@ -338,8 +349,8 @@ fn describe(record: &EnvironmentRecord) -> dtl_environment_info_t {
     }
 }
 
-/// Drops all environments without calling their functions, in a forked child: environments that the
-/// parent has started do not belong to this process.
+/// Drops all environments in a forked child without calling their callback functions: environments
+/// that the parent has started do not belong to this process.
 pub fn forget_all() {
     let mut state = STATE.lock();
     state.era += 1;

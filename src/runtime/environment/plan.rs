@@ -4,10 +4,10 @@ use super::version::Requirement;
 use super::{EnvironmentRecord, find};
 use crate::error::{Error, Result, fail, failure};
 
-/// Maximum depth of dependencies between environments.
+/// Maximum length of a chain of dependencies between environments.
 const DEEPEST: usize = 64;
 
-/// Environment that must be started.
+/// One step of the start plan: an environment that must be started.
 pub(super) struct StartStep {
     pub(super) name: String,
     /// Name of the environment that requires this one; `None` if the caller requires it.
@@ -15,7 +15,7 @@ pub(super) struct StartStep {
 }
 
 impl StartStep {
-    /// Returns a title for error texts: "environment a, required by b".
+    /// Returns a title for error messages: "environment a, required by b".
     pub(super) fn title(&self) -> String {
         match &self.asker {
             Some(asker) => format!("environment {}, required by {asker}", self.name),
@@ -24,7 +24,8 @@ impl StartStep {
     }
 }
 
-/// Returns an environment with all direct and indirect dependencies, dependencies first, each once.
+/// Returns an environment and all its direct and indirect dependencies. Each environment appears
+/// once, after its own dependencies.
 pub(super) fn order(records: &[EnvironmentRecord], need: &Requirement) -> Result<Vec<StartStep>> {
     let mut walk = Walk { records, path: Vec::new(), order: Vec::new() };
     walk.visit(need)?;
@@ -33,7 +34,7 @@ pub(super) fn order(records: &[EnvironmentRecord], need: &Requirement) -> Result
 
 struct Walk<'a> {
     records: &'a [EnvironmentRecord],
-    /// Names on the path from the required environment to the current one.
+    /// Names on the dependency path from the required environment to the one that is being visited.
     path: Vec<&'a str>,
     order: Vec<StartStep>,
 }
@@ -91,7 +92,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Creates the NOT_FOUND error for a name that is not registered.
+/// Creates the NOT_FOUND error for an environment name that is not registered.
 pub(super) fn unknown(records: &[EnvironmentRecord], name: &str, way: &str) -> Error {
     let known: Vec<&str> = records.iter().map(|record| record.description.name.as_str()).collect();
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };

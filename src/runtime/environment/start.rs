@@ -3,7 +3,9 @@
 //! An environment stays started while it is used (by a call of dtl_environment_require) or
 //! referenced: by a dependent environment, a module, a backend, or a call in progress. The thread
 //! that drops the last use or reference ends the unused environments, in reverse order of their
-//! start. A thread that requires a starting environment waits, unless the starter waits for it.
+//! start. A thread that requires an environment that is being started or ended waits. If that wait
+//! would deadlock, because the starting or ending thread waits for the requiring thread, the call
+//! fails.
 
 use super::plan::StartStep;
 use super::version::Requirement;
@@ -17,7 +19,7 @@ use crate::sys::memory::buf::AlignedBlock;
 use crate::sys::sync::lock::MutexGuard;
 use std::sync::Arc;
 
-/// References that keep environments started until the object is dropped.
+/// References that keep environments started until this object is dropped.
 #[derive(Default)]
 pub struct EnvironmentRefs {
     names: Vec<String>,
@@ -25,7 +27,8 @@ pub struct EnvironmentRefs {
 }
 
 impl EnvironmentRefs {
-    /// Wraps references that the caller has already counted.
+    /// Creates an object that owns references to the environments `names`. The caller has already
+    /// counted these references.
     pub(super) fn of(state: &EnvironmentState, names: Vec<String>) -> Self {
         EnvironmentRefs { names, era: state.era }
     }
@@ -45,7 +48,7 @@ impl EnvironmentRefs {
         Ok(())
     }
 
-    /// Keeps the environments started until finalize.
+    /// Leaves the environments running until finalization.
     pub fn keep(mut self) {
         self.names.clear();
     }
@@ -68,7 +71,8 @@ impl Drop for EnvironmentRefs {
     }
 }
 
-/// Adds a use of an environment, and starts it if necessary (`dtl_environment_require`).
+/// Acquires an environment for the caller, and starts the environment if necessary
+/// (`dtl_environment_require`).
 pub fn require(need: &Requirement) -> Result<()> {
     let mut held = EnvironmentRefs::default();
     held.add(need)?;
@@ -82,7 +86,8 @@ pub fn require(need: &Requirement) -> Result<()> {
     Ok(())
 }
 
-/// Drops a use of an environment, and ends unused environments (`dtl_environment_release`).
+/// Reverts one `dtl_environment_require` of an environment, and ends unused environments
+/// (`dtl_environment_release`).
 pub fn release(name: &str) -> Result<()> {
     let mut state = STATE.lock();
     let owner = state.owner().and_then(|owner| state.find(&owner));
@@ -108,7 +113,7 @@ pub fn release(name: &str) -> Result<()> {
     stop_unused()
 }
 
-/// Drops references to environments, from the last name to the first.
+/// Drops one reference to each of the named environments, from the last name to the first.
 fn let_go(state: &mut EnvironmentState, names: &[String]) {
     for name in names.iter().rev() {
         if let Some(record) = state.find(name) {
@@ -117,7 +122,8 @@ fn let_go(state: &mut EnvironmentState, names: &[String]) {
     }
 }
 
-/// Returns the environments that a started environment references; clears its `owned` list.
+/// Returns the names of the environments that an environment references, and clears its `owned`
+/// list. Called when the environment has ended or its start has failed.
 fn held_by(record: &mut EnvironmentRecord) -> Vec<String> {
     let mut names: Vec<String> =
         record.description.depends.iter().map(|need| need.name.clone()).collect();
@@ -125,7 +131,8 @@ fn held_by(record: &mut EnvironmentRecord) -> Vec<String> {
     names
 }
 
-/// Starts one environment, whose dependencies the caller references, and adds a reference to it.
+/// Starts one environment and adds a reference to it. The caller has references to its
+/// dependencies.
 fn start(step: &StartStep) -> Result<()> {
     let name = step.name.as_str();
     let me = std::thread::current().id();
@@ -165,7 +172,9 @@ fn start(step: &StartStep) -> Result<()> {
 
 type Claimed = (MutexGuard<'static, EnvironmentState>, Arc<Description>);
 
-/// Claims the right to start an environment; adds a reference and returns `None` if started.
+/// Marks an environment as being started by the calling thread. If the environment is already
+/// started, adds a reference to it and returns `None`. Waits while another thread starts or ends
+/// the environment.
 fn claim(name: &str) -> Result<Option<Claimed>> {
     let me = std::thread::current().id();
     let mut state = STATE.lock();
@@ -196,8 +205,8 @@ fn claim(name: &str) -> Result<Option<Claimed>> {
     }
 }
 
-/// Fails if the thread that starts or ends this environment waits, directly or through other
-/// threads, for the calling thread: waiting would deadlock.
+/// Fails if the thread that starts or ends this environment is the calling thread, or waits for it
+/// directly or through other threads: waiting would deadlock.
 fn refuse_circle(state: &EnvironmentState, name: &str) -> Result<()> {
     let me = std::thread::current().id();
     let mut way = Vec::new();
@@ -229,7 +238,7 @@ fn refuse_circle(state: &EnvironmentState, name: &str) -> Result<()> {
     )
 }
 
-/// Calls probe, allocates the state block and calls init.
+/// Calls the environment's probe function, allocates its state block and calls its init function.
 fn begin(step: &StartStep, description: &Description) -> Result<AlignedBlock> {
     probe(step, description)?;
     let Some(block) = AlignedBlock::zeroed(description.state_size, description.state_align) else {
@@ -244,7 +253,7 @@ fn begin(step: &StartStep, description: &Description) -> Result<AlignedBlock> {
     Ok(block)
 }
 
-/// Records that the calling thread's innermost function of an environment has returned.
+/// Records that the innermost environment callback on the calling thread has returned.
 fn leave(state: &mut EnvironmentState) {
     let me = std::thread::current().id();
     if let Some(at) = state.inside.iter().rposition(|(thread, _)| *thread == me) {
@@ -252,13 +261,14 @@ fn leave(state: &mut EnvironmentState) {
     }
 }
 
-/// Ends the environments without uses and references, in reverse order of their start. Returns the
-/// first failure of a finalize function; logs each failure.
+/// Ends the environments that have neither uses nor references, in reverse order of their start.
+/// Returns the first failure of a finalize function; logs each failure.
 fn stop_unused() -> Result<()> {
     stop_while(|record| record.uses == 0 && record.holds == 0)
 }
 
-/// Ends all environments at finalize, after all objects that could require an environment.
+/// Ends all environments at finalize, after the destruction of all objects that could require an
+/// environment.
 pub fn finalize_all() {
     let _logged = stop_while(|_| true);
     super::forget_all();
@@ -275,7 +285,8 @@ fn stop_while(wanted: impl Fn(&EnvironmentRecord) -> bool) -> Result<()> {
     outcome
 }
 
-/// Ends the environment started last of those that `wanted` selects; `None` if none is left.
+/// Ends one environment: of the started environments for which `wanted` returns true, the one that
+/// was started last. Returns `None` if there is no such environment.
 fn stop_last(wanted: &impl Fn(&EnvironmentRecord) -> bool) -> Option<Result<()>> {
     let me = std::thread::current().id();
     let mut state = STATE.lock();

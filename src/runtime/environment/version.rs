@@ -1,4 +1,4 @@
-//! Versions and their comparison, and requirements such as "name>=version".
+//! Versions of environments, their comparison, and requirements such as "name>=version".
 
 use crate::error::{Result, fail};
 use crate::runtime::check_name;
@@ -26,7 +26,7 @@ impl Requirement {
         Ok(Requirement { name: name.to_owned(), at_least: version.map(str::to_owned) })
     }
 
-    /// Returns true if the version is sufficient.
+    /// Returns true if an environment of this version meets the requirement.
     pub fn is_met_by(&self, version: &str) -> bool {
         self.at_least
             .as_deref()
@@ -43,7 +43,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Fails if a text is not a valid version.
+/// Fails if `version` is not a valid version.
 pub fn check(name: &str, version: &str) -> Result<()> {
     let good = |c: char| c.is_ascii_alphanumeric() || "._-+~".contains(c);
     let begins = version.starts_with(|c: char| c.is_ascii_digit());
@@ -57,7 +57,8 @@ pub fn check(name: &str, version: &str) -> Result<()> {
     )
 }
 
-/// Compares two versions number by number between the dots.
+/// Compares two versions by their dot-separated numbers, from left to right. A missing number
+/// counts as 0.
 fn compare(one: &str, other: &str) -> Ordering {
     let (one, other) = (numbers(one), numbers(other));
     let at = |list: &[String], index: usize| list.get(index).cloned().unwrap_or_default();
@@ -68,7 +69,9 @@ fn compare(one: &str, other: &str) -> Ordering {
         .unwrap_or(Ordering::Equal)
 }
 
-/// Returns a version's numbers without leading zeros (0 = ""), up to the first nonnumeric part.
+/// Returns the dot-separated numbers of a version as strings of digits without leading zeros (""
+/// for 0). Stops at the first component that contains a character other than a digit: the leading
+/// digits of this component are the last number.
 fn numbers(version: &str) -> Vec<String> {
     let mut numbers = Vec::new();
     for part in version.split('.') {

@@ -1,30 +1,32 @@
 //! Failures of the work that the library itself does in a backend's stream: host callbacks, kernels
-//! from functions, copies that the backend cannot queue. The backend does not see such failures, so
-//! its events complete even after failed work. An event therefore carries a [`Mark`] that covers
-//! the library's work queued before the event was recorded. The library reads the mark when the
-//! backend's event has completed.
+//! that are host functions, and copies that the backend cannot queue. The backend does not see such
+//! failures, so its events complete even after failed work. An event therefore carries a [`Mark`]
+//! that covers the library's work queued before the event was recorded. The library reads the mark
+//! when the backend's event has completed.
 //!
 //! Pieces of work are numbered in the order of the stream. Only the first unreported failure
-//! matters. An event carries this failure if the failed piece lies before the record; every later
-//! failure comes after the first one.
+//! matters. An event carries this failure if the failed piece was queued before the event was
+//! recorded. Later failures need not be recorded: an event that is recorded after one of them is
+//! also recorded after the first one.
 //!
-//! Failures of a backend's own work are returned by its slots. Failures in the library's own
-//! streams are in `host_stream`.
+//! The functions of a backend return the failures of the backend's own work. `host_stream` handles
+//! the failures in the library's own streams.
 
 use crate::error::{Error, Result};
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// First unreported failure, with the number of its piece. A new cell replaces the cell when its
-/// failure is reported; a mark keeps the cell that was current at its creation.
+/// Cell for the first unreported failure and the number of the failed piece. When the failure is
+/// reported, a new, empty cell replaces this one. A mark keeps the cell that was current when the
+/// mark was created.
 type First = Arc<Mutex<Option<(u64, Error)>>>;
 
 /// Record of the failures of the library's own work in one backend stream.
 #[derive(Default)]
 pub(super) struct DeferredErrors {
-    /// Number of pieces of work that have not ended, plus 1 while a failure is unreported. If 0, an
-    /// event is recorded without a mark.
+    /// Number of pieces of work that have not ended, plus 1 while a failure is unreported. If it is
+    /// 0, an event is recorded without a mark.
     open: AtomicU64,
     state: Mutex<DeferredState>,
 }
@@ -35,7 +37,8 @@ struct DeferredState {
     first: First,
 }
 
-/// Position in the library's own work of a stream: the pieces before an event's record.
+/// Position in the sequence of the library's own pieces of work in a backend stream. Covers the
+/// pieces that were queued before an event was recorded.
 #[derive(Clone)]
 pub(super) struct Mark {
     first: First,
@@ -45,14 +48,16 @@ pub(super) struct Mark {
 }
 
 impl DeferredErrors {
-    /// Returns true if an event recorded now may need a mark. Costs one load. Pieces that this
-    /// thread queued before are seen; pieces that another thread queues concurrently have no order.
+    /// Returns true if an event recorded now may need a mark. Costs one load. The relaxed load
+    /// counts all pieces that the calling thread has queued. Pieces that another thread queues
+    /// concurrently have no defined order relative to the recording of the event.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) != 0
     }
 
-    /// Counts a piece that is about to be queued. Returns its number, to be passed to `end`.
+    /// Counts a piece of work that is about to be queued. Returns the number of the piece, which
+    /// the caller passes to `end`.
     pub(super) fn begin(&self) -> u64 {
         let mut state = self.state.lock();
         self.open.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +65,7 @@ impl DeferredErrors {
         state.last
     }
 
-    /// Records the end of the piece `number` with its result.
+    /// Records the end and the result of the piece of work `number`.
     pub(super) fn end(&self, number: u64, result: Result<()>) {
         let state = self.state.lock();
         let mut first = state.first.lock();
@@ -76,7 +81,8 @@ impl DeferredErrors {
         }
     }
 
-    /// Records a failure at the current end of the stream.
+    /// If `result` is a failure, records it as the failure of a piece of work at the current end of
+    /// the stream.
     pub(super) fn note(&self, result: Result<()>) {
         if result.is_err() {
             self.end(self.begin(), result);
@@ -122,8 +128,8 @@ impl DeferredErrors {
 }
 
 impl Mark {
-    /// Returns the first failure among the pieces before the mark. Valid once these pieces have
-    /// ended.
+    /// Returns the first failure among the pieces of work that the mark covers. Valid once these
+    /// pieces have ended.
     pub(super) fn result(&self) -> Result<()> {
         match &*self.first.lock() {
             Some((number, error)) if *number <= self.upto => Err(error.clone()),
@@ -131,8 +137,8 @@ impl Mark {
         }
     }
 
-    /// Returns true if the calling thread runs work that lies before the mark. Valid only while the
-    /// mark is not reached.
+    /// Returns true if the calling thread is executing a piece of work that the mark covers. Valid
+    /// only until the stream has executed all work that the mark covers.
     pub(super) fn is_behind_caller(&self) -> bool {
         super::reentrancy::is(self.of)
     }

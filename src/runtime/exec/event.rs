@@ -1,9 +1,10 @@
 //! Events: the library's own events and backend events behind one interface.
 //!
-//! An own event contains the fence of its latest record. A waiting thread uses the fence that is
-//! current when the wait starts, so a new record never prolongs or deadlocks an earlier wait.
+//! Each time that an event of the library is recorded, it gets a new fence (completion state of the
+//! work before it in the stream). A waiting thread uses the fence that is current when the wait
+//! starts, so recording the event again neither prolongs nor deadlocks an earlier wait.
 //!
-//! Recording on a stream is in `stream`, which can access both sides.
+//! `stream` records events, because it can access both the stream and the event.
 
 use super::deferred_errors::{DeferredErrors, Mark};
 use super::fence::{Fence, WaitOutcome};
@@ -20,7 +21,8 @@ use crate::sys::sync::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Point in the work of a stream that can be queried and waited for.
+/// Event: a point in the work of a stream. Threads can query whether this point has been reached,
+/// and wait for it.
 pub struct Event {
     backend: Arc<Backend>,
     timing: bool,
@@ -33,12 +35,12 @@ pub(super) enum EventImpl {
     Backend(Foreign),
 }
 
-/// Event of a backend, with a mark that covers the library's own work that was queued before the
-/// event was recorded.
+/// Event of a backend, with a [`Mark`] for failures of the library's own work that was queued on
+/// the stream before the event was recorded.
 pub(super) struct Foreign {
     pub(super) token: Token,
-    /// True if there is a mark. Read before `mark`, so that queries of unmarked events take no
-    /// lock.
+    /// True if `mark` contains a mark. Read before `mark` is locked, so that queries of events
+    /// without a mark take no lock.
     is_marked: AtomicBool,
     mark: Mutex<Option<Mark>>,
 }
@@ -49,13 +51,14 @@ pub(super) struct HostEvent(Mutex<HostEventState>);
 struct HostEventState {
     fence: Arc<Fence>,
     recorded: bool,
-    /// Fences that threads are waiting for, so that a destroy can wake these threads.
+    /// Fences that threads are waiting for, so that the destruction of the event can wake these
+    /// threads.
     waiting: Vec<Arc<Fence>>,
 }
 
 impl Event {
-    /// Creates a backend event if the backend `backend` provides events, otherwise an event of the
-    /// library.
+    /// Creates an event that the backend `backend` implements if it provides events, otherwise an
+    /// event that the library implements.
     pub fn create(backend: Arc<Backend>, flags: u64) -> Result<Self> {
         if flags & !DTL_EVENT_NO_TIMING != 0 {
             return fail!(
@@ -76,8 +79,8 @@ impl Event {
         &self.backend
     }
 
-    /// Returns true if the latest record has completed or the event was never recorded. Fails if
-    /// the work before the record failed.
+    /// Returns true if the event was never recorded, or if the work queued before it was last
+    /// recorded is complete. Fails if that work failed.
     pub fn query(&self) -> Result<bool> {
         match &self.body {
             EventImpl::Own(own) => own.fence().query(),
@@ -88,15 +91,16 @@ impl Event {
         }
     }
 
-    /// Waits for the latest record as [`Event::wait`] does, without a time limit.
+    /// Waits for the event as [`Event::wait`] does, without a time limit.
     pub fn sync(&self) -> Result<()> {
         self.wait(u64::MAX)
     }
 
-    /// Waits for the latest record for at most `timeout_ns` nanoseconds; u64::MAX is no limit.
-    /// Fails with TIMEOUT if the record is not reached by then, with CANCELED if the event is
-    /// destroyed meanwhile, and with INVALID_STATE if the calling thread runs work that lies before
-    /// the record.
+    /// Waits until the work queued before the event was last recorded is complete, for at most
+    /// `timeout_ns` nanoseconds; u64::MAX means no limit. Fails with TIMEOUT if the work is not
+    /// complete by then, with CANCELED if the event is destroyed during the wait, and with
+    /// INVALID_STATE if the calling thread is executing work that was queued before the event was
+    /// recorded.
     pub fn wait(&self, timeout_ns: u64) -> Result<()> {
         let deadline = Deadline::after(timeout_ns);
         match &self.body {
@@ -147,8 +151,9 @@ impl Event {
         fail!(DTL_ERROR_CANCELED, "the event was destroyed while this thread waited for it")
     }
 
-    /// Returns a gate that opens when the current record has completed. For a backend event the
-    /// gate follows the latest record, because a backend event stores only its latest record.
+    /// Returns a gate, which opens when the work queued before the event was last recorded is
+    /// complete. If a backend's event is recorded again, its existing gates refer to the new
+    /// recording, because a backend's event stores only the latest one.
     pub fn gate(self: &Arc<Self>) -> EventGate {
         match &self.body {
             EventImpl::Own(own) => EventGate::Record(own.fence()),
@@ -156,7 +161,8 @@ impl Event {
         }
     }
 
-    /// Returns the nanoseconds from the record of this event to the record of `stop`.
+    /// Returns the time in nanoseconds from the completion of this event to the completion of
+    /// `stop`.
     pub fn elapsed_ns(&self, stop: &Event) -> Result<u64> {
         for (event, role) in [(self, "start"), (stop, "stop")] {
             if !event.timing {
@@ -207,16 +213,18 @@ impl Event {
     }
 }
 
-/// Wait condition of an event that stays valid after the event is destroyed.
+/// Condition that becomes true (the gate opens) when the work queued before an event was recorded
+/// is complete. Stays valid after the event is destroyed.
 pub enum EventGate {
-    /// Waits for one record.
+    /// Gate of one recording of an event.
     Record(Arc<Fence>),
-    /// Waits for the latest record of the event.
+    /// Gate of the latest recording of the event.
     Latest(Arc<Event>),
 }
 
 impl EventGate {
-    /// Returns true if the work before the record has completed. Fails if the work failed.
+    /// Returns true if the work queued before the event was recorded is complete. Fails if the work
+    /// failed.
     pub fn is_open(&self) -> Result<bool> {
         match self {
             EventGate::Record(fence) => fence.query(),
@@ -240,7 +248,8 @@ impl Foreign {
         Foreign { token, is_marked: AtomicBool::new(false), mark: Mutex::new(None) }
     }
 
-    /// Marks the event as recorded after the current work of `trail`.
+    /// Stores the mark for an event that has just been recorded. `trail` records the failures of
+    /// the library's own work in the stream.
     #[inline]
     pub(super) fn follow(&self, trail: &Arc<DeferredErrors>) {
         if trail.is_open() || self.is_marked.load(Ordering::Relaxed) {
@@ -255,20 +264,21 @@ impl Foreign {
         *place = mark;
     }
 
-    /// Returns the mark that covers the library's own work queued before the event was last
+    /// Returns the [`Mark`] that covers the library's own work queued before the event was last
     /// recorded.
     #[inline]
     pub(super) fn mark(&self) -> Option<Mark> {
         if self.is_marked.load(Ordering::Acquire) { self.mark.lock().clone() } else { None }
     }
 
-    /// Returns the result of the library's own work queued before a record that has been reached.
+    /// Returns the result of the library's own work queued before the event was last recorded.
+    /// Valid once the event has completed.
     fn result(&self) -> Result<()> {
         self.mark().map_or(Ok(()), |mark| mark.result())
     }
 
-    /// Fails with INVALID_STATE if the wait would deadlock, because the caller runs work before the
-    /// record.
+    /// Fails with INVALID_STATE if a wait for the event would deadlock because the calling thread
+    /// is executing work that was queued before the event was recorded.
     fn check_caller(&self, exec: &dyn Exec) -> Result<()> {
         match self.mark() {
             Some(mark) if mark.is_behind_caller() && !exec.event_query(self.token)? => {
@@ -285,18 +295,20 @@ impl HostEvent {
         HostEvent(Mutex::new(HostEventState { fence, recorded: false, waiting: Vec::new() }))
     }
 
-    /// Returns the fence of the latest record.
+    /// Returns the fence (completion state) of the latest recording of the event.
     pub(super) fn fence(&self) -> Arc<Fence> {
         Arc::clone(&self.0.lock().fence)
     }
 
-    /// Starts a new record of pending work and returns its fence.
+    /// Records the event after work that is still pending. Returns the fence that the end of this
+    /// work completes.
     pub(super) fn begin(&self) -> Arc<Fence> {
         let mut record = self.0.lock();
         Arc::clone(record.fresh())
     }
 
-    /// Records work that has already ended with `failure`.
+    /// Records the event after work that has already ended. `failure` is the failure of that work,
+    /// if any.
     pub(super) fn complete(&self, failure: Option<Error>) {
         self.0.lock().fresh().complete(failure);
     }
@@ -327,7 +339,8 @@ impl HostEvent {
 }
 
 impl HostEventState {
-    /// Starts a new record. Reuses the memory of the fence if there is no other reference to it.
+    /// Replaces the fence by a pending one for a new recording of the event, and returns it. Reuses
+    /// the memory of the previous fence if there is no other reference to it.
     fn fresh(&mut self) -> &Arc<Fence> {
         self.recorded = true;
         match Arc::get_mut(&mut self.fence) {

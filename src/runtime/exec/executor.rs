@@ -1,7 +1,7 @@
-//! Executors: host functions and loops, run inline, on one thread, on a thread pool or by a
+//! Executors run host functions and loops: inline, on one thread, on a thread pool or through a
 //! backend.
 //!
-//! `thread_pool` shares a loop among threads; `reduce` keeps reductions deterministic.
+//! `thread_pool` distributes a loop among threads; `reduce` makes reductions deterministic.
 
 use super::event::{Event, EventImpl as EventBody};
 use super::fence::Fence;
@@ -18,7 +18,7 @@ use crate::sys::{memory::buf::Addr, sync::lock::Mutex};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Task function of a user, never NULL.
+/// Task function of the application, never NULL.
 pub type TaskFn = extern "C" fn(*mut c_void) -> dtl_status_t;
 
 /// Execution resource that runs functions and loops on the host.
@@ -28,18 +28,20 @@ pub struct Executor {
 }
 
 enum ExecutorKind {
-    /// Contains the failure of a `run_async` until `synchronize` reports it.
+    /// Runs functions on the calling thread. Contains the first failure of a function passed to
+    /// `run_async` until `synchronize` reports it.
     Inline(Mutex<Option<Error>>),
     Sequential(HostStream),
     Pool(ThreadPool),
-    /// Host execution of the backend. The queue runs `run_async`, which has no slot in a backend's
-    /// table.
+    /// Runs functions through the host execution functions of the backend. These functions are
+    /// synchronous, so a queue of the library runs the functions passed to `run_async`.
     Backend(HostStream),
 }
 
 impl Executor {
-    /// Creates an executor of the given kind (0 = the backend's own if it has one, else a pool).
-    /// `threads` is the number of threads of a pool (0 = default size).
+    /// Creates an executor of the given kind (0 = the backend's host execution if the backend
+    /// implements it, else a thread pool). `threads` is the number of threads of the pool (0 =
+    /// default).
     pub fn create(backend: Arc<Backend>, kind: u32, threads: u32) -> Result<Self> {
         let hosts = backend.exec.as_deref().is_some_and(|exec| exec.host().is_some());
         let queue = || HostStream::new(Arc::clone(&backend), 0);
@@ -77,8 +79,9 @@ impl Executor {
         }
     }
 
-    /// Starts a function. `event`, if passed, completes when the function has ended, and carries
-    /// its failure. `synchronize` also reports the failure.
+    /// Runs a function asynchronously. `event`, if passed, completes when the function has ended,
+    /// and then reports the failure of the function, if any. `synchronize` also reports the
+    /// failure.
     pub fn run_async(&self, function: TaskFn, user: Addr, event: Option<&Event>) -> Result<()> {
         let own = match event.map(|event| (&event.body, event)) {
             None => None,
@@ -115,7 +118,8 @@ impl Executor {
         }
     }
 
-    /// Runs a loop over `range` in pieces of `grain` iterations and waits until all have run.
+    /// Runs a loop over `range` in pieces of `grain` iterations (0 = the executor chooses the
+    /// number) and waits until all iterations have run.
     pub fn parallel_for(
         &self,
         range: (u64, u64),
@@ -136,8 +140,8 @@ impl Executor {
         self.run_loop(begin, end, grain, LoopBody::User(body, user))
     }
 
-    /// Runs a loop body of the library over `begin..end`; the caller has checked the range. If
-    /// `grain` is 0, the executor chooses the number of iterations in a piece.
+    /// Runs a loop body over `begin..end`; the caller has checked the range. `grain` is the number
+    /// of iterations in a piece; if it is 0, the executor chooses the number.
     pub fn run_loop(&self, begin: u64, end: u64, grain: u64, body: LoopBody) -> Result<()> {
         let whole = if grain == 0 { end - begin } else { grain };
         match &self.body {
@@ -152,7 +156,8 @@ impl Executor {
         }
     }
 
-    /// Runs a closure by the parallel_for slot of the backend, which accepts only C functions.
+    /// Runs a loop body through the backend's `parallel_for`. That function accepts only C
+    /// functions, so the body is registered in `closure_table`.
     fn run_by_backend(&self, begin: u64, end: u64, grain: u64, body: LoopBody) -> Result<()> {
         let failure = Arc::new(Mutex::new(None));
         let keep = Arc::clone(&failure);
@@ -181,7 +186,8 @@ impl Executor {
         Ok(iterations.div_ceil(pieces))
     }
 
-    /// Waits for all functions started by `run_async`. Reports and clears the first failure.
+    /// Waits for all functions started by `run_async`. Returns the first failure of these
+    /// functions, if any, and clears it.
     pub fn synchronize(&self) -> Result<()> {
         match &self.body {
             ExecutorKind::Inline(failure) => failure.lock().take().map_or(Ok(()), Err),
@@ -192,7 +198,7 @@ impl Executor {
         }
     }
 
-    /// Returns the kind and the parallelism of the executor.
+    /// Returns the kind of the executor, and its maximum and suggested parallelism.
     pub fn info(&self) -> Result<dtl_executor_info_t> {
         let (kind, max_parallelism, suggested_parallelism) = match &self.body {
             ExecutorKind::Inline(_) => (DTL_EXECUTOR_INLINE, 1, 1),
@@ -207,8 +213,8 @@ impl Executor {
         Ok(dtl_executor_info_t { kind, max_parallelism, suggested_parallelism, ..blank() })
     }
 
-    /// Accepts no more work, finishes the queued work and ends the threads. Called after the handle
-    /// is destroyed.
+    /// Closes the executor: rejects new work, finishes the queued work and ends the threads. Called
+    /// after the handle is destroyed.
     pub fn close(&self) {
         match &self.body {
             ExecutorKind::Inline(_) => {}
@@ -244,7 +250,8 @@ fn call(function: TaskFn, user: Addr) -> Result<()> {
     outcome(|| function(user.ptr()), || "an executor's task".to_owned())
 }
 
-/// Wraps `work` so that its end completes the fence. The failure is also returned to the queue.
+/// Wraps `work` in a work item for a queue. The end of `work` completes the fence. A failure of
+/// `work` is also returned to the queue.
 fn marked(fence: Arc<Fence>, work: impl FnOnce() -> Result<()> + Send + 'static) -> StreamWork {
     StreamWork::Run(Box::new(move || {
         let result = work();

@@ -1,7 +1,7 @@
-//! Fence: completion state of one piece of work, with its end time and its failure.
+//! Fence: completion state of one piece of work, with the end time and the failure of the work.
 //!
-//! Events are in `event`. An event can be recorded again and then has another fence; threads that
-//! wait for the earlier record keep the earlier fence.
+//! Events are in `event`. An event that is recorded again gets a new fence; threads that already
+//! wait for the event keep the earlier fence.
 
 use crate::error::{Error, Result, fail};
 use crate::sys::sync::{
@@ -11,14 +11,15 @@ use crate::sys::sync::{
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Number of polls before a waiting thread parks: a few microseconds.
+/// Number of polls before a waiting thread parks. The polls take a few microseconds.
 const SPINS: u32 = 200;
 
-/// Completion of one piece of work: pending or done, with its end time and its failure.
+/// Completion state of one piece of work: pending or done, with the end time and the failure of the
+/// work.
 #[derive(Default)]
 pub struct Fence {
     done: AtomicBool,
-    /// Id (see `reentrancy`) of the queue whose work completes the fence; 0 = none.
+    /// Id (see `reentrancy`) of the work queue whose work completes the fence; 0 = none.
     queue: AtomicUsize,
     end: Mutex<FenceOutcome>,
     changed: Condvar,
@@ -46,7 +47,7 @@ impl Fence {
         Fence::default()
     }
 
-    /// Creates a completed fence without a failure and without work.
+    /// Creates a fence that is already completed, without a failure.
     pub fn done() -> Self {
         Fence { done: AtomicBool::new(true), ..Fence::pending() }
     }
@@ -58,12 +59,13 @@ impl Fence {
         *self.end.get_mut() = FenceOutcome::default();
     }
 
-    /// Records the queue that runs the work. Must be called before the fence is shared.
+    /// Sets the id of the queue whose work completes the fence. Must be called before the fence is
+    /// shared.
     pub(super) fn belongs_to(&self, queue: usize) {
         self.queue.store(queue, Ordering::Relaxed);
     }
 
-    /// Completes the fence with the failure of the work, if any, and wakes the waiting threads.
+    /// Completes the fence, stores the failure of the work, if any, and wakes the waiting threads.
     pub fn complete(&self, failure: Option<Error>) {
         let mut end = self.end.lock();
         end.stamp_ns = now_ns();
@@ -95,14 +97,14 @@ impl Fence {
         self.result()
     }
 
-    /// Returns the end time of the work in monotonic nanoseconds.
+    /// Returns the end time of the work in nanoseconds of the monotonic clock.
     pub fn stamp_ns(&self) -> u64 {
         self.end.lock().stamp_ns
     }
 
     /// Waits until the work has ended, the deadline passes (TIMEOUT), or `canceled` is set and
-    /// [`Fence::nudge`] called. Fails with INVALID_STATE if the calling thread runs the queue that
-    /// completes the fence.
+    /// [`Fence::nudge`] is called. Fails with INVALID_STATE if the calling thread runs work of the
+    /// queue that completes the fence.
     pub fn wait(&self, deadline: Deadline, canceled: &AtomicBool) -> Result<WaitOutcome> {
         if !self.is_done() && super::reentrancy::is(self.queue.load(Ordering::Relaxed)) {
             return super::reentrancy::refused();

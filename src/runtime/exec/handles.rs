@@ -31,11 +31,12 @@ struct DefaultStream {
     stream: u64,
 }
 
-/// Kind of objects with handles. Gives all kinds the same lookup and removal functions.
+/// Kind of object that has handles. All kinds share the lookup and removal functions of this
+/// module.
 pub trait ObjectKind: Send + Sync + Sized + 'static {
-    /// Name of the kind for error texts.
+    /// Name of the kind of object, for error messages.
     const NOUN: &'static str;
-    /// Type byte of the handles.
+    /// Type byte (most significant byte) of the handles of this kind.
     const TAG: u8;
     /// Returns the handle table of the kind.
     fn table() -> &'static HandleTable<Self>;
@@ -81,7 +82,7 @@ pub fn pin<T: ObjectKind>(inside: &Guard, id: u64) -> Result<Arc<T>> {
     T::table().pin(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
 
-/// Returns the object of the handle `id`, protected by a hazard pointer, for a call that waits.
+/// Returns the object of the handle `id`, protected by a hazard pointer, for a call that may block.
 pub fn hold<T: ObjectKind>(inside: Guard, id: u64) -> Result<HazardRef<T>> {
     T::table().hold(inside, id).map_err(|_| invalid_handle(T::NOUN, T::TAG, id))
 }
@@ -94,7 +95,7 @@ pub fn remove<T: ObjectKind>(inside: &Guard, id: u64) -> Result<Option<Arc<T>>> 
     T::table().remove(inside, id).map(Some).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
 
-/// Returns the backend for an object to be created, initialized if necessary.
+/// Returns the backend on which the caller creates an object. Initializes the backend if necessary.
 pub fn backend_of(inside: &Guard, backend: dtl_backend_t) -> Result<Arc<Backend>> {
     let backend = device::pin_backend(inside, backend)?;
     backend.ready()?;
@@ -135,8 +136,8 @@ fn default_in(defaults: &[DefaultStream], inside: &Guard, key: u64, device: i32)
     STREAMS.get(inside, found.stream).map(|_| found.stream)
 }
 
-/// Returns the stream id that a handle in a call denotes. A null handle denotes the default stream
-/// of the current device.
+/// Returns the id of the stream that a handle passed by the program denotes. A null handle denotes
+/// the default stream of the calling thread's current device.
 #[inline]
 pub fn stream_id(inside: &Guard, stream: dtl_stream_t) -> Result<u64> {
     if stream.id != 0 { Ok(stream.id) } else { current_default(inside) }
@@ -157,7 +158,7 @@ pub fn remove_stream(inside: &Guard, id: u64) -> Result<Option<Arc<Stream>>> {
     remove(inside, id)
 }
 
-/// Returns the streams of a device, for a caller that waits for all of them.
+/// Returns references to all streams of a device, for a caller that waits for all of them.
 #[must_use]
 pub fn streams_of(inside: &Guard, backend: &Backend, device: i32) -> Vec<Arc<Stream>> {
     let ours = |stream: &Arc<Stream>| {
@@ -166,8 +167,8 @@ pub fn streams_of(inside: &Guard, backend: &Backend, device: i32) -> Vec<Arc<Str
     STREAMS.handles().into_iter().filter_map(|id| STREAMS.pin(inside, id)).filter(ours).collect()
 }
 
-/// Returns the number of references to a backend from its default streams. These references do not
-/// count as use of the backend.
+/// Returns the number of references to a backend that its default streams hold. These references do
+/// not keep the backend from being unregistered.
 #[must_use]
 pub fn default_shares(inside: &Guard, backend: &Backend) -> usize {
     let key = backend.handle().id;
@@ -208,8 +209,8 @@ pub fn destroy_all() {
     MODULES.drain(&inside).for_each(drop);
 }
 
-/// Removes all handles in a forked child without dropping the objects, because their threads do not
-/// exist in the child.
+/// Removes the handles of all streams, events, executors, kernels and modules in a forked child.
+/// Does not drop the objects, because the threads that they use do not exist in the child.
 pub fn forget_all() {
     let inside = epoch::enter();
     std::mem::take(&mut *DEFAULTS.write());

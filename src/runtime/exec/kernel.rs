@@ -1,10 +1,11 @@
-//! Kernels created from functions, and their execution over a grid on the host.
+//! Kernels, and the execution of their host code over a grid of thread blocks.
 //!
-//! Every thread of the grid is one call. The threads of a block run one after another, so a block
-//! needs no barrier. The blocks run in parallel on the cores of the machine if the work exceeds the
-//! cost of a wake-up. Compiled host code runs all threads of a block in one call.
+//! Each thread of the grid is one call of the kernel function; host code compiled from a module
+//! runs all threads of a block in one call. The threads of a block run one after another, so blocks
+//! have no barrier. The blocks run in parallel on the cores of the machine if the launch takes
+//! longer than waking the other threads.
 //!
-//! Queueing is in `stream`; the connection of kernels to their modules is in `module`.
+//! `stream` queues launches, and `module` connects kernels to their modules.
 
 use super::host::thread_pool;
 use super::module::ModuleKernel;
@@ -22,18 +23,21 @@ use crate::sys::memory::buf::{Addr, Scratch};
 use crate::sys::sync::wait::now_ns;
 use std::sync::Arc;
 
-/// Work in nanoseconds below which one thread runs all blocks: waking other threads costs as much.
+/// Minimum duration in nanoseconds of a launch whose blocks run on several threads. One thread runs
+/// all blocks of a shorter launch, because waking other threads takes about this long.
 const WORTH_WAKING_NS: u64 = 20_000;
 
 /// Maximum shared memory of a block on the host, in bytes.
 const SHARED_MOST: u32 = 64 << 20;
 
-/// Function that streams of its backend can launch.
+/// Function that can be launched over a grid of threads on the streams of one backend.
 pub struct Kernel {
     pub(super) backend: Arc<Backend>,
-    /// Host code; `None` if the kernel is the backend's own, in `part`.
+    /// Host code of the kernel; `None` if the kernel is an object of the backend, whose token is
+    /// then in `part`.
     pub(super) code: Option<Code>,
-    /// Reference to the kernel's module; `None` if the kernel is not from a module.
+    /// Kernel of a module, with a reference to that module; `None` if the kernel was created from a
+    /// function.
     pub(super) part: Option<ModuleKernel>,
 }
 
@@ -42,14 +46,14 @@ pub struct Kernel {
 pub struct Code {
     /// Function of the kernel.
     pub function: KernelFn,
-    /// User pointer that is passed to each call.
+    /// User pointer that is passed to each call to `function`.
     pub user: Addr,
     /// True if one call runs a whole block instead of one thread.
     pub is_whole_block: bool,
 }
 
 impl Kernel {
-    /// Creates a kernel from a function and the user pointer of each call.
+    /// Creates a kernel from a function and the user pointer that each call receives.
     pub fn from_function(backend: Arc<Backend>, function: KernelFn, user: Addr) -> Self {
         Kernel { backend, code: Some(Code { function, user, is_whole_block: false }), part: None }
     }
@@ -104,7 +108,8 @@ fn product(dimensions: [u32; 3]) -> Option<u64> {
     dimensions.into_iter().try_fold(1_u64, |product, size| product.checked_mul(u64::from(size)))
 }
 
-/// Launch that is ready to run: shape, function and copies of the arguments.
+/// Kernel launch on the host that is ready to run: launch parameters, host code and copies of the
+/// arguments.
 pub struct Grid {
     shape: dtl_launch_t,
     code: Code,
@@ -112,8 +117,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Creates a launch of host code over a grid. Fails if the shared memory of a block exceeds the
-    /// maximum.
+    /// Creates a launch of host code over a grid. Fails if the shared memory of a block exceeds
+    /// SHARED_MOST bytes.
     pub fn new(code: Code, shape: dtl_launch_t, args: ArgPack) -> Result<Self> {
         if shape.shared_bytes > SHARED_MOST {
             return fail!(
@@ -125,8 +130,8 @@ impl Grid {
         Ok(Grid { shape, code, args })
     }
 
-    /// Runs all blocks. The first failing thread ends its piece of the launch and stops further
-    /// pieces.
+    /// Runs all blocks of the grid, in one or more ranges. After the first failed call of the
+    /// kernel function, the other blocks of its range are skipped, and no further range is started.
     pub fn run(self) -> Result<()> {
         let blocks = product(self.shape.grid).unwrap_or(u64::MAX);
         if self.shape.schedule == DTL_SCHEDULE_SEQUENTIAL {

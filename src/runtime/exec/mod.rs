@@ -1,17 +1,20 @@
 //! Execution: streams, events, executors, kernels.
 //!
-//! A stream or event is the library's own (a worker thread and a condition variable) or a backend's
-//! (a token that only its exec component interprets). The capabilities of the backend decide at
-//! creation which of the two is used. The generic versions of omitted slots are in [`stream`] and
-//! [`event`]. No thread is created before there is work for it.
+//! A backend may implement streams and events itself; the library identifies them by opaque tokens,
+//! which only the exec component of the backend interprets. For other backends, the library
+//! implements a stream as a worker thread and an event with a condition variable. The
+//! implementation is selected when the object is created. [`stream`] and [`event`] contain generic
+//! versions of the optional functions of a backend (slots of its function table), for backends that
+//! omit them. A worker thread is created when its first work is queued.
 //!
-//! Read [`stream`] next for the life of a piece of work, or [`executor`] for host loops.
+//! To follow a piece of work from its submission to its completion, read [`stream`] next; for loops
+//! on the host, read [`executor`].
 //!
 //! In reading order:
 //! - `fence`: completion of one piece of work
-//! - `stream`: streams: the library's queue or a backend's
-//! - `event`: events: the library's or a backend's
-//! - `deferred_errors`: failures of work that the library does in a backend's stream
+//! - `stream`: in-order queues of work, implemented by the library or a backend
+//! - `event`: markers in streams, implemented by the library or a backend
+//! - `deferred_errors`: failures of work that the library runs in the order of a backend's stream
 //! - `executor`: host functions and loops
 //! - `host`: the library's own threads
 //! - `kernel`: kernels from functions
@@ -49,18 +52,18 @@ use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
 use std::sync::Arc;
 
-/// Maximum launch size of a device; 0 = unknown or unlimited.
+/// Launch limits of a device. In every field, 0 = unknown or unlimited.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
     /// Maximum number of threads in one block.
     pub block_threads: u32,
-    /// Maximum block size, per dimension.
+    /// Maximum block size in threads, per dimension.
     pub block: [u32; 3],
     /// Maximum grid size in blocks, per dimension.
     pub grid: [u32; 3],
 }
 
-/// Makes a device current in the calling thread, a worker of the library.
+/// Makes a device current in the calling thread, which is a worker thread of the library.
 fn bind(backend: &Backend, device: i32) -> Result<()> {
     if backend.device.is_some() { device::set(backend, device) } else { Ok(()) }
 }
@@ -77,7 +80,8 @@ fn limits(backend: &Backend, device: i32) -> Limits {
     }
 }
 
-/// Returns the exec component of a backend whose tokens are in use.
+/// Returns the exec component (streams, events, kernels) of a backend. The caller holds a token
+/// that this component created, so a missing component is an internal error.
 fn exec_of(backend: &Arc<Backend>) -> Result<&dyn Exec> {
     backend.exec.as_deref().ok_or_else(|| lost(backend))
 }
@@ -92,7 +96,8 @@ fn lost(backend: &Arc<Backend>) -> Error {
     Error::new(DTL_ERROR_INTERNAL, format!("backend '{}' lost its exec component", backend.name()))
 }
 
-/// Calls a function of the program. The error text names the function.
+/// Calls a function of the application and converts its status to a result. `what` names the
+/// function in the error message.
 pub(super) fn outcome(
     call: impl FnOnce() -> dtl_status_t,
     what: impl FnOnce() -> String,
@@ -104,13 +109,13 @@ pub(super) fn outcome(
     }
 }
 
-/// Calls a function that the program queued on a stream.
+/// Calls a host callback that the application queued on a stream.
 pub fn host_callback(function: dtl_task_fn_t, user: Addr) -> Result<()> {
     let Some(function) = function else { return Ok(()) };
     outcome(|| function(user.ptr()), || "a stream's host callback".to_owned())
 }
 
-/// Creates the error for a status that a function of the program returned.
+/// Creates the error for a failure status that a function of the application returned.
 #[cold]
 pub(super) fn failed(status: dtl_status_t, what: &str) -> Error {
     Error::of_status(&format!("{what} returned"), status)

@@ -1,7 +1,7 @@
-//! Modules: compiled source, and the kernels in it.
+//! Modules: compiled source code, and the kernels that it contains.
 //!
-//! A kernel has a reference to its module, so the two may be destroyed in any order. The compiler
-//! belongs to the backend.
+//! A kernel has a reference to its module, so the two may be destroyed in any order. The backend
+//! provides the compiler.
 
 use super::kernel::{Code, Kernel};
 use super::signature::{self, Argument};
@@ -23,13 +23,14 @@ pub struct Module {
     name: String,
     /// Output of the compiler.
     pub log: String,
-    /// Environments that the source was compiled with; the compiled code may use them.
+    /// References to the environments (see `runtime::environment`) with which the source was
+    /// compiled. The compiled code may use these environments.
     _environments: environment::EnvironmentRefs,
 }
 
 impl Module {
-    /// Compiles a source for a device. Writes the compiler's output to `log` on failure, otherwise
-    /// to the module.
+    /// Compiles a source for a device. Stores the compiler's output in `log` on failure, in the
+    /// module on success.
     pub fn compile(
         backend: Arc<Backend>,
         device: i32,
@@ -57,7 +58,8 @@ impl Module {
         Ok(Module { backend, token, name, log: std::mem::take(log), _environments: held })
     }
 
-    /// Finds a kernel of the module. Fails if its signature does not match the source.
+    /// Finds a kernel of the module. Fails if the signature in the query does not match the
+    /// kernel's arguments in the source.
     pub fn kernel(self: &Arc<Self>, wanted: KernelQuery<'_>) -> Result<Kernel> {
         let declared = wanted.signature.map(signature::parse).transpose()?;
         let (compiled, known) = modules_of(&self.backend)?
@@ -93,7 +95,8 @@ impl Drop for Module {
     }
 }
 
-/// Returns true if `language` is a compiled form, whose sources include no headers.
+/// Returns true if `language` denotes compiled code (binary, PTX or SPIR-V). Compiled code includes
+/// no headers.
 fn is_compiled(language: dtl_enum_word_t) -> bool {
     [DTL_LANGUAGE_BINARY, DTL_LANGUAGE_PTX, DTL_LANGUAGE_SPIRV].contains(&language)
 }
@@ -109,10 +112,11 @@ fn modules_of(backend: &Backend) -> Result<&dyn Modules> {
     })
 }
 
-/// Connection of a kernel to its module.
+/// Reference from a kernel to its module, which stays alive as long as the kernel.
 pub struct ModuleKernel {
     module: Arc<Module>,
-    /// Backend kernel, destroyed together with this object.
+    /// Token of the backend's kernel, which is destroyed together with this object; `None` if the
+    /// kernel is host code.
     own: Option<Token>,
     name: String,
     arguments: Option<Vec<Argument>>,
@@ -124,7 +128,7 @@ impl ModuleKernel {
         &self.name
     }
 
-    /// Fails if the argument sizes of a launch differ from the kernel's, as far as these are known.
+    /// Fails if the argument sizes of a launch differ from the known argument sizes of the kernel.
     pub fn check(&self, sizes: &[u64]) -> Result<()> {
         let Some(arguments) = &self.arguments else { return Ok(()) };
         signature::check(&self.name, arguments, sizes)

@@ -1,6 +1,6 @@
-//! Owner of the work that the calling thread runs: a stream or executor, identified by the address
-//! of the object that keeps its order. A piece of work that waits for work queued behind itself
-//! would deadlock, so such waits fail.
+//! Record of the stream or executor whose work the calling thread runs, identified by the address
+//! of the object that orders the work. A piece of work that waits for work queued after itself
+//! would deadlock; with this record, the library detects such a wait and lets it fail.
 
 use crate::error::{Result, fail};
 use std::cell::Cell;
@@ -9,7 +9,8 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs a piece of work that belongs to the owner `of`.
+/// Runs `work`. Until `work` returns, records that the calling thread runs work of the stream or
+/// executor `of`.
 pub(super) fn during<T>(of: usize, work: impl FnOnce() -> T) -> T {
     let before = CURRENT.replace(of);
     let result = work();
@@ -17,12 +18,13 @@ pub(super) fn during<T>(of: usize, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns true if the calling thread runs work of the owner `of`.
+/// Returns true if the calling thread runs work of the stream or executor `of`.
 pub(super) fn is(of: usize) -> bool {
     of != 0 && CURRENT.get() == of
 }
 
-/// Returns the error of work that waits for a later event of its own stream, which is a deadlock.
+/// Returns the error for a piece of work that waits for work queued after it on the same stream or
+/// executor. Such a wait would deadlock.
 pub(super) fn refused<T>() -> Result<T> {
     fail!(
         DTL_ERROR_INVALID_STATE,

@@ -1,11 +1,11 @@
-//! Signatures of kernels: one letter for each argument, and the check of a launch's argument sizes
-//! against the signature.
+//! Signatures of kernels (strings with one letter for each argument), and the check of a launch's
+//! argument sizes against the signature.
 //!
 //! The documentation of `dtl_kernel_get` explains the letters.
 
 use crate::error::{Error, Result, fail, failure};
 
-/// Letters of a signature, with the size of each argument in bytes.
+/// Letters of a signature, each with the size in bytes of the argument that it denotes.
 const LETTERS: [(char, u64); 12] = [
     ('p', 8),
     ('b', 1),
@@ -65,14 +65,14 @@ pub(super) fn parse(signature: &str) -> Result<Vec<Argument>> {
     Ok(arguments)
 }
 
-/// Returns which arguments are pointers according to the signature, for backends that must
-/// distinguish pointers.
+/// Returns one flag for each argument of the signature: true if the argument is a pointer. Used by
+/// backends that must distinguish pointers from other arguments.
 pub fn pointers(signature: &str) -> Result<Vec<bool>> {
     Ok(parse(signature)?.iter().map(|argument| argument.text == "p").collect())
 }
 
-/// Parses a byte count such as "[24]" at the start of `rest`. Returns the argument and the length
-/// of the text.
+/// Parses an argument such as "[24]" (24 bytes of any type) at the start of `rest`. Returns the
+/// argument and the number of bytes parsed; `None` if there is no valid size.
 fn bytes(rest: &str) -> Option<(Argument, usize)> {
     let (number, _) = rest.strip_prefix('[')?.split_once(']')?;
     let size = number.parse::<u64>().ok().filter(|size| *size > 0 && number.len() <= 9)?;
@@ -91,7 +91,8 @@ fn misread(signature: &str, rest: &str) -> Error {
     )
 }
 
-/// Checks a signature against the argument sizes in the source. A size of 0 in `known` is unknown.
+/// Checks the arguments of a signature against the argument sizes in the kernel's source. A size of
+/// 0 in `known` means unknown.
 pub(super) fn fit(kernel: &str, declared: &[Argument], known: &[u64]) -> Result<()> {
     let (wanted, count) = (declared.len(), known.len());
     if wanted != count {

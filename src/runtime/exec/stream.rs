@@ -1,5 +1,6 @@
-//! Streams: the library's own queue or a backend's stream behind one interface, with generic
-//! versions of the slots that a backend omits.
+//! Streams: one interface for the library's own queue and for the streams of backends. A backend
+//! may omit optional functions (slots of its function table). This module then uses a generic
+//! version:
 //!
 //! | omitted slot | generic version |
 //! |---|---|
@@ -48,12 +49,15 @@ struct Foreign {
     token: Token,
     /// True if the library created the backend's stream and must destroy it.
     owned: bool,
-    /// Failures of the work that the library does in the stream. `synchronize` reports the first
-    /// failure once.
+    /// Failures of work that the library runs in the order of the stream. `synchronize` returns the
+    /// first failure and clears it.
     trail: Arc<DeferredErrors>,
-    /// Number of pieces of work queued through the library, compared by `query_by_event`.
+    /// Number of pieces of work that were queued on the stream through the library. If the number
+    /// has changed, `query_by_event` records the event in `probe` again.
     queued: AtomicU64,
-    /// Event for backends without stream_query, with the value of `queued` at its last record.
+    /// Event through which the stream is queried if the backend does not implement stream_query,
+    /// and the value of `queued` when the event was last recorded; `None` = the event must be
+    /// recorded again.
     probe: Mutex<Option<(Token, Option<u64>)>>,
 }
 
@@ -97,8 +101,8 @@ impl Stream {
         &self.backend
     }
 
-    /// Returns the number of references to the backend that the stream has. The library's own queue
-    /// has one reference in addition.
+    /// Returns the number of references to the backend that the stream holds, including the
+    /// reference that the library's own queue holds, if the stream uses one.
     pub fn home_shares(&self) -> usize {
         match &self.body {
             StreamImpl::Own(_) => 2,
@@ -111,8 +115,8 @@ impl Stream {
         self.device
     }
 
-    /// Returns the native pointer of the backend's stream. Fails with NOT_SUPPORTED for a stream of
-    /// the library's own.
+    /// Returns the backend's native stream pointer. Fails with NOT_SUPPORTED if the library itself
+    /// implements the stream.
     pub fn native(&self) -> Result<Token> {
         match &self.body {
             StreamImpl::Backend(foreign) => {
@@ -127,7 +131,8 @@ impl Stream {
         }
     }
 
-    /// Returns the token of the backend's stream; `None` for a stream of the library's own.
+    /// Returns the token of the backend's stream; `None` if the library itself implements the
+    /// stream.
     pub fn token(&self) -> Option<Token> {
         match &self.body {
             StreamImpl::Backend(foreign) => Some(foreign.token),
@@ -135,14 +140,14 @@ impl Stream {
         }
     }
 
-    /// Counts a piece of work that a component queued on [`Stream::token`] itself.
+    /// Counts a piece of work that was queued directly on the backend's stream ([`Stream::token`]).
     pub fn note_work(&self) {
         if let StreamImpl::Backend(foreign) = &self.body {
             foreign.queued.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits for all work queued so far. Reports and clears its first failure.
+    /// Waits for all work queued so far. Returns and clears the first failure of that work.
     pub fn synchronize(&self) -> Result<()> {
         match &self.body {
             StreamImpl::Own(queue) => queue.synchronize("a stream"),
@@ -154,8 +159,8 @@ impl Stream {
         }
     }
 
-    /// Returns true if all work has completed. Fails if the work failed; the failure stays
-    /// unreported.
+    /// Returns true if all work has completed. Fails if some of the work has failed; the next
+    /// `synchronize` returns that failure too.
     pub fn query(&self) -> Result<bool> {
         let foreign = match &self.body {
             StreamImpl::Own(queue) if !queue.is_finished() => return Ok(false),
@@ -188,8 +193,8 @@ impl Stream {
         }
     }
 
-    /// Records an event by the slow path. Separate from `record`, so that the record of a backend
-    /// event takes few instructions.
+    /// Records an event that the library implements (slow path of `record`). Separate from
+    /// `record`, so that recording a backend's event takes few instructions.
     #[inline(never)]
     fn record_own(&self, event: &Event) -> Result<()> {
         match (&self.body, &event.body) {
@@ -218,8 +223,8 @@ impl Stream {
         )
     }
 
-    /// Makes work that is queued later wait for the latest record of the event. A failure before
-    /// the record becomes a failure of the stream.
+    /// Makes work that is queued after this call wait for the latest recording of the event. If
+    /// work queued before that recording has failed, its failure becomes a failure of this stream.
     pub fn wait_event(&self, event: &Arc<Event>) -> Result<()> {
         match (&self.body, &event.body) {
             (StreamImpl::Own(queue), EventBody::Own(own)) => {
@@ -252,7 +257,8 @@ impl Stream {
         }
     }
 
-    /// Transfers a failure before the event, for which the stream waits, to the stream.
+    /// Transfers a failure of the work queued before `event` to this stream, on which a wait for
+    /// the event is queued.
     fn carry(&self, foreign: &Foreign, event: &Event, mark: Option<Mark>) -> Result<()> {
         let Some(mark) = mark else { return Ok(()) };
         match mark.result().and_then(|()| event.query()) {
@@ -263,8 +269,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for the stream and records its failure as unreported. Fails with INVALID_STATE if work
-    /// of the stream itself is the caller.
+    /// Waits for the stream and stores a failure of its work for the next `synchronize`. Fails with
+    /// INVALID_STATE if the calling thread runs work of this stream.
     fn finish(&self, foreign: &Foreign) -> Result<()> {
         match exec_of(&self.backend)?.stream_synchronize(foreign.token) {
             Err(error) if error.status() == DTL_ERROR_INVALID_STATE => Err(error),
@@ -275,8 +281,8 @@ impl Stream {
         }
     }
 
-    /// Waits for the stream and runs work that its backend cannot queue. A failure of the work is
-    /// recorded in the stream.
+    /// Waits for the stream, if it is a backend's stream, and then runs `work`, which the backend
+    /// cannot queue. Stores a failure of `work` for the next `synchronize` of the backend's stream.
     pub fn run_here(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let StreamImpl::Backend(foreign) = &self.body else { return work() };
         self.finish(foreign)?;
@@ -292,8 +298,8 @@ impl Stream {
         }
     }
 
-    /// Runs library code on a host thread in the order of the stream. A failure is recorded in the
-    /// stream.
+    /// Runs library code on a host thread in the order of the stream. The next `synchronize`
+    /// returns a failure of this code.
     pub fn run(&self, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let foreign = match &self.body {
             StreamImpl::Own(queue) => return queue.push(StreamWork::Run(Box::new(work))),
@@ -343,7 +349,8 @@ impl Stream {
         }
     }
 
-    /// Fails if a launch is invalid on this stream, whether a handler or the backend would run it.
+    /// Fails if a launch is invalid on this stream, whether a dispatch handler or the backend is
+    /// going to execute the launch.
     pub fn check_launch(&self, kernel: &Kernel, shape: &dtl_launch_t, sizes: &[u64]) -> Result<()> {
         if !Arc::ptr_eq(&self.backend, &kernel.backend) {
             return fail!(
@@ -361,8 +368,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Launches a kernel on a backend's stream: the backend's own kernel, host code by the launch
-    /// slot of the backend, or host code by the library.
+    /// Launches a kernel on a backend's stream. The backend launches its own kernels. Host code is
+    /// launched through the backend's launch function. The library runs it if the backend has no
+    /// launch function, or if one call of the code runs a whole block.
     fn launch_foreign(
         &self,
         foreign: &Foreign,
@@ -396,8 +404,8 @@ impl Stream {
         self.run(move || grid.run())
     }
 
-    /// Accepts no more work, finishes the queued work and ends the worker. Called after the handle
-    /// is destroyed.
+    /// Closes the stream: rejects new work, finishes the queued work and ends the worker. Called
+    /// after the handle is destroyed.
     pub fn close(self: &Arc<Self>) {
         match &self.body {
             StreamImpl::Own(queue) => queue.close(),
@@ -442,8 +450,8 @@ impl Foreign {
         }
     }
 
-    /// Queries the stream by an event. The event is recorded once for the work queued so far and is
-    /// queried until it is reached.
+    /// Queries the stream through the event in `probe`. Records the event first if work has been
+    /// queued since the event was last recorded.
     fn query_by_event(&self, exec: &dyn Exec) -> Result<bool> {
         let mut probe = self.probe.lock();
         let (token, recorded) = match *probe {

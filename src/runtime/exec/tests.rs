@@ -32,7 +32,7 @@ fn number(value: usize) -> Addr {
     Addr::new(without_provenance_mut(value))
 }
 
-/// Status that the tasks of the tests return.
+/// Status that the failing callbacks of the tests return.
 const GIVEN: dtl_status_t = DTL_ERROR_NOT_FOUND;
 
 extern "C" fn give(user: *mut c_void) -> dtl_status_t {
@@ -43,7 +43,7 @@ fn status<T>(result: Result<T>) -> dtl_status_t {
     result.err().map_or(DTL_SUCCESS, |error| error.status())
 }
 
-/// Work that keeps a stream busy until the gate is opened.
+/// Piece of work that keeps a stream busy until the test sets this flag.
 struct Gate(Arc<AtomicBool>);
 
 impl Gate {
@@ -534,7 +534,8 @@ fn executors_tell_what_they_are() {
 
 #[test]
 fn a_reduction_does_not_depend_on_the_threads() {
-    /// Ranges of the calls of `fold`, in order (statics, because this layer has no unsafe code).
+    /// Ranges that were passed to `fold`, in the order of the calls. A static, because `fold` would
+    /// need unsafe code to access memory through its user pointer.
     static ORDER: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
     static COMBINED: AtomicU32 = AtomicU32::new(0);
     extern "C" fn fold(begin: u64, end: u64, _: *mut c_void, user: *mut c_void) -> dtl_status_t {

@@ -1,13 +1,13 @@
-//! Memory that the host can neither read nor write: number of live allocations, and the check
+//! Memory that the host can neither read nor write: the number of live allocations, and a check of
 //! whether a range lies in such memory.
 //!
-//! While there is no such memory, a check costs one load. For a range that lies below or above all
-//! such memory that ever existed, a check costs two more loads: a program with device memory sends
-//! most of its messages from host memory. While drivers can be queried (`drivers`), any range that
-//! is not certain to be host memory may be device memory, too. Each allocation has a unique serial
-//! number, and code that stores data about an allocation is notified when the allocation is freed.
-//! Copies of such memory are in `transfer`; `p2p::p2p_staging` copies such memory on its way to
-//! other ranks.
+//! While there is no such memory, a check costs one load. For a range that lies entirely below or
+//! above all such memory that has existed so far, a check costs two more loads. This is the common
+//! case, because even a program with device memory sends most of its messages from host memory.
+//! While drivers can be queried (`drivers`), any range that is not certain to be host memory also
+//! counts as possible device memory. Each allocation has a unique serial number, and code that
+//! stores data about an allocation is notified when the allocation is freed. `transfer` copies such
+//! memory; `p2p::p2p_staging` stages it on its way to other ranks.
 
 use super::{Allocation, drivers, find_any, kind_info};
 use crate::abi::devices::device::DTL_MEMORY_HOST_ACCESSIBLE;
@@ -21,31 +21,35 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Number of live allocations that the host cannot access, plus one for each driver that can be
-/// queried. A thread that has a pointer to such memory got it from the thread that counted the
-/// allocation, so relaxed loads see the count, and the bounds that were written before it.
+/// queried. COUNT, LOW and HIGH are updated before the pointer of an allocation is returned. These
+/// updates happen before every load by a thread that received the pointer, so relaxed loads
+/// suffice.
 static COUNT: &AtomicUsize = &HOT.hidden;
-/// Lowest address of all allocations that were ever counted; HIGH is the highest end. The interval
+/// Lowest start address of all allocations so far that the host cannot access, including freed
+/// ones. HIGH is the highest end address of these allocations. The interval between LOW and HIGH
 /// only grows.
 static LOW: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGH: AtomicUsize = AtomicUsize::new(0);
 
-/// Serial number of the last counted allocation.
+/// Serial number of the newest allocation that the host cannot access.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
-/// Watchers to notify of freed allocations; WATCHING is their number: while it is 0, a free costs
-/// one load. A thread that frees an allocation about which a watcher stores data has seen the
-/// completion of the message that used it, so relaxed loads see the watchers of that time.
+/// Watchers to notify when an allocation that the host cannot access is freed. WATCHING is the
+/// number of watchers; while it is 0, a free costs one load. A thread that frees an allocation
+/// about which a watcher stores data has observed the completion of the message that used the
+/// allocation. The registration of that watcher therefore happens before the free, so relaxed loads
+/// suffice.
 static WATCHERS: Mutex<Vec<Weak<dyn Watcher>>> = Mutex::new(Vec::new());
 static WATCHING: AtomicUsize = AtomicUsize::new(0);
 
 /// Observer that stores data about allocations that the host cannot access.
 pub trait Watcher: Send + Sync {
-    /// Handles the free of the allocation with this serial number. The memory is freed after this
-    /// function returns. Called by the thread that frees the allocation, with no lock of the
-    /// library held.
+    /// Discards the watcher's data about the allocation with this serial number, which is about to
+    /// be freed. The memory is freed after this function returns. Called by the thread that frees
+    /// the allocation, with no lock of the library held.
     fn freed(&self, serial: u64);
 }
 
-/// Notifies the watcher of each freed allocation until the watcher is dropped.
+/// Registers a watcher, which is notified of each freed allocation until the watcher is dropped.
 pub fn watch(watcher: Weak<dyn Watcher>) {
     let mut watchers = WATCHERS.lock();
     watchers.retain(|other| other.strong_count() > 0);
@@ -53,14 +57,14 @@ pub fn watch(watcher: Weak<dyn Watcher>) {
     WATCHING.store(watchers.len(), Ordering::Relaxed);
 }
 
-/// Notifies all watchers of the free of the allocation with this serial number.
+/// Notifies all watchers that the allocation with this serial number is about to be freed.
 #[cold]
 pub fn notify_freed(serial: u64) {
     let watchers: Vec<_> = WATCHERS.lock().iter().filter_map(Weak::upgrade).collect();
     watchers.iter().for_each(|watcher| watcher.freed(serial));
 }
 
-/// Returns true if there may be memory that the host cannot access.
+/// Returns true if the process may contain memory that the host cannot access.
 pub fn is_any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
@@ -79,7 +83,7 @@ fn is_near(region: Region) -> bool {
     is_within || drivers::may_know(region)
 }
 
-/// Counts a driver that may own memory that the host cannot access.
+/// Increments COUNT for a driver that may own memory that the host cannot access.
 pub(super) fn add_source() {
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
@@ -95,7 +99,8 @@ pub fn is_hidden(backend: &Backend, kind: dtl_enum_word_t) -> bool {
     kind_info(backend, kind).map_or(true, |info| info.properties & DTL_MEMORY_HOST_ACCESSIBLE == 0)
 }
 
-/// Counts a new allocation before its pointer is returned, and assigns its serial number.
+/// Counts a new allocation if the host cannot access it, and assigns its serial number. Called
+/// before the pointer of the allocation is returned.
 pub(super) fn comes(base: usize, allocation: &mut Allocation) {
     if allocation.hidden {
         allocation.serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
@@ -106,8 +111,9 @@ pub(super) fn comes(base: usize, allocation: &mut Allocation) {
     }
 }
 
-/// Removes an allocation from the counters after it was removed from all lists. Must be called
-/// without a lock, because it calls watchers.
+/// Stops counting an allocation that has been removed from all of the library's lists of
+/// allocations, and notifies the watchers. Must be called while no lock is held, because it calls
+/// the watchers.
 pub(super) fn goes(allocation: &Allocation) {
     if allocation.hidden {
         COUNT.fetch_sub(1, Ordering::Relaxed);
@@ -117,8 +123,7 @@ pub(super) fn goes(allocation: &Allocation) {
     }
 }
 
-/// Resets the counters in a forked child and discards the watchers, whose data belongs to the
-/// parent.
+/// Resets COUNT in a forked child and discards the watchers, whose data belongs to the parent.
 pub(super) fn forget() {
     COUNT.store(0, Ordering::Relaxed);
     WATCHING.store(0, Ordering::Relaxed);
@@ -152,14 +157,14 @@ pub fn allocation_at(region: Region) -> Result<Option<(Region, Allocation)>> {
     )
 }
 
-/// Checks that a buffer lies in one allocation, as far as that is known. Fails with OUT_OF_BOUNDS
-/// if the host cannot access the allocation and the buffer exceeds its end.
+/// Fails with OUT_OF_BOUNDS if a buffer begins in an allocation that the host cannot access and
+/// exceeds the end of that allocation.
 pub fn check(region: Region) -> Result<()> {
     if may_be(region) { allocation_of(region).map(drop) } else { Ok(()) }
 }
 
-/// Fails with NOT_SUPPORTED if the host cannot access a buffer, for operations that do not support
-/// staging.
+/// Fails with NOT_SUPPORTED if the host cannot access a buffer. Called by operations that do not
+/// support staging.
 #[inline]
 pub fn refuse(name: &str, region: Region) -> Result<()> {
     if may_be(region) { refuse_hidden(name, region) } else { Ok(()) }

@@ -1,12 +1,13 @@
-//! Driver queries: identify memory that the program allocated by functions of a driver (cudaMalloc,
-//! Kokkos, PyTorch). For an address that is in no list, the backends that can identify pointers
-//! query their drivers.
+//! Driver queries, which identify memory that the program allocated through a driver (cudaMalloc,
+//! Kokkos, PyTorch). For an address that is in none of the library's lists of allocations, the
+//! backends that can identify pointers query their drivers.
 //!
 //! Queries begin when such a backend is first used, or when the program is found to use its driver
 //! (`registry::detect_driver_use`). From then on messages and copies query once per buffer that is
 //! not in the library's lists, except in ranges that contain only host memory (`sys::memory::buf`).
-//! Results are not cached: the library does not see the program's munmap and cudaMalloc, so a
-//! cached "host" could be wrong by the next call, and the host would read device memory.
+//! Results are not cached: the library is not notified of the program's calls to munmap and
+//! cudaMalloc, so a cached result "host memory" could be wrong by the next call, and the host would
+//! read device memory.
 
 use super::{Allocation, device_only};
 use crate::abi::handle::dtl_backend_t;
@@ -22,15 +23,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Maximum number of backends that are queried.
 const MOST: usize = 8;
 
-/// Handles of the backends to query, in the order of their first use; 0 = none. Copied before use,
-/// so that no lock is held while a backend is called.
+/// Handles of the backends whose drivers are queried; 0 = free entry. At its first use, a backend
+/// is added in the first free entry. A query first copies the list, so that it holds no lock while
+/// it calls a backend.
 static DRIVERS: RwLock<[u64; MOST]> = RwLock::new([0; MOST]);
-/// Number of handles. Relaxed loads suffice: if the first use of a backend happens before a call in
-/// another thread, that call reads the new count; a call that is concurrent with the first use may
-/// read the old or the new count.
+/// Number of handles in DRIVERS. Relaxed loads suffice: if the first use of a backend happens
+/// before a call in another thread, that call reads the new count; a call that is concurrent with
+/// the first use may read the old or the new count.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Adds an available backend to the list if it can identify pointers by its driver.
+/// Adds an available backend to DRIVERS if it can identify pointers through its driver.
 pub fn add(backend: &Backend) {
     let id = backend.handle().id;
     if id == 0 || !backend.memory.as_ref().is_some_and(|memory| memory.can_identify()) {
@@ -48,7 +50,7 @@ pub fn add(backend: &Backend) {
     }
 }
 
-/// Removes a backend from the list.
+/// Removes a backend from DRIVERS, so that its driver is no longer queried.
 pub fn remove(backend: dtl_backend_t) {
     let mut drivers = DRIVERS.write();
     if let Some(place) = drivers.iter_mut().find(|place| **place == backend.id) {
@@ -58,8 +60,8 @@ pub fn remove(backend: dtl_backend_t) {
     }
 }
 
-/// Removes all backends. Called at finalize, and in a forked child, which cannot use the parent's
-/// backends.
+/// Removes all backends from DRIVERS. Called at finalize, and in a forked child, which cannot use
+/// the parent's backends.
 pub fn forget_all() {
     let drivers = *DRIVERS.read();
     for id in drivers.into_iter().filter(|id| *id != 0) {
@@ -67,15 +69,16 @@ pub fn forget_all() {
     }
 }
 
-/// Returns true if a range that is in no list may be memory of a driver.
+/// Returns true if a range that is in none of the library's lists of allocations may be memory that
+/// a driver allocated or registered.
 #[inline]
 pub(super) fn may_know(region: Region) -> bool {
     COUNT.load(Ordering::Relaxed) != 0 && !is_in_host_ranges(region)
 }
 
-/// Finds the driver allocation in which a range begins, and the address of its first byte. Pinned
-/// memory is returned only if it contains the whole range, because the program may have registered
-/// a part of a larger host buffer.
+/// Queries the drivers for the allocation in which a range begins. Returns the address of the first
+/// byte of the allocation, and its description. Pinned memory is returned only if it contains the
+/// whole range, because the program may have registered a part of a larger host buffer.
 #[cold]
 pub(super) fn find(region: Region) -> Result<Option<(usize, Allocation)>> {
     let end = region.addr().get().saturating_add(region.len());
@@ -85,10 +88,10 @@ pub(super) fn find(region: Region) -> Result<Option<(usize, Allocation)>> {
     Ok(query(region)?.filter(is_whole))
 }
 
-/// Queries the drivers, also about ranges that contain only host memory, because the program may
-/// have registered that memory. If a query fails, the range may be memory of that driver, which the
-/// host perhaps cannot read. So the failure is the result, unless another driver recognizes the
-/// range.
+/// Queries the drivers of all backends in DRIVERS, even about ranges that contain only host memory,
+/// because the program may have registered that memory with a driver. If a query fails, the range
+/// may be memory of that driver, which the host perhaps cannot read. So this function returns the
+/// failure, unless another driver recognizes the range.
 #[cold]
 pub(super) fn query(region: Region) -> Result<Option<(usize, Allocation)>> {
     let drivers = *DRIVERS.read();

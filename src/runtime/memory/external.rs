@@ -9,16 +9,17 @@ use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries by the address of the first byte and a number that makes equal addresses distinct.
+/// Memory of other allocators, keyed by the address of the first byte and a number that
+/// distinguishes entries with the same address.
 static KNOWN: RwLock<BTreeMap<(usize, u64), Allocation>> = RwLock::new(BTreeMap::new());
-/// Number of entries. Usually 0, and then a lookup takes no lock.
+/// Number of entries in KNOWN. While it is 0, the usual case, a lookup takes no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Key of an entry in the list of external memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalEntry(usize, u64);
 
-/// Enters memory into the list, where it stays until [`leave`].
+/// Adds memory to the list of external memory, where it remains until [`leave`] is called.
 #[must_use]
 pub fn enter(addr: Addr, mut allocation: Allocation) -> ExternalEntry {
     let mut known = KNOWN.write();
@@ -30,7 +31,7 @@ pub fn enter(addr: Addr, mut allocation: Allocation) -> ExternalEntry {
     entry
 }
 
-/// Removes an entry from the list.
+/// Removes an entry from the list of external memory.
 pub fn leave(entry: ExternalEntry) {
     let mut known = KNOWN.write();
     let gone = known.remove(&(entry.0, entry.1));
@@ -41,7 +42,8 @@ pub fn leave(entry: ExternalEntry) {
     }
 }
 
-/// Finds the entry that contains an address. Returns the address of its first byte and the entry.
+/// Finds memory of another allocator that contains `addr`. Returns the address of the first byte of
+/// that memory, and the list entry.
 #[inline]
 pub fn find(addr: Addr) -> Option<(usize, Allocation)> {
     if COUNT.load(Ordering::Acquire) == 0 { None } else { find_listed(addr) }
@@ -56,7 +58,8 @@ fn find_listed(addr: Addr) -> Option<(usize, Allocation)> {
     Some((base, *allocation))
 }
 
-/// Returns the first entry that begins between two addresses (inclusive).
+/// Returns the first memory of another allocator that begins at an address from `first` to `last`
+/// (inclusive).
 pub fn first_within(first: Addr, last: Addr) -> Option<(usize, Allocation)> {
     if COUNT.load(Ordering::Acquire) == 0 {
         return None;
@@ -66,7 +69,7 @@ pub fn first_within(first: Addr, last: Addr) -> Option<(usize, Allocation)> {
     Some((base, *allocation))
 }
 
-/// Clears the list in a forked child.
+/// Clears the list of external memory in a forked child.
 pub fn forget_all() {
     KNOWN.write().clear();
     COUNT.store(0, Ordering::Release);

@@ -1,5 +1,5 @@
-//! Memory that a handler of the dispatcher provided: one backend allocated it for a request to
-//! another backend. Either backend may free it.
+//! Memory that a dispatch handler provided: one backend allocated it for a request to another
+//! backend. Either backend may free it.
 
 use super::{Allocation, LEDGER, Owner, Request, host_alloc, stream_ordered};
 use crate::abi::handle::dtl_backend_t;
@@ -13,14 +13,14 @@ use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Backend that was requested for each allocation, by the address of its first byte. Contains only
-/// live allocations of the ledger.
+/// Requested backend of each allocation that a dispatch handler provided, keyed by the address of
+/// the first byte. Contains only live allocations that are in the ledger.
 static REQUESTED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new());
-/// True once a requested backend was recorded, so that most programs never take the lock.
+/// True once an entry has been added to `REQUESTED`, so that most programs never take its lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Accepts the memory that a handler provided for a request to another backend. Fails if the memory
-/// does not meet the request.
+/// Accepts the memory that a dispatch handler provided for a request to another backend. Fails if
+/// the memory does not meet the request.
 pub fn adopt(
     owner: Owner,
     requested: dtl_backend_t,
@@ -67,8 +67,8 @@ pub fn adopt(
     Ok(())
 }
 
-/// Frees memory of a handler that `adopt` rejected, if dtl_mem_alloc allocated it: no other
-/// reference to the memory exists.
+/// Frees memory that a dispatch handler returned and `adopt` rejected, if dtl_mem_alloc allocated
+/// it. No other reference to this memory exists.
 #[cold]
 pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
     let handle = match heap::find(addr) {
@@ -91,8 +91,8 @@ pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
     log::failure(format_args!("freeing {addr:?}, which a handler gave for something else"), freed);
 }
 
-/// Returns true if a backend may free an allocation, because it allocated the memory or because the
-/// request was made to it.
+/// Returns true if a backend may free an allocation: it allocated the memory, or the program
+/// requested the memory from it.
 pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation) -> bool {
     let was_asked =
         || ANY.load(Ordering::Relaxed) && REQUESTED.read().get(&addr.get()) == Some(&backend);
@@ -100,7 +100,7 @@ pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation)
 }
 
 /// Removes and returns the requested backend of an allocation that is about to be freed; `None` if
-/// the requested backend allocated the memory itself.
+/// none is recorded, because the request was made to the backend that allocated the memory.
 pub(super) fn take(addr: Addr) -> Option<dtl_backend_t> {
     if ANY.load(Ordering::Relaxed) { REQUESTED.write().remove(&addr.get()) } else { None }
 }
@@ -112,7 +112,7 @@ pub(super) fn put_back(addr: Addr, requested: Option<dtl_backend_t>) {
     }
 }
 
-/// Clears the list of requested backends.
+/// Clears the table of requested backends.
 pub(super) fn forget_all() {
     REQUESTED.write().clear();
 }

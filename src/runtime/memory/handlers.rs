@@ -1,4 +1,5 @@
-//! Allocations and copies by the program's handlers of the default dispatcher.
+//! Allocations and copies through handlers (functions or backends) that the program registered with
+//! the default dispatcher.
 
 use super::{Located, Owner, Request, adopt, alloc_own, check, discard};
 use crate::abi::devices::dispatch::*;
@@ -15,8 +16,9 @@ use crate::runtime::trace::{self, Args};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::Addr;
 
-/// Allocates memory, in the order of a stream of the backend if one is passed: by the program's
-/// handler of the kind if there is one, else from the backend.
+/// Allocates memory: through the program's dispatch handler for the memory kind if there is one,
+/// else from the backend. If a stream of the backend is passed, the allocation is ordered with the
+/// work of that stream.
 pub fn alloc(
     owner: Owner,
     backend: &Backend,
@@ -36,17 +38,18 @@ pub fn alloc(
     alloc_own(owner, backend, wanted, order.map(|order| order.stream))
 }
 
-/// Stream in whose order memory is allocated.
+/// Stream with whose work an allocation is ordered.
 #[derive(Clone, Copy)]
 pub struct Order<'a> {
-    /// Handle of the stream, for handlers.
+    /// Handle of the stream, which is passed to dispatch handlers.
     pub handle: dtl_stream_t,
     /// Stream object.
     pub stream: &'a Stream,
 }
 
-/// Allocates memory by the handler of the memory kind; returns `None` if there is no handler. A
-/// handler function may return memory that is usable at once or in the order of the stream.
+/// Allocates memory through the dispatch handler for the memory kind; returns `None` if there is no
+/// handler. The memory that a handler function returns may be usable immediately, or only in the
+/// order of the stream.
 fn by_handler(
     owner: Owner,
     requested: &Backend,
@@ -98,8 +101,9 @@ pub fn alloc_from(
     adopted.map(|()| addr)
 }
 
-/// Copies from `src` to `dst` with the handler of their memory kinds. Returns false without a copy
-/// if there is none, or if it is a backend and `axes` (a layout that is not contiguous) is given.
+/// Copies from `src` to `dst` through the dispatch handler for their memory kinds. Returns false
+/// without copying if there is no such handler, or if the handler is a backend and `axes` (a
+/// noncontiguous layout) is given.
 pub fn copy(
     inside: &Guard,
     dst: &Located<'_>,
@@ -143,15 +147,15 @@ pub struct Axes<'a> {
     pub src: Addr,
     /// Number of elements along each axis.
     pub shape: &'a [u64],
-    /// Distance in bytes between neighboring elements at the destination, by axis.
+    /// Stride of each axis at the destination, in bytes.
     pub dst_strides: &'a [i64],
-    /// Distance in bytes between neighboring elements at the source, by axis.
+    /// Stride of each axis at the source, in bytes.
     pub src_strides: &'a [i64],
     /// Size of an element in bytes.
     pub element_bytes: u64,
 }
 
-/// Copies by the given backend, whichever backend owns the memory.
+/// Copies through the given backend, regardless of which backend owns the memory.
 pub fn copy_by(backend: &Backend, dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     backend.ready()?;
     match &backend.transfer {
@@ -160,7 +164,8 @@ pub fn copy_by(backend: &Backend, dst: &Located<'_>, src: &Located<'_>) -> Resul
     }
 }
 
-/// Returns true if the program may have a handler for a copy; predicates are not called.
+/// Returns true if the program may have a handler for a copy. Does not call the predicates by which
+/// handlers accept or reject a copy.
 pub fn may_copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> bool {
     let slots = [src.place.kind, dst.place.kind, DTL_DISPATCH_ANY];
     find_quickly(inside, DEFAULT)

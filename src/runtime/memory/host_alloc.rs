@@ -1,6 +1,7 @@
-//! Plain memory of the process. The library's own allocator (`sys::memory::heap`) serves the memory
-//! that a backend declares as plain (`Backend::plain_memory`). The allocator can look up its own
-//! blocks, so there is no ledger and no lock.
+//! Plain memory: memory that a backend declares to be ordinary host memory
+//! (`Backend::plain_memory`). The library's own allocator (`sys::memory::heap`) provides this
+//! memory. The allocator can look up its own blocks, so plain memory needs neither an entry in the
+//! ledger (the table of live allocations) nor a lock.
 //!
 //! Only one backend at a time declares plain memory: the built-in backend for the host.
 
@@ -14,25 +15,30 @@ use crate::sys::memory::heap::{self, CachedBlock, FreeOutcome, Label};
 use crate::sys::os::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Tag of blocks that belong to arrays.
+/// Tag in the label of heap blocks that belong to arrays.
 pub const ARRAYS: u8 = 1;
-/// Tag of blocks that a stream will free in its order; they no longer count as allocations.
+/// Tag in the label of heap blocks that wait for a stream-ordered free. A lookup by address no
+/// longer finds these blocks.
 pub const LEAVING: u8 = 2;
 
-/// Handle of the backend that declares plain memory; 0 = none.
+/// Handle of the backend whose host memory the library's own allocator provides
+/// (`Backend::plain_memory`); 0 = none.
 static HOME: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the backend whose plain memory the allocator serves from now on.
+/// Sets the backend whose host memory the library's own allocator provides from now on
+/// (`Backend::plain_memory`).
 pub fn settle(backend: dtl_backend_t) {
     HOME.store(backend.id, Ordering::Release);
 }
 
-/// Returns the handle of the backend whose plain memory the allocator serves.
+/// Returns the handle of the backend whose host memory the library's own allocator provides; null
+/// if none is set.
 pub fn backend() -> dtl_backend_t {
     dtl_backend_t { id: HOME.load(Ordering::Acquire) }
 }
 
-/// Returns true if the allocator serves the plain memory of this backend.
+/// Returns true if the library's own allocator provides the host memory of this backend
+/// (`Backend::plain_memory`).
 #[inline]
 pub fn serves(backend: dtl_backend_t) -> bool {
     backend.id != 0 && backend.id == HOME.load(Ordering::Relaxed)
@@ -42,8 +48,8 @@ const HOST: u8 = 0;
 const DEVICE: u8 = 1;
 const MANAGED: u8 = 2;
 
-/// Returns the code of a memory kind in the label of a block; `None` if the allocator does not
-/// serve the kind.
+/// Returns the code that represents a memory kind in the labels of heap blocks; `None` if the
+/// library's allocator does not provide this kind.
 #[inline]
 pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
     match kind {
@@ -54,7 +60,7 @@ pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
     }
 }
 
-/// Returns the memory kind of a code.
+/// Returns the memory kind that `code`, from the label of a heap block, represents.
 pub fn kind(code: u8) -> dtl_enum_word_t {
     match code {
         HOST => DTL_MEMORY_HOST,
@@ -63,8 +69,8 @@ pub fn kind(code: u8) -> dtl_enum_word_t {
     }
 }
 
-/// Returns true if every block has this alignment in bytes without a request. An alignment of 0 is
-/// no requirement.
+/// Returns true if `align` is 0 (no requirement), or a power of two to which every heap block is
+/// aligned by default.
 pub fn allows_fast_path(align: u64) -> bool {
     align <= heap::ALIGNMENT && align & align.wrapping_sub(1) == 0
 }
@@ -76,7 +82,8 @@ pub fn quick_alloc(size: u64) -> Option<CachedBlock> {
     heap::quick_alloc(size, Label::new(HOST, NO_POOL))
 }
 
-/// Allocates a block; the caller has checked the arguments.
+/// Allocates a block of plain memory with this kind and tag in its label. The caller has checked
+/// the arguments.
 pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
     heap::alloc(size, align, Label::new(kind, tag)).ok_or_else(|| {
         failure!(
@@ -87,19 +94,19 @@ pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
     })
 }
 
-/// Fast path of free: frees a block that belongs to no pool. Returns whether [`housekeeping`] is
-/// due; `None` if the caller must use `memory::free`.
+/// Fast path of free: frees a block that belongs to no pool. Returns `Some(true)` if the caller
+/// must then call [`housekeeping`], and `None` if it must use `memory::free` instead.
 pub fn quick_free(addr: Addr) -> Option<bool> {
     heap::quick_free(addr, Label::new(0, NO_POOL))
 }
 
-/// Performs the deferred housekeeping of the fast paths.
+/// Performs the work that the fast paths of this thread have deferred, such as reclaiming blocks
+/// that other threads freed.
 pub fn housekeeping() {
     heap::housekeeping(NO_POOL);
 }
 
-/// Fails if a block of the allocator could not be freed. Succeeds if the allocator freed the block
-/// or does not own it.
+/// Fails if `freed` reports that the library's allocator owns the block but could not free it.
 #[cold]
 pub fn check_freed(freed: FreeOutcome, addr: Addr, owner: &str) -> Result<()> {
     let text = match freed {
@@ -136,16 +143,16 @@ pub fn configure(settings: &crate::runtime::settings::Settings) {
 }
 
 /// Returns unused memory to the system if its size exceeds `keep` bytes. Unused memory of the
-/// calling thread and of ended threads is returned immediately, that of other threads at their next
-/// calls.
+/// calling thread and of ended threads is returned immediately; every other thread returns its
+/// unused memory after a few more frees.
 pub fn trim(keep: u64) {
     if heap::kept() as u64 > keep {
         heap::trim();
     }
 }
 
-/// Returns the number of bytes that the allocator has from the system, or 0 if it does not serve
-/// this backend.
+/// Returns the number of bytes that the library's own allocator has obtained from the system, or 0
+/// if it does not provide the memory of this backend.
 pub fn reserved(backend: dtl_backend_t) -> u64 {
     if serves(backend) { heap::mapped() as u64 } else { 0 }
 }

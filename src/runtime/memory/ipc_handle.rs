@@ -1,8 +1,8 @@
 //! Memory handles for other processes: `dtl_mem_export`, `dtl_mem_import`.
 //!
-//! The words of a handle are the `Head`, which the library checks before it calls a backend,
-//! followed by the ticket of the backend. The backend implements the transfer of memory between
-//! processes.
+//! A handle consists of the `Head`, which the library checks before it calls a backend, and the
+//! ticket (data that only the backend interprets). The backend implements the sharing of memory
+//! between processes.
 
 use super::{Allocation, LEDGER, admit, check, device_only, find, registered};
 use crate::abi::devices::device::{DTL_MEM_HANDLE_ROOM, dtl_mem_handle_t};
@@ -17,9 +17,9 @@ use crate::sys::os::process;
 
 const WORDS: usize = 16;
 const TICKET_WORDS: usize = DTL_MEM_HANDLE_ROOM as usize / 8;
-/// Bytes of the backend's name in the handle, for error texts.
+/// Number of bytes of the backend's name in the handle. The name is for error messages.
 const NAME: usize = 16;
-/// Magic number "DTLM"; VERSION is the version of the format that follows.
+/// Magic number "DTLM"; VERSION is the version of the handle format.
 const MAGIC: u64 = 0x4D4C_5444;
 const VERSION: u64 = 1;
 
@@ -49,7 +49,7 @@ fn align_and_name(align: u64, name: &str) -> u64 {
     fnv1a(name.as_bytes()) & !0xFF | u64::from(align.trailing_zeros())
 }
 
-/// Returns the checksum of a handle, whose own checksum is not a part of the sum.
+/// Returns the checksum of a handle, computed with 0 in place of the stored checksum.
 fn sum(handle: &dtl_mem_handle_t) -> u64 {
     let mut words = handle.opaque;
     words[CHECKSUM] = 0;
@@ -215,8 +215,8 @@ fn read(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Extent, Ticket)
     Ok((Extent { kind, size, align: check(size, align)? }, ticket))
 }
 
-/// Enters imported memory into the ledger. Returns false if the ledger already has an allocation at
-/// this address.
+/// Enters imported memory into the ledger (the table of live allocations). Returns false if the
+/// ledger already has an allocation at this address.
 fn enter_new(addr: Addr, mut allocation: Allocation) -> bool {
     let mut ledger = LEDGER.write();
     let is_new = !ledger.contains_key(&addr.get());

@@ -11,14 +11,16 @@ use crate::sys::memory::buf::{Addr, Region};
 
 /// Range passed to a copy or fill, with the backend that owns the memory.
 pub struct Located<'g> {
-    /// Range and memory kind; plain host memory is DTL_MEMORY_HOST.
+    /// Range and memory kind. Host memory that is not in the library's lists of allocations has the
+    /// kind DTL_MEMORY_HOST.
     pub place: CopySide,
-    /// Backend that owns the memory; `None` = host memory that is not in the library's lists.
+    /// Backend that owns the memory; `None` = host memory that is not in the library's lists of
+    /// allocations.
     pub owner: Option<&'g Backend>,
 }
 
 impl Located<'_> {
-    /// Creates the description of host memory that is not in the library's lists.
+    /// Creates the description of host memory that is not in the library's lists of allocations.
     pub fn host(region: Region) -> Self {
         Located { place: CopySide { region, kind: DTL_MEMORY_HOST, device: 0 }, owner: None }
     }
@@ -36,7 +38,7 @@ impl Located<'_> {
     }
 }
 
-/// Describes a range inside an allocation.
+/// Creates the description of a range that lies inside an allocation.
 fn within<'g>(inside: &'g Guard, region: Region, allocation: &Allocation) -> Result<Located<'g>> {
     let owner = registry::find(inside, allocation.backend)?;
     let place = CopySide { region, kind: allocation.kind, device: allocation.device };
@@ -94,8 +96,9 @@ pub fn locate_around<'g>(
     )
 }
 
-/// Finds an allocation in which a range begins or ends, or which the range covers. `at` looks up an
-/// address; `counts` selects among the allocations that the range covers.
+/// Finds an allocation that contains the first or the last byte of a range, or that begins inside
+/// the range. `at` looks up the allocation at an address. `counts` returns false to reject an
+/// allocation that begins inside the range.
 fn touched(
     region: Region,
     at: impl Fn(Addr) -> Result<Option<(usize, Allocation)>>,
@@ -115,7 +118,8 @@ fn touched(
     Ok(found.or_else(|| external::first_within(region.addr(), last).filter(&counts)))
 }
 
-/// Finds memory in the library's ledger and lists that overlaps the range, without driver queries.
+/// Finds memory in the library's lists of allocations that overlaps the range. Does not query
+/// drivers.
 pub(super) fn overlapping(region: Region) -> Result<Option<(usize, Allocation)>> {
     touched(region, |addr| Ok(find(addr)), |_| true)
 }

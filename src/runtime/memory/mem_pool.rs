@@ -1,9 +1,10 @@
 //! Memory pools: freed memory of a backend is cached for later allocations instead of being
 //! returned to the backend.
 //!
-//! Plain host memory comes from the library's own allocator, which caches memory for all users. A
-//! pool of plain memory is a label on blocks, with counters. A pool of any other memory stores
-//! freed blocks in lists by size, under a lock that is not held while the backend is called.
+//! Plain memory (see `host_alloc`) comes from the library's own allocator, which itself caches
+//! freed memory. A pool of plain memory consists only of counters and a label that marks its
+//! blocks. A pool of any other memory stores freed blocks in lists by size and alignment, under a
+//! lock that is not held while the backend is called.
 
 use super::{Allocation, host_alloc};
 use crate::abi::devices::device::dtl_mem_stats_t;
@@ -34,10 +35,11 @@ const LEAST_ALIGN: u64 = 64;
 /// Pools of the program.
 pub static POOLS: HandleTable<MemPool> = HandleTable::new(TAG, 0);
 
-/// Lookup table for the fast paths: pools of plain memory, indexed by the low bits of their
-/// handles. The first pool with an index owns the entry. An entry contains a handle only while the
-/// pool is in the handle table, and is not reused before the pool is dropped. So a thread that
-/// finds the handle inside the epoch may use the entry.
+/// Lookup table for the fast paths: pools of plain memory (see `host_alloc`), indexed by the low
+/// bits of their handles. Of several pools with the same index, the first one owns the entry. An
+/// entry contains a handle only while the pool is in the handle table, and is not reused before the
+/// pool is dropped. So a thread that enters the epoch and then finds the handle in the entry may
+/// use the entry until it leaves the epoch.
 static QUICK: [PoolEntry; ENTRIES] = [const {
     PoolEntry { id: AtomicU64::new(0), label: AtomicU64::new(0), owner: AtomicU64::new(0) }
 }; ENTRIES];
@@ -46,9 +48,9 @@ const ENTRIES: usize = 64;
 #[repr(align(32))]
 struct PoolEntry {
     id: AtomicU64,
-    /// Label of the pool's blocks, as a word.
+    /// Label (memory kind and tag) of the pool's blocks, encoded in one word.
     label: AtomicU64,
-    /// Handle of the pool that owns the entry; 0 = none.
+    /// Handle of the pool to which the entry belongs until the pool is dropped; 0 = none.
     owner: AtomicU64,
 }
 
@@ -68,7 +70,8 @@ fn entry(id: u64) -> &'static PoolEntry {
     &QUICK[handle_table::index_of(id) % ENTRIES]
 }
 
-/// Returns the label of a pool of plain memory. Must be called inside the epoch.
+/// Returns the label of the blocks of a pool; `None` if the pool is not in QUICK. Must be called
+/// inside the epoch.
 #[inline]
 fn quick_label(id: u64) -> Option<Label> {
     let entry = entry(id);
@@ -78,20 +81,22 @@ fn quick_label(id: u64) -> Option<Label> {
     Some(Label::of_word(entry.label.load(Ordering::Relaxed)))
 }
 
-/// Fast path of allocation: returns a cached block of default alignment while the gate admits
-/// fast-path calls. Returns `None` if the caller must allocate from the pool.
+/// Fast path of allocation: returns a cached block of default alignment. Must be called inside the
+/// epoch, while `open_state` admits fast-path calls. Returns `None` if the caller must use
+/// [`MemPool::alloc`] instead.
 #[must_use]
 pub fn quick_alloc(id: u64, size: u64) -> Option<CachedBlock> {
     heap::quick_alloc(size, quick_label(id)?)
 }
 
-/// Fast path of free: frees a block of this pool if that is possible immediately. Returns whether
-/// [`housekeeping`] is due; `None` if the caller must free through the pool.
+/// Fast path of free: frees a block of this pool if that is possible immediately. Returns
+/// `Some(true)` if the caller must then call [`housekeeping`], and `None` if it must use
+/// [`MemPool::free`] instead.
 pub fn quick_free(id: u64, addr: Addr) -> Option<bool> {
     heap::quick_free(addr, quick_label(id)?)
 }
 
-/// Performs the deferred housekeeping of the fast paths for a pool.
+/// Performs the work that the fast paths of this thread have deferred for a pool.
 pub fn housekeeping(inside: &Guard, id: u64) -> Result<()> {
     if let PoolBlocks::Plain { tag, .. } = find(inside, id)?.blocks {
         heap::housekeeping(tag);
@@ -99,13 +104,13 @@ pub fn housekeeping(inside: &Guard, id: u64) -> Result<()> {
     Ok(())
 }
 
-/// Bit mask of the tags that do not belong to pools.
+/// Bit mask of the heap block tags that are reserved for memory outside of pools.
 const NOT_POOLS: u64 =
     1 << host_alloc::NO_POOL | 1 << host_alloc::ARRAYS | 1 << host_alloc::LEAVING;
-/// Bit mask of the labels in use.
+/// Bit mask of the heap block tags in use, including the reserved tags.
 static LABELS: Mutex<u64> = Mutex::new(NOT_POOLS);
 
-/// Pool of a backend's memory: freed blocks are cached for later allocations.
+/// Memory pool of a backend: freed blocks are cached for later allocations.
 pub struct MemPool {
     backend: Arc<Backend>,
     device: i32,
@@ -114,14 +119,15 @@ pub struct MemPool {
     least_align: u64,
     /// True if the host cannot access the blocks.
     hidden: bool,
-    /// Handle of the pool; 0 before its insertion.
+    /// Handle of the pool; 0 until the pool is in the handle table.
     id: AtomicU64,
     blocks: PoolBlocks,
 }
 
 enum PoolBlocks {
-    /// Blocks of the library's allocator with this label. The counters of a label continue from an
-    /// earlier pool: `before` is their initial value.
+    /// Blocks of the library's allocator that have this memory kind (`code`) and tag in their
+    /// labels. The allocator's count of allocations with a tag includes those of earlier pools with
+    /// the same tag; `before` is the count when this pool was created.
     Plain {
         code: u8,
         tag: u8,
@@ -131,7 +137,7 @@ enum PoolBlocks {
 }
 
 struct FreeLists {
-    /// Unused blocks by size and alignment in bytes.
+    /// Unused blocks, keyed by size and alignment in bytes.
     free: BTreeMap<(u64, u64), Vec<Addr>>,
     kept_bytes: u64,
     most_bytes: u64,
@@ -155,7 +161,7 @@ impl FreeLists {
     }
 
     /// Removes the largest unused blocks until at most `most` bytes are cached. Returns the removed
-    /// blocks with size and alignment.
+    /// blocks, each with its size and alignment in bytes.
     fn shed(&mut self, most: u64) -> Vec<(Addr, u64, u64)> {
         let mut shed = Vec::new();
         while self.kept_bytes > most {
@@ -355,11 +361,11 @@ impl Drop for MemPool {
     }
 }
 
-/// Allocates a label for a new pool. The label of a destroyed pool becomes free when the last call
-/// that was in progress during the destroy has returned. That call may belong to a thread that is
-/// not running now, so this function waits for it. It must be called outside the epoch; otherwise a
-/// destroyed pool may wait for this very call. Inside another call (in a callback) the epoch cannot
-/// be left, and the function fails instead.
+/// Allocates a heap block tag for a new pool. The tag of a destroyed pool becomes available when
+/// all calls that were in progress at the destruction have returned. If no tag is available yet,
+/// this function waits for these calls. The function must be called outside the epoch; otherwise it
+/// may wait for its own caller. In a callback inside another library call, the epoch cannot be
+/// left, and the function fails with LIMIT instead of waiting.
 fn take_label() -> Result<u8> {
     loop {
         if let Some(tag) = free_label() {
@@ -424,8 +430,9 @@ pub fn find(inside: &Guard, id: u64) -> Result<&MemPool> {
     POOLS.get(inside, id).ok_or_else(|| invalid_handle("pool", TAG, id))
 }
 
-/// Removes a pool from the handle table. The entry is cleared first: a thread that still uses the
-/// entry is inside the epoch, and the pool is not dropped before that thread leaves the epoch.
+/// Removes a pool from the handle table. The fast-path entry of the pool is cleared first: a thread
+/// that still uses the entry is inside the epoch, and the pool is not dropped before that thread
+/// leaves the epoch.
 fn remove(inside: &Guard, id: u64) -> Option<Arc<MemPool>> {
     entry(id).hide(id);
     POOLS.remove(inside, id)

@@ -2,8 +2,9 @@
 //!
 //! The ledger identifies the allocation of a pointer for copies and `dtl_mem_query`. It contains
 //! only memory that this module allocated. Memory of other allocators is in the list of `external`,
-//! or is found by a driver query (`drivers`). Any other pointer is plain host memory. Memory that
-//! `host_alloc` allocates is not in the ledger, because the allocator can look up its own blocks.
+//! or is found by a driver query (`drivers`). Any other pointer is assumed to point to host memory.
+//! Memory that the library's own allocator (`host_alloc`) allocates is not in the ledger, because
+//! this allocator can look up its own blocks.
 //!
 //! In reading order:
 //! - `host_alloc`: host memory by the library's allocator
@@ -58,7 +59,7 @@ use crate::sys::memory::heap::{self, Label};
 use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 
-/// Ledger entry of an allocation.
+/// Entry of an allocation in the ledger, the table of live allocations.
 #[derive(Clone, Copy)]
 pub struct Allocation {
     /// Backend that owns the memory.
@@ -85,20 +86,20 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Creates the entry of memory that another allocator allocates and frees, and that a backend
-    /// can copy.
+    /// Creates the list entry for memory that another allocator manages and that a backend can
+    /// copy.
     pub fn of_others(backend: &Backend, device: i32, kind: dtl_enum_word_t, size: u64) -> Self {
         let extent = Extent { kind, size, align: 1 };
         Allocation { imported: true, ..Allocation::new(backend, device, extent) }
     }
 
-    /// Creates the entry of memory that a backend has allocated in no pool.
+    /// Creates the ledger entry for memory that a backend has allocated outside of any pool.
     fn new(backend: &Backend, device: i32, extent: Extent) -> Self {
         let hidden = device_only::is_hidden(backend, extent.kind);
         Allocation { hidden, ..Allocation::accessible(backend.handle(), device, extent) }
     }
 
-    /// Creates the entry of memory in no pool that the host can read and write.
+    /// Creates the ledger entry for memory outside of any pool that the host can read and write.
     fn accessible(backend: dtl_backend_t, device: i32, extent: Extent) -> Self {
         let Extent { kind, size, align } = extent;
         Allocation {
@@ -119,22 +120,23 @@ impl Allocation {
         !matches!(self.pool, 0 | OF_ARRAYS)
     }
 
-    /// Returns what was requested from the backend.
+    /// Returns the kind, size and alignment that were requested from the backend.
     fn occupied(&self) -> Extent {
         Extent { size: self.room, ..self.extent() }
     }
 
-    /// Returns the properties that are equal in every process.
+    /// Returns the kind, size and alignment of the allocation, which are the same in every process
+    /// that imports the memory.
     fn extent(&self) -> Extent {
         Extent { kind: self.kind, size: self.size, align: self.align }
     }
 }
 
-/// Live allocations by the address of their first byte.
+/// Live allocations, keyed by the address of their first byte.
 static LEDGER: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new());
 
-/// Finds the allocation that contains the address `addr`. Returns the address of its first byte and
-/// its entry.
+/// Finds the allocation that contains the address `addr`. Returns the address of the first byte of
+/// the allocation, and the entry that describes it.
 fn find(addr: Addr) -> Option<(usize, Allocation)> {
     if let Some(found) = heap::find(addr).filter(|found| found.tag != host_alloc::LEAVING) {
         return Some((found.base, plain_allocation(found)));
@@ -158,8 +160,9 @@ fn plain_allocation(found: heap::LiveBlock) -> Allocation {
 }
 
 /// Finds the allocation in which a range begins, and the address of its first byte. Queries the
-/// drivers if the memory is in no list. Inlined, because moving the large result takes a tenth of a
-/// small copy (row mem_copy_8).
+/// drivers if the range is in none of the library's lists of allocations. Inlined, because
+/// returning the large result from a call takes a tenth of the time of an 8-byte copy (benchmark
+/// mem_copy_8).
 #[inline]
 fn find_any(region: Region) -> Result<Option<(usize, Allocation)>> {
     let found = find(region.addr());
@@ -172,9 +175,9 @@ fn find_any(region: Region) -> Result<Option<(usize, Allocation)>> {
 /// Owner of an allocation. Only the owner may free the allocation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Program, which frees the memory by `dtl_mem_free`.
+    /// The program, which frees the memory with `dtl_mem_free`.
     Program,
-    /// Array of the library, which frees the memory when it is destroyed.
+    /// An array object of the library. The memory is freed when the array is destroyed.
     Array,
 }
 
@@ -199,12 +202,12 @@ pub struct Request {
     pub kind: dtl_enum_word_t,
     /// Requested size in bytes.
     pub size: u64,
-    /// Requested alignment in bytes, a power of two; 0 = the alignment of the kind.
+    /// Requested alignment in bytes, a power of two; 0 = the default alignment of the memory kind.
     pub align: u64,
 }
 
-/// Allocates memory from the backend `backend`: on the device of the stream and in its order if
-/// `order`, a stream of the backend, is passed; else on the current device of the calling thread.
+/// Allocates memory from the backend `backend`: if `order`, a stream of the backend, is passed, on
+/// the device of the stream and in stream order; else on the current device of the calling thread.
 pub fn alloc_own(
     owner: Owner,
     backend: &Backend,
@@ -231,7 +234,8 @@ pub fn alloc_own(
     })
 }
 
-/// Counts the allocation of `size` bytes that `make` makes and enters into the ledger.
+/// Calls `make`, which allocates `size` bytes and enters the allocation into the ledger, and adds
+/// the allocation to the counters of the backend.
 fn admit(backend: &Backend, size: u64, make: impl FnOnce() -> Result<Addr>) -> Result<Addr> {
     backend.memory_use.begin(backend)?;
     let addr = make().inspect_err(|_| backend.memory_use.give_up())?;
@@ -243,7 +247,8 @@ fn allocate(backend: &Backend, memory: &dyn Memory, extent: Extent) -> Result<Ad
     sound(backend, memory, memory.alloc(extent)?, extent)
 }
 
-/// Checks that the memory from a backend meets the request; otherwise frees it and fails.
+/// Checks that memory from a backend is not null and is aligned as requested; otherwise frees it
+/// and fails.
 fn sound(backend: &Backend, memory: &dyn Memory, addr: Addr, extent: Extent) -> Result<Addr> {
     let Extent { size, align, .. } = extent;
     if addr.is_null() || addr.get() as u64 % align != 0 {
@@ -279,7 +284,7 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
         .inspect_err(|_| enter(addr, Allocation { pool: 0, ..allocation }))
 }
 
-/// Frees memory that was removed from the ledger, and updates the counters of its backend.
+/// Frees memory whose entry was removed from the ledger, and updates the counters of its backend.
 fn settle(requested: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
     let inside = epoch::enter();
     // Differs from the requested backend if a handler of the dispatcher provided the memory.

@@ -1,6 +1,5 @@
-//! Memory of the program that the program passed to the library: host memory registered for a
-//! backend's devices (`dtl_mem_register_host`), and memory of any kind from another allocator
-//! (`dtl_mem_adopt`).
+//! Memory that the program passed to the library: host memory registered for a backend's devices
+//! (`dtl_mem_register_host`), and memory of any kind from another allocator (`dtl_mem_adopt`).
 
 use super::external::{self, ExternalEntry};
 use super::{Allocation, device_only, drivers, kind_info, overlapping};
@@ -17,7 +16,7 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Function by which the program passed the memory.
+/// Function by which the program passed the memory to the library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RegisteredBy {
     /// `dtl_mem_register_host`: the backend has locked the pages.
@@ -41,11 +40,13 @@ struct Registered {
     backend: RangeUser,
     region: Region,
     origin: RegisteredBy,
-    /// Entry in the list of external memory; `None` while the backend registers the memory.
+    /// Key of the range's entry in the list of external memory (see `external`); `None` while the
+    /// backend registers the memory.
     entry: Option<ExternalEntry>,
 }
 
-/// Registered and adopted ranges by the address of their first byte. Ranges do not overlap.
+/// Registered and adopted ranges, keyed by the address of their first byte. The ranges do not
+/// overlap.
 static LIST: Mutex<BTreeMap<usize, Registered>> = Mutex::new(BTreeMap::new());
 
 /// Registers memory of the program with a backend.
@@ -61,7 +62,8 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     Ok(())
 }
 
-/// Enters a reserved range into the list of external memory.
+/// Enters a range that [`reserve`] has added to LIST into the list of external memory (see
+/// `external`).
 fn list(backend: &Backend, device: i32, kind: dtl_enum_word_t, region: Region) {
     let known = Allocation::of_others(backend, device, kind, region.len() as u64);
     let entry = external::enter(region.addr(), known);
@@ -70,7 +72,7 @@ fn list(backend: &Backend, device: i32, kind: dtl_enum_word_t, region: Region) {
     }
 }
 
-/// Adopts memory of another allocator, which the backend can copy.
+/// Adopts memory of another allocator. The backend can copy this memory.
 pub fn adopt(
     backend: Arc<Backend>,
     device: i32,
@@ -137,8 +139,8 @@ fn check_with_driver(
     Ok(())
 }
 
-/// Reserves the range in the list. Fails if a part of the range is already in the library's ledger
-/// or lists.
+/// Adds the range to LIST. Fails if a part of the range is already in one of the library's lists of
+/// allocations.
 fn reserve(backend: &Arc<Backend>, region: Region, origin: RegisteredBy) -> Result<()> {
     let (first, last) = (region.addr(), region.addr().offset(region.len() - 1));
     let mut list = LIST.lock();
@@ -185,19 +187,19 @@ fn reserve(backend: &Arc<Backend>, region: Region, origin: RegisteredBy) -> Resu
     Ok(())
 }
 
-/// Reverts [`register`]: lets the backend unlock the pages.
+/// Reverts [`register`]: the backend unlocks the pages.
 pub fn unregister(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
     let gone = take(backend, addr, RegisteredBy::Registered)?;
     forget(&gone)
 }
 
-/// Reverts [`adopt`]: removes the memory from the list.
+/// Reverts [`adopt`]: removes the memory from the list of adopted memory.
 pub fn release(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
     take(backend, addr, RegisteredBy::Adopted).map(drop)
 }
 
-/// Removes the entry of the range that starts at `addr` from the list and returns it. Fails if
-/// there is no such entry.
+/// Removes the entry of the range that starts at `addr` from LIST and returns it. Fails if there is
+/// no such entry.
 fn take(backend: &Arc<Backend>, addr: Addr, origin: RegisteredBy) -> Result<Registered> {
     let mut list = LIST.lock();
     let is_it = |found: &&Registered| found.backend.is_of(backend) && found.origin == origin;
@@ -216,7 +218,7 @@ fn take(backend: &Arc<Backend>, addr: Addr, origin: RegisteredBy) -> Result<Regi
     )
 }
 
-/// Describes registered or adopted memory at an address, for error texts. Returns `None` if the
+/// Describes registered or adopted memory at an address, for error messages. Returns `None` if the
 /// address is in no such memory.
 pub fn describe(addr: Addr) -> Option<String> {
     let list = LIST.lock();
@@ -231,7 +233,7 @@ pub fn describe(addr: Addr) -> Option<String> {
     })
 }
 
-/// Lets the backend unlock the pages of registered memory; does nothing for adopted memory.
+/// Makes the backend unlock the pages of registered memory; does nothing for adopted memory.
 fn forget(gone: &Registered) -> Result<()> {
     if gone.origin == RegisteredBy::Adopted {
         return Ok(());

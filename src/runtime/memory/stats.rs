@@ -47,10 +47,11 @@ pub fn trim(backend: &Backend) -> Result<()> {
     Ok(())
 }
 
-/// Largest alignment in bytes.
+/// Maximum alignment of an allocation, in bytes.
 pub const MOST_ALIGNMENT: u64 = 1 << 30;
 
-/// Checks a size and an alignment in bytes. Returns the alignment to request; 0 becomes 1.
+/// Checks a size and an alignment in bytes. Returns the alignment to use: 1 if `align` is 0,
+/// otherwise `align`.
 pub fn check(size: u64, align: u64) -> Result<u64> {
     let align = if align == 0 { 1 } else { align };
     if !align.is_power_of_two() || align > MOST_ALIGNMENT {
@@ -69,8 +70,9 @@ pub fn check(size: u64, align: u64) -> Result<u64> {
     Ok(align)
 }
 
-/// Checks size and alignment as [`check`] does. Returns the alignment to request from the
-/// backend; 0 becomes the alignment that the kind declares.
+/// Checks a size and an alignment in bytes with [`check`]. Returns the alignment to request from
+/// the backend; an alignment of 0 becomes the alignment that the backend declares for the memory
+/// kind.
 pub fn alignment(backend: &Backend, kind: dtl_enum_word_t, size: u64, align: u64) -> Result<u64> {
     let given = check(size, align)?;
     if align != 0 {

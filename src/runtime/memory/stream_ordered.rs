@@ -13,8 +13,8 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::memory::heap;
 use std::sync::Arc;
 
-/// Takes memory from a backend on the device of its stream: in stream order if the backend supports
-/// that, else synchronously.
+/// Allocates memory from a backend on the device of `stream`, a stream of that backend: in stream
+/// order if the backend supports stream-ordered allocation, else synchronously.
 pub(super) fn take(
     backend: &Backend,
     memory: &dyn Memory,
@@ -31,8 +31,8 @@ pub(super) fn take(
     }
 }
 
-/// Frees memory of `dtl_mem_alloc` or `dtl_mem_alloc_async` after the work queued so far. A null
-/// address is ignored.
+/// Frees memory of `dtl_mem_alloc` or `dtl_mem_alloc_async` after the work queued on the stream so
+/// far. A null address is ignored.
 pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     if addr.is_null() {
         return Ok(());
@@ -60,7 +60,8 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     }
 }
 
-/// Frees a block of plain memory after the preceding work of the stream.
+/// Frees a block of the library's own allocator. Called after the preceding work of the stream has
+/// completed.
 fn free_plain(addr: Addr) -> Result<()> {
     match heap::free(addr, heap::Label::new(0, host_alloc::LEAVING)) {
         heap::FreeOutcome::Done => Ok(()),
@@ -68,8 +69,8 @@ fn free_plain(addr: Addr) -> Result<()> {
     }
 }
 
-/// Allocation that was removed from the ledger and is not yet freed. Drop enters it into the ledger
-/// again if the free failed.
+/// Allocation that was removed from the ledger and is not yet freed. If the free fails, dropping
+/// this object enters the allocation into the ledger again.
 struct Leaving {
     backend: Arc<Backend>,
     allocation: Allocation,
@@ -79,7 +80,7 @@ struct Leaving {
 
 impl Leaving {
     /// Queues a stream-ordered free if the memory and the stream belong to the same backend and the
-    /// backend supports that. Returns `Err(self)` otherwise.
+    /// backend supports stream-ordered frees. Returns `Err(self)` otherwise.
     fn queue(mut self, stream: &Stream) -> std::result::Result<Result<()>, Self> {
         let queue = || {
             let ours = Arc::ptr_eq(stream.backend(), &self.backend) && !self.allocation.imported;
@@ -121,8 +122,8 @@ impl Drop for Leaving {
     }
 }
 
-/// Runs `work` after the work queued so far on the stream. On a backend's stream, the caller waits
-/// for that work.
+/// Runs `work` after the work queued so far on the stream. On a backend's stream, this function
+/// waits for that work and then runs `work` itself.
 fn behind(stream: &Stream, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
     if stream.token().is_none() {
         return stream.run(work);

@@ -1,4 +1,5 @@
-//! Handlers that plugins register with the default dispatcher, for the life of their backends.
+//! Dispatch handlers that plugins register with the default dispatcher. The handlers stay
+//! registered at most as long as the plugin's backends.
 
 use super::{STATE, loading, registered};
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
@@ -7,8 +8,9 @@ use crate::runtime::dispatch::{self, Action};
 use crate::runtime::registry;
 use crate::sys::handles::epoch::{self, Guard};
 
-/// Calls `make` and records the handler that it registers for the plugin that this thread is
-/// loading (`dispatch_register` of the host table).
+/// Calls `make`, which registers a dispatch handler, and adds the handler to the registrations of
+/// the plugin that this thread is loading. Implements `dispatch_register` in the function table
+/// that the library passes to plugins.
 pub fn register_handler(
     make: impl FnOnce() -> Result<dtl_registration_t>,
 ) -> Result<dtl_registration_t> {
@@ -20,7 +22,7 @@ pub fn register_handler(
     Ok(made)
 }
 
-/// Unregisters handlers; ignores handlers that are already unregistered.
+/// Unregisters dispatch handlers; ignores handlers that are already unregistered.
 pub(super) fn end(inside: &Guard, handlers: &[dtl_registration_t]) {
     for &handler in handlers.iter().rev() {
         let _ = dispatch::find(inside, dispatch::DEFAULT)
@@ -28,8 +30,9 @@ pub(super) fn end(inside: &Guard, handlers: &[dtl_registration_t]) {
     }
 }
 
-/// Unregisters a backend (`dtl_backend_unregister`), together with the handlers of its plugin that
-/// name the backend. With the plugin's last backend, all handlers of the plugin are unregistered.
+/// Unregisters a backend (`dtl_backend_unregister`), together with those handlers of its plugin
+/// that dispatch to the backend. If it is the plugin's last backend, unregisters all handlers of
+/// the plugin.
 pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
     with_handlers(inside, backend, |others| {
         registry::remove(inside, backend, others).map(|()| true)
@@ -37,8 +40,9 @@ pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
     .map(drop)
 }
 
-/// Unregisters a backend that was replaced, together with the handlers that name it, once the
-/// backend is not in use. Returns true if no work is left to do.
+/// If `backend`, which another backend of the same name has replaced, is not in use, unregisters
+/// it, together with those handlers of its plugin that dispatch to it. Returns false if the backend
+/// is still in use and the caller must retry.
 pub fn end_replaced(backend: dtl_backend_t) -> bool {
     let inside = epoch::enter();
     if !registry::is_replaced(&inside, backend) {
@@ -49,8 +53,9 @@ pub fn end_replaced(backend: dtl_backend_t) -> bool {
         .unwrap_or(true)
 }
 
-/// Removes a backend by `remove`, whose argument is the number of handlers of the backend's plugin
-/// that name the backend. These handlers are unregistered with the backend.
+/// Removes a backend by calling `remove` with the number of handlers of the backend's plugin that
+/// dispatch to the backend. If `remove` has removed the backend, unregisters these handlers, or all
+/// handlers of the plugin if it was the plugin's last backend.
 fn with_handlers(
     inside: &Guard,
     backend: dtl_backend_t,

@@ -1,9 +1,9 @@
 //! Plugin files: loading, the state of each file, and the search path.
 //!
-//! One thread at a time loads plugins. It may reenter this module, when a plugin registers a
-//! backend. Files are identified by device and inode, so a second name of a file is not a second
-//! plugin. A loaded file stays loaded until the process ends. The call into the plugin is passed in
-//! as an [`Opener`]; the check of trusted files is in `sys::os::dl`.
+//! One thread at a time loads plugins. That thread may reenter this module when a plugin registers
+//! a backend. Files are identified by device and inode, so a second name of a file is not a second
+//! plugin. A loaded file stays loaded until the process ends. The function that opens plugin files
+//! is passed in as an [`Opener`]; `sys::os::dl` checks that a file is trusted.
 //!
 //! In reading order:
 //! - `search_path`: folders that are searched
@@ -34,9 +34,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-/// Callback that receives the next step's name, so that a crash or hang can be located.
+/// Callback that receives the name of each step of loading a plugin before the step begins, so that
+/// a crash or hang can be attributed to a step.
 pub type Step<'a> = &'a dyn Fn(&str);
-/// Function that loads a file and queries the plugin's description.
+/// Function that loads a plugin file into the process and queries the plugin's description.
 pub type Opener = fn(&Path, Step) -> Result<Arc<dyn Plugin>>;
 
 /// Plugin that is loaded into the process.
@@ -60,7 +61,7 @@ pub struct PluginDescription {
     pub compiled_for: u32,
     /// ABI version on which the plugin and the library have agreed.
     pub spoken: u32,
-    /// Environments that the plugin's backends require.
+    /// Environments (see `runtime::environment`) that the plugin's backends require.
     pub environments: Vec<Requirement>,
 }
 
@@ -68,24 +69,25 @@ pub struct PluginDescription {
 struct PluginRecord {
     path: PathBuf,
     identity: Option<Identity>,
-    /// Origin of the load request.
+    /// Origin of the load request, such as "DTL_PLUGIN_PATH".
     origin: &'static str,
     plugin: Option<Arc<dyn Plugin>>,
-    /// Backends that the plugin registered when it was last loaded; `names` has their names.
+    /// Backends that the plugin registered when it was last loaded; `names` contains the names of
+    /// these backends.
     backends: Vec<dtl_backend_t>,
     names: Vec<String>,
     handlers: Vec<dtl_registration_t>,
     failure: Option<Error>,
-    /// Error of a failed registration that a loaded plugin's load function did not return.
+    /// Error of a registration that failed although the plugin's load function returned success.
     dropped: Option<Error>,
 }
 
 struct LoaderState {
     opener: Option<Opener>,
     records: Vec<PluginRecord>,
-    /// Thread that is loading a plugin.
+    /// Thread that is loading a plugin; `None` = no thread.
     loader: Option<ThreadId>,
-    /// Registrations and ABI versions of the plugin that is being loaded.
+    /// Description and registrations of the plugin that is being loaded; `None` = no plugin.
     current: Option<Current>,
 }
 
@@ -100,23 +102,24 @@ impl LoaderState {
 #[derive(Default)]
 struct Current {
     facts: PluginDescription,
-    /// Error of the first registration that failed.
+    /// Error of the plugin's first call to `backend_register` that failed.
     failure: Option<Error>,
-    /// Names of the environments that the plugin has added.
+    /// Names of the environments that the plugin has registered.
     environments: Vec<String>,
     /// Backends that the plugin has registered, each with the backend that it replaced, if any.
     backends: Vec<(dtl_backend_t, Option<registry::Replaced>)>,
-    /// Registrations with the default dispatcher.
+    /// Handlers that the plugin has registered with the default dispatcher.
     handlers: Vec<dtl_registration_t>,
 }
 
 static STATE: Mutex<LoaderState> =
     Mutex::new(LoaderState { opener: None, records: Vec::new(), loader: None, current: None });
 static CHANGED: Condvar = Condvar::new();
-/// True if the search path has been searched since the library was opened.
+/// True if the search path has been searched since the library was initialized.
 static SEARCHED: AtomicBool = AtomicBool::new(false);
 
-/// Sets the function that opens plugin files, so that this layer does not name the layer below.
+/// Sets the function that opens plugin files, so that this layer does not depend on the layer that
+/// implements the function.
 pub fn open_files_with(opener: Opener) {
     STATE.lock().opener = Some(opener);
 }
@@ -156,8 +159,9 @@ pub fn load(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend
     load_file(path, origin, step)
 }
 
-/// Loads every file *.so of a folder, in order of their names, and returns the number of files that
-/// are loaded now. Failures are recorded for [`at`] and logged.
+/// Loads all *.so files of a folder in the order of their names. Returns the number of these files
+/// that are loaded, including files that were already loaded. Failures are recorded for [`at`] and
+/// logged.
 pub fn load_folder(path: &Path, origin: &'static str) -> Result<u64> {
     let _turn = turn(origin)?;
     search_folder(path, origin)
@@ -202,8 +206,8 @@ fn load_file(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backen
     remember(trusted, origin, plugin, outcome)
 }
 
-/// Calls the plugin's load function and returns what it has registered; if that fails, undoes its
-/// registrations.
+/// Calls the plugin's load function and returns the objects that it has registered. If the load
+/// fails, reverts these registrations.
 fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Current> {
     let facts = plugin.facts().clone();
     STATE.lock().current = Some(Current { facts, ..Current::default() });
@@ -235,8 +239,9 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Current> {
     Err(error)
 }
 
-/// Adds a backend of the plugin that this thread is loading (`backend_register` of the host table).
-/// `make` receives the ABI version for which the plugin was compiled and the agreed version.
+/// Adds a backend of the plugin that this thread is loading. Implements `backend_register` in the
+/// function table that the library passes to plugins. `make` receives the ABI version for which the
+/// plugin was compiled and the agreed version.
 pub fn register(
     flags: u64,
     make: impl FnOnce(u32, u32) -> Result<Backend>,
@@ -253,15 +258,16 @@ pub fn register(
     Ok(handle)
 }
 
-/// Records the first failed registration (`backend_register` of the host table), in case the
-/// plugin's load function does not return its status.
+/// Records the first failed call to `backend_register` by the plugin that this thread is loading,
+/// in case the plugin's load function does not return the status of that failure.
 pub fn note_failure(error: &Error) {
     if let Some(current) = STATE.lock().mine() {
         current.failure.get_or_insert_with(|| error.clone());
     }
 }
 
-/// Adds an environment of the plugin that this thread loads (host's `environment_register`).
+/// Adds an environment of the plugin that this thread is loading. Implements `environment_register`
+/// in the function table that the library passes to plugins.
 pub fn register_environment(description: environment::Description) -> Result<()> {
     loading("environment_register")?;
     let name = description.name.clone();
@@ -289,7 +295,8 @@ fn loading(call: &str) -> Result<PluginDescription> {
     })
 }
 
-/// Adds to `error` the plugin that has registered `name`, so that the user can remove one file.
+/// Adds to the message of `error` the path of the plugin that has registered the backend `name`, so
+/// that the user can remove one of the two plugin files that register this name.
 fn error_with_owner(error: Error, name: &str) -> Error {
     let state = STATE.lock();
     let has = |record: &&PluginRecord| {
@@ -325,7 +332,8 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
     shown
 }
 
-/// Records the outcome of a load attempt, and converts it to the result of the call.
+/// Records the outcome of an attempt to load a plugin file, and returns the plugin's first backend,
+/// or the error of the attempt.
 fn remember(
     trusted: Trusted,
     origin: &'static str,
@@ -368,7 +376,9 @@ fn remember(
     }
 }
 
-/// Stores a record: replaces the record of the same file, or appends it.
+/// Stores the record (description of the outcome) of an attempt to load a plugin file: replaces the
+/// record of the same file, or appends the new record. If an earlier attempt has loaded the plugin
+/// and the new record has no plugin, only updates the failure.
 fn keep(record: PluginRecord) {
     let mut state = STATE.lock();
     let same = |known: &&mut PluginRecord| match (known.identity, record.identity) {
@@ -385,8 +395,9 @@ fn keep(record: PluginRecord) {
     }
 }
 
-/// Searches DTL_PLUGIN_PATH and the installed folder, once after each opening of the library.
-/// Failures are logged and recorded. Costs one load once the search is done.
+/// Loads the plugins in DTL_PLUGIN_PATH and in the folders of installed plugins, once after each
+/// initialization of the library. Failures are logged and recorded. Once the search is done, a call
+/// costs one atomic load.
 pub fn search() {
     if SEARCHED.load(Ordering::Acquire) {
         return;
@@ -409,7 +420,7 @@ pub fn search() {
     SEARCHED.store(true, Ordering::Release);
 }
 
-/// Makes the next lookup search again, because the settings have changed.
+/// Makes the next lookup of a backend search for plugins again, because the settings have changed.
 pub fn search_again() {
     SEARCHED.store(false, Ordering::Release);
 }
@@ -428,7 +439,8 @@ fn search_folder(path: &Path, origin: &'static str) -> Result<u64> {
     Ok(loaded)
 }
 
-/// Returns the handles that are in the registry, with the names of their backends.
+/// Returns those of `handles` that are in the registry of backends, each with the name of its
+/// backend.
 fn registered(handles: &[dtl_backend_t]) -> Vec<(dtl_backend_t, String)> {
     let inside = epoch::enter();
     let name = |handle: &dtl_backend_t| {
@@ -437,12 +449,12 @@ fn registered(handles: &[dtl_backend_t]) -> Vec<(dtl_backend_t, String)> {
     handles.iter().filter_map(name).collect()
 }
 
-/// Returns the number of recorded files and folders.
+/// Returns the number of plugin files and folders whose load attempts are recorded.
 pub fn count() -> usize {
     STATE.lock().records.len()
 }
 
-/// Returns the state of the file or folder at an index; the strings are never freed.
+/// Returns the load state of the plugin file or folder at an index; the strings are never freed.
 pub fn at(index: u64) -> Result<dtl_plugin_info_t> {
     entry_at(&STATE.lock().records, index, "plugin").map(describe)
 }
@@ -473,7 +485,7 @@ fn describe(record: &PluginRecord) -> dtl_plugin_info_t {
 }
 
 /// Drops the registrations of all plugins at finalize or in a forked child. Loaded files stay in
-/// memory, and the next opening of the library searches and loads again.
+/// memory; after the next initialization of the library, plugins are searched and loaded again.
 pub fn settle() {
     let mut state = STATE.lock();
     state.records.retain(|record| record.plugin.is_some());

@@ -1,8 +1,9 @@
-//! Trial of a plugin in a separate process before it is loaded into this process: DTL_PLUGIN_PROBE.
+//! Test load of a plugin in a separate process before the plugin is loaded into this process
+//! (setting DTL_PLUGIN_PROBE).
 //!
-//! The separate process is the installed `dtl-info --probe FILE`, which executes and judges the
-//! trial. This module finds and runs the program, and parses its output line. Off by default:
-//! docs/adr/0010-probe-before-loading.md.
+//! The separate process runs the installed program `dtl-info --probe FILE`, which loads the plugin
+//! and reports the result. This module finds and runs the program, and parses its output line. Off
+//! by default: docs/adr/0010-probe-before-loading.md.
 
 use super::Step;
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
@@ -17,11 +18,13 @@ use std::process::Command;
 use std::time::Duration;
 
 const PROGRAM: &str = "dtl-info";
-/// Time for dtl-info beyond the limit that is passed to it; dtl-info itself enforces that limit.
+/// Additional time that this process waits for dtl-info after the time limit that dtl-info itself
+/// enforces.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Fails if the trial of a file in a separate process fails. A file that dtl-info rejects passes
-/// too: it can be opened without harm, and then its rejection has a status.
+/// Fails if the test load of a file in a separate process crashes, hangs or cannot be run. Succeeds
+/// if dtl-info rejects the file with an error: this process can open such a file without harm, and
+/// then returns the error itself.
 pub fn pass(file: &Path, step: Step) -> Result<()> {
     let Some(limit_ns) = settings::current().plugin_probe_ns else { return Ok(()) };
     step("the probe");
@@ -48,7 +51,7 @@ pub fn pass(file: &Path, step: Step) -> Result<()> {
     judge(file, &program, &String::from_utf8_lossy(&output))
 }
 
-/// Returns the path of the dtl-info in this library's installation.
+/// Returns the path of the dtl-info program in this library's installation.
 fn find(own: Option<&Path>) -> Result<PathBuf> {
     let folder = own.and_then(Path::parent).unwrap_or(Path::new("/"));
     // Beside a program into which the library was linked; relative to lib, lib64 or lib/MACHINE.
@@ -69,7 +72,8 @@ fn find(own: Option<&Path>) -> Result<PathBuf> {
     Err(Error::new(DTL_ERROR_UNAVAILABLE, what))
 }
 
-/// Parses the line "verdict FILE: reason".
+/// Parses dtl-info's output line "verdict FILE: reason". Fails unless the verdict is "ok" or
+/// "refused".
 fn judge(file: &Path, program: &Path, output: &str) -> Result<()> {
     let (verdict, rest) = output.split_once(' ').unwrap_or(("", ""));
     let reason =

@@ -1,4 +1,4 @@
-//! Search path of plugin files, and the advice for an unknown backend name.
+//! Search path of plugin files, and the advice in the error message for an unknown backend name.
 
 use super::{STATE, registered};
 use crate::error::Error;
@@ -6,8 +6,8 @@ use crate::runtime::settings;
 use crate::sys::os::dl;
 use std::path::{Path, PathBuf};
 
-/// Returns the folders and files that are searched, in order, each with its origin. Installed
-/// folders that do not exist are omitted.
+/// Returns the folders and files in which plugins are searched, in order, each with its origin
+/// (such as "DTL_PLUGIN_PATH"). Installed folders that do not exist are omitted.
 pub fn places() -> Vec<(PathBuf, &'static str)> {
     let path = settings::current().plugin_path.unwrap_or_default();
     let named = path.split(':').filter(|place| !place.is_empty());
@@ -17,7 +17,7 @@ pub fn places() -> Vec<(PathBuf, &'static str)> {
     places
 }
 
-/// Returns the files *.so of a folder, in order of their names.
+/// Returns the *.so files of a folder in the order of their names.
 pub fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -30,8 +30,9 @@ pub fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns the folders of installed plugins: dtl/backends beside libdtl.so; for a program into
-/// which the library was linked, in the lib folders of the program's prefix.
+/// Returns the folders of installed plugins. For libdtl.so, this is dtl/backends in the folder of
+/// libdtl.so. For a program into which the library is linked statically, these are the folders
+/// dtl/backends in all lib folders under the program's installation prefix.
 fn installed_folders() -> Vec<PathBuf> {
     const IN_LIB: &str = "dtl/backends";
     let Some(own) = dl::own_file() else { return Vec::new() };
@@ -44,9 +45,10 @@ fn installed_folders() -> Vec<PathBuf> {
     ["lib", "lib64", &multiarch].map(|lib| prefix.join(lib).join(IN_LIB)).into()
 }
 
-/// Returns the text to append to a NOT_FOUND error: possible sources of a backend of this name.
-/// Names the plugin that had registered the backend; otherwise the places that are searched, the
-/// files that are loaded, and the files that could not be loaded with the reasons.
+/// Returns the advice to append to the message of a NOT_FOUND error: possible sources of a backend
+/// of this name. If a plugin has registered the backend earlier, the advice names that plugin.
+/// Otherwise it lists the places that are searched, the plugins that are loaded, and the plugins
+/// that could not be loaded, with the reasons.
 pub fn advice(name: &str) -> String {
     let state = STATE.lock();
     let had = |record: &&super::PluginRecord| record.names.iter().any(|known| known == name);
@@ -71,7 +73,8 @@ pub fn advice(name: &str) -> String {
         + &list("plugins that could not be loaded", failed)
 }
 
-/// Returns a list of the places that are searched, whether they exist or not.
+/// Returns a string that lists the folders and files in which plugins are searched, including those
+/// that do not exist.
 fn searched() -> String {
     let named = match settings::current().plugin_path.filter(|path| !path.is_empty()) {
         Some(path) => format!("DTL_PLUGIN_PATH ({path})"),

@@ -4,11 +4,11 @@
 //! During the tuning of a task, the runs of a thread are assigned to the resources in turn. The
 //! first warmups x resources runs are not counted. The next samples x resources runs, which all
 //! threads share, are timed. The resource with the shortest time is selected, because noise only
-//! adds time. A new tuning uses no time of an earlier tuning, so a resource that has become slow is
-//! no longer selected.
+//! adds time. A new tuning of the task starts without the times of earlier tunings, so a resource
+//! that has become slow is no longer selected.
 //!
-//! A selection for a tuned task costs one load of a word that no thread writes. Tuning takes no
-//! lock, see `tuning_run`.
+//! For a task whose tuning is complete, a selection costs one load from a memory location that no
+//! thread writes until the next tuning. Tuning takes no lock, see `tuning_run`.
 
 use super::tuning_run::{Report, Trial, TuningRun};
 use crate::abi::devices::policy::dtl_task_key_t;
@@ -19,11 +19,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Maximum number of tasks that one policy tunes.
 const MOST_TASKS: usize = 1024;
-/// Number of run counters for each task. Threads whose numbers are equal modulo STRIPES share a
-/// counter and may then lose counts.
+/// Number of run counters of each task. Threads whose thread numbers are equal modulo STRIPES share
+/// a counter, and concurrent increments by these threads may be lost.
 const STRIPES: usize = 8;
 
-/// Timed run in flight: index of the entry of its task, and index of its part of the tuning.
+/// Run of a task during its tuning: index of the task's entry in `Tuner::entries`, and index in
+/// `Trial::parts` of the group of runs to which the run belongs.
 #[derive(Clone, Copy)]
 pub struct Run {
     place: u32,
@@ -33,14 +34,16 @@ pub struct Run {
 struct TuningEntry {
     key: dtl_task_key_t,
     trial: Trial,
-    /// Number of runs since the last tuning of the task, by stripe of threads.
+    /// Number of runs since the last tuning of the task, indexed by the thread number modulo
+    /// STRIPES.
     since: [Stripe; STRIPES],
 }
 
 #[repr(align(64))]
 struct Stripe(AtomicU64);
 
-/// Auto-tuner of a policy: one entry per task key, with the trial runs and the fastest resource.
+/// Auto-tuner of a policy: one entry for each task key, with the state of the tuning and the
+/// fastest resource.
 pub(super) struct Tuner {
     entries: Box<[OnceLock<Box<TuningEntry>>]>,
     resources: usize,
@@ -53,7 +56,7 @@ pub(super) struct Tuner {
 }
 
 impl Tuner {
-    /// Creates a tuner without entries for this number of resources.
+    /// Creates a tuner for `resources` resources, without task entries.
     pub(super) fn new(resources: usize, warmups: u32, samples: u32, resample: u64) -> Self {
         Tuner {
             entries: (0..MOST_TASKS).map(|_| OnceLock::new()).collect(),
@@ -70,8 +73,9 @@ impl Tuner {
         self.tuning.load(Ordering::Relaxed) != 0
     }
 
-    /// Selects the resource for the task `key`. Returns its index, and the run if the run is timed.
-    /// Returns `None` if the task is new, see [`Tuner::enter`].
+    /// Selects the resource for the task `key`. Returns the index of the resource, and, if this run
+    /// is a part of a tuning of the task, the [`Run`]. Returns `None` if the task has no entry: the
+    /// caller must add one with [`Tuner::enter`] first.
     #[inline(always)] // row: select_tuned
     pub(super) fn select(
         &self,
@@ -95,8 +99,8 @@ impl Tuner {
         Some(next_run(entry, place, thread))
     }
 
-    /// Counts a run of a tuned task in this thread. Returns true if a new tuning of the task is
-    /// due, and starts it.
+    /// Counts a run of a task whose tuning is complete. If a new tuning of the task is due, starts
+    /// it and returns true.
     #[inline(always)] // row: select_tuned
     fn is_due(&self, entry: &TuningEntry, thread: usize) -> bool {
         if self.resample == 0 {
@@ -143,8 +147,8 @@ impl Tuner {
         }
     }
 
-    /// Reports the end of the timed run `run` on `resource`. `time_ns` is `None` if the run failed,
-    /// so that its time does not count.
+    /// Reports the end of the run `run` of a tuning on `resource`. `time_ns` is `None` if the run
+    /// failed, so that its time does not count.
     pub(super) fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
         let Some(entry) = self.entries.get(run.place as usize).and_then(OnceLock::get) else {
             return;
@@ -169,8 +173,9 @@ impl Tuner {
     }
 }
 
-/// Assigns a run of a task whose tuning is in progress. If all runs are assigned, returns the
-/// fastest resource so far without a run.
+/// Assigns a run of a task whose tuning is in progress. Returns the index of the run's resource,
+/// and the run. If all runs of the tuning are already assigned, returns the fastest resource so far
+/// and `None`.
 #[inline(never)]
 fn next_run(entry: &TuningEntry, place: usize, thread: usize) -> (usize, Option<Run>) {
     match entry.trial.take_run(thread) {

@@ -1,9 +1,10 @@
-//! Tasks in flight: tasks that were selected and whose end is not yet detected. Each task has a
-//! slot with its ticket, its scratch memory and the method to detect its end. Slots are reused.
+//! Tasks in flight: tasks for which a resource was selected and whose end is not yet detected. Each
+//! task occupies a slot of a table, with a ticket (the handle of the task), scratch memory, and a
+//! `Watch`, the method to detect the end of the task. Slots are reused.
 //!
-//! No foreign function is called while the lock is held. A thread that polls a task takes the
-//! `Watch` out of the slot, so only one thread polls a task at a time. If the task has not ended,
-//! the thread puts the `Watch` back.
+//! No function of the application or of a backend is called while the lock of the table is held. A
+//! thread that polls a task takes the `Watch` out of the slot, so only one thread polls a task at a
+//! time. The thread puts the `Watch` back if the task has not ended.
 
 use super::selector::ResourceChoice;
 use super::streams::Events;
@@ -20,11 +21,11 @@ use std::sync::Arc;
 
 /// Method to detect the end of a task.
 pub(super) enum Watch {
-    /// A call of dtl_selection_end.
+    /// The program reports the end of the task by a call to dtl_selection_end.
     Told,
-    /// An event that the task returned.
+    /// Event that the task returned; the task ends when the event completes.
     Record(EventGate),
-    /// A wait function that the task returned, with its object.
+    /// Wait function that the task returned, with the object to pass to the function.
     Call(dtl_waitable_fn_t, Addr),
     /// Events on the stream of the resource: `start` before the task's work (if the task is timed),
     /// and `stop` after the work.
@@ -35,34 +36,36 @@ pub(super) enum Watch {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TaskOutcome {
     pub(super) status: dtl_status_t,
-    /// Duration in nanoseconds, if measured.
+    /// Duration of the task in nanoseconds; `None` if it was not measured.
     pub(super) time_ns: Option<u64>,
-    /// Mark taken in this thread before the call that returned the status.
+    /// Count of failed calls ([`Mark`]) before the call that returned `status`. Used to find the
+    /// error message that belongs to `status`.
     pub(super) before: Mark,
 }
 
 enum InFlightState {
     Free,
-    /// Task in flight. The watch is `None` while a thread polls the task.
+    /// Task in flight. The `Watch` is `None` while a thread polls the task.
     Running(Option<Watch>),
-    /// Completed task: the owner of the submission queries the status later.
+    /// Completed task with its status. The owner of the submission has not yet queried the status.
     Over(dtl_status_t),
 }
 
 struct InFlightSlot {
-    /// Use count of the slot. A ticket contains it, so an old ticket is invalid.
+    /// Number of uses of the slot so far. Each ticket contains this number, so the ticket of an
+    /// earlier task in the slot is invalid.
     generation: u32,
     state: InFlightState,
-    /// True if the owner of the submission will query the status.
+    /// True if the owner of the submission will query the status of the task.
     is_kept: bool,
     picked: ResourceChoice,
     scratch: Option<Box<[u128]>>,
 }
 
-/// Tickets of the tasks in flight on one resource that must be polled.
+/// Tickets of those tasks in flight on one resource whose end is detected by polling.
 #[derive(Default)]
 struct ResourceTickets {
-    /// Tasks on the stream of the resource: they end in the order of submission.
+    /// Tickets of the tasks on the resource's stream, which end in the order of submission.
     in_order: VecDeque<u64>,
     others: VecDeque<u64>,
 }
@@ -72,7 +75,7 @@ struct Places {
     all: Vec<InFlightSlot>,
     free: Vec<u32>,
     running: usize,
-    /// Tasks that must be polled, by resource index.
+    /// Tickets of the tasks that must be polled, indexed by resource.
     rows: Vec<ResourceTickets>,
 }
 
@@ -80,21 +83,22 @@ struct Places {
 pub(super) struct Flights {
     places: Mutex<Places>,
     scratch_bytes: usize,
-    /// Unused events of stream resources, by resource index.
+    /// Events that can be reused for tasks on stream resources, indexed by resource.
     events: Box<[Events]>,
 }
 
-/// Completion of a task, as reported to its policy.
+/// Completion of a task, as reported to the policy that selected its resource.
 pub(super) struct TaskCompletion {
     pub(super) picked: ResourceChoice,
     pub(super) ended: TaskOutcome,
-    /// True if no caller gets the status, so the policy records a failure.
+    /// True if the task has failed and no caller will query its status, so that the policy must
+    /// record the failure.
     pub(super) is_unheard: bool,
 }
 
 impl Flights {
-    /// Creates an empty table for this number of resources, with `scratch_bytes` bytes for each
-    /// task.
+    /// Creates an empty table for this number of resources, with `scratch_bytes` bytes of scratch
+    /// memory for each task.
     pub(super) fn new(resources: usize, scratch_bytes: u64) -> Self {
         let rows = (0..resources).map(|_| ResourceTickets::default()).collect();
         Flights {
@@ -104,13 +108,13 @@ impl Flights {
         }
     }
 
-    /// Returns the unused events of the stream resource `index`.
+    /// Returns the events that can be reused for tasks on the stream resource `index`.
     pub(super) fn events(&self, index: u32) -> Option<&Events> {
         self.events.get(index as usize)
     }
 
-    /// Enters a new task. Returns its ticket and the address of its scratch memory. Fails with
-    /// LIMIT or OUT_OF_MEMORY if no slot can be allocated.
+    /// Enters a new task into the table. Returns the task's ticket and the address of its scratch
+    /// memory. Fails with LIMIT or OUT_OF_MEMORY if no slot of the table can be allocated.
     pub(super) fn begin(
         &self,
         picked: ResourceChoice,
@@ -179,8 +183,9 @@ impl Flights {
         Some(picked)
     }
 
-    /// Returns the status of the kept task `ticket` once, and frees its slot. Returns `Ok(None)`
-    /// while the task runs, and `Err(())` if there is no such task.
+    /// Returns the status of the completed task `ticket` and frees its slot. Returns `Ok(None)`
+    /// while the task runs. Returns `Err(())` if there is no such task, or if its `is_kept` is
+    /// false.
     pub(super) fn take(&self, ticket: u64) -> std::result::Result<Option<dtl_status_t>, ()> {
         let mut places = self.places.lock();
         let place = places.place(ticket).ok_or(())?;
@@ -194,7 +199,8 @@ impl Flights {
         }
     }
 
-    /// Discards the status of the task `ticket`. Returns false if there is no such task.
+    /// Discards the status of the task `ticket`. Returns false if there is no such task, or if its
+    /// `is_kept` is false.
     pub(super) fn let_go(&self, ticket: u64) -> bool {
         let mut places = self.places.lock();
         let Some(place) = places.place(ticket).filter(|place| place.is_kept) else { return false };
@@ -238,8 +244,8 @@ impl Flights {
         }
     }
 
-    /// Polls tasks of the resource `index`: the tasks on its stream up to the first that still
-    /// runs, and at most `others` of the other tasks. Passes each completion to `landed`.
+    /// Polls tasks on the resource `index`: the tasks on the resource's stream up to the first that
+    /// still runs, and at most `others` of the other tasks. Passes each completion to `landed`.
     pub(super) fn look_at_some(
         &self,
         index: usize,
@@ -360,7 +366,7 @@ impl Watch {
         Some(TaskOutcome { status, time_ns, before })
     }
 
-    /// Returns the events of the watch to the unused events of its resource.
+    /// Adds the events of this `Watch` to `unused`, the events of the resource that can be reused.
     fn recycle(self, unused: Option<&Events>) {
         if let (Watch::Stream { start, stop }, Some(unused)) = (self, unused) {
             start.into_iter().chain([stop]).for_each(|event| unused.keep(event));
@@ -368,7 +374,8 @@ impl Watch {
     }
 }
 
-/// Returns the nanoseconds since the task was selected; `None` if the task is not timed.
+/// Returns the time in nanoseconds since the resource was selected for the task; `None` if the task
+/// is not timed.
 pub(super) fn time_since(picked: &ResourceChoice) -> Option<u64> {
     picked.started.map(TscTimer::elapsed_ns)
 }

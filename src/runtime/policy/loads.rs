@@ -1,42 +1,46 @@
 //! Number of tasks on each resource. Selecting a resource and counting the task is one atomic step.
 //!
-//! Each count has its own pair of cache lines. A thread first reads the count of its own resource,
-//! whose index is the thread number (modulo the number of resources). A count of 0 ends the search,
-//! because no count is smaller. So threads that use different resources access no common line.
+//! Each resource's count has its own pair of cache lines. A thread first reads the count of its own
+//! resource, whose index is the thread number (modulo the number of resources). A count of 0 ends
+//! the search, because no count is smaller. So threads that use different resources access no
+//! common line.
 //!
-//! Why one atomic step: the count of the least loaded resource is changed by a compare-and-swap
-//! from the value that the search read. If another thread selected that resource meanwhile, the
-//! swap fails and the search restarts. Other resources can only have gained tasks by selections, so
-//! the resource found is still the least loaded one as far as selections go. A task that ended
-//! elsewhere meanwhile could just as well have ended a moment later. So while no task ends, counts
-//! never differ by more than one, whichever threads select (`tests/models` checks this).
+//! The atomic step keeps the resources equally loaded. A compare-and-swap increments the count of
+//! the least loaded resource, starting from the value that the search read. If another thread
+//! selected that resource meanwhile, the swap fails and the search restarts. Selections can only
+//! have added tasks to other resources, so the resource found is still the least loaded one, apart
+//! from tasks that ended meanwhile. Such a task could just as well have ended a moment later. So
+//! while no task ends, counts never differ by more than one, whichever threads select
+//! (`tests/models` checks this).
 //!
 //! A count is the difference of two numbers, `taken` minus `ended`. Only the thread whose number
 //! equals the index of the resource writes `ended` of that resource. So the end of a task in that
-//! thread is a plain store, and start and end together cost half of two atomic read-modify-writes.
-//! All other threads decrement `taken` instead. A task is counted in `taken` before it is counted
-//! in `ended` or subtracted from `taken`. So a reader that loads `ended` first never finds `ended`
-//! greater than `taken`. The difference can only be too large, by the tasks that ended between the
-//! two loads.
+//! thread is a plain store, and start and end together cost one atomic read-modify-write instead of
+//! two. All other threads decrement `taken` instead. A task is counted in `taken` before it is
+//! counted in `ended` or subtracted from `taken`. So a reader that loads `ended` first never finds
+//! `ended` greater than `taken`. The difference can only be too large, by the tasks that ended
+//! between the two loads.
 //!
 //! Memory ordering: incrementing a count is an acquire operation. Decrementing it, by either
-//! number, is a release operation. So a task sees all writes of the task whose place it takes: a
-//! capacity of one is mutual exclusion. The search itself reads `taken` relaxed, because the swap
-//! checks the value.
+//! number, is a release operation. So a task sees all writes of the ended task whose place on the
+//! resource it takes. With a capacity of one, this is mutual exclusion. The search itself loads
+//! `taken` relaxed, because the compare-and-swap checks the value.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 
 /// Task count of one resource.
 #[repr(align(128))]
 struct Count {
-    /// Number of tasks assigned to the resource, minus the tasks that other threads than the
-    /// resource's own thread have ended.
+    /// Number of tasks assigned to the resource, minus the number of tasks whose end was counted by
+    /// a thread other than the resource's own thread (the thread whose number is the index of the
+    /// resource).
     taken: AtomicU64,
-    /// Number of tasks that the resource's own thread has ended.
+    /// Number of tasks whose end was counted by the resource's own thread, the thread whose number
+    /// is the index of the resource.
     ended: AtomicU64,
 }
 
-/// Values read from a count.
+/// Snapshot of a [`Count`]: `taken`, and the number of tasks computed from it.
 #[derive(Clone, Copy)]
 struct Seen {
     taken: u64,
@@ -51,12 +55,13 @@ impl Count {
         Seen { taken, tasks: taken.saturating_sub(ended) }
     }
 
-    /// Adds one task if `taken` still equals `seen`. Returns true on success.
+    /// Adds one task to the count if `taken` equals `seen`. Returns true on success.
     fn take(&self, seen: u64) -> bool {
         self.taken.compare_exchange(seen, seen + 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Adds one task if the resource has fewer than `most` tasks. Returns true on success.
+    /// Adds one task to the count if the resource has fewer than `most` tasks. Returns true on
+    /// success.
     fn take_one_of(&self, most: u64) -> bool {
         loop {
             let seen = self.see();
@@ -91,8 +96,9 @@ impl Loads {
         thread % self.0.len().max(1)
     }
 
-    /// Adds a task to the thread's own resource if that resource is idle, as no count is smaller
-    /// than 0. Returns the index, or `None`.
+    /// Adds a task to the thread's own resource (whose index is the thread number) if that resource
+    /// is idle. No search is needed then, because no count is smaller than 0. Returns the index of
+    /// the resource, or `None` if it is not idle or the thread has no resource of its own.
     #[inline]
     #[must_use]
     pub(super) fn take_own(&self, thread: usize) -> Option<usize> {
@@ -100,8 +106,9 @@ impl Loads {
         own.take(own.ended.load(Ordering::Acquire)).then_some(thread)
     }
 
-    /// Adds a task to the resource with the fewest tasks and returns its index. Among equal counts,
-    /// the first from the thread's own resource on is selected.
+    /// Adds a task to the resource with the fewest tasks and returns its index. Among resources
+    /// with equally few tasks, selects the first one at or after the thread's own resource,
+    /// wrapping around.
     #[inline(never)]
     #[must_use]
     pub(super) fn take_least(&self, thread: usize) -> usize {
@@ -124,8 +131,8 @@ impl Loads {
         }
     }
 
-    /// Adds a task to the first resource, from the thread's own on, that has fewer than `most`
-    /// tasks. Returns its index; `None` if all resources are full.
+    /// Adds a task to the first resource that has fewer than `most` tasks. The search starts at the
+    /// thread's own resource. Returns its index; `None` if all resources are full.
     #[inline(never)]
     #[must_use]
     pub(super) fn take_free(&self, thread: usize, most: u64) -> Option<usize> {
@@ -145,7 +152,7 @@ impl Loads {
         }
     }
 
-    /// Removes a task from the resource `index`, in any thread.
+    /// Removes a task from the resource `index`. Any thread may call this function.
     #[inline]
     pub(super) fn give_back(&self, index: usize) {
         if let Some(count) = self.0.get(index) {

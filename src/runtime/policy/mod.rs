@@ -60,15 +60,17 @@ pub struct Policy {
     id: AtomicU64,
     rule: Rule,
     kind: ResourceKind,
-    /// Bit mask of the DTL_INFO_... values that the rule needs.
+    /// Bit mask of the DTL_INFO_... values (information about tasks) that the selection rule needs.
     needed_info: u64,
-    /// Default adapter, used unless dtl_policy_initialize passes another adapter.
+    /// Default adapter function for elements of the resource list, used unless
+    /// dtl_policy_initialize passes another adapter.
     adapter: Adapter,
     /// Reference count: 1 for dtl_policy_create, plus 1 for each dtl_policy_retain.
     shares: AtomicU32,
     /// Set when the last reference is released; waiting threads then return DTL_ERROR_CANCELED.
     closed: AtomicBool,
-    /// Set while or after one thread initializes the policy; a second initialize fails.
+    /// Set while a thread initializes the policy, and once the policy is initialized. A further
+    /// dtl_policy_initialize then fails.
     claimed: AtomicBool,
     ready: OnceLock<ReadyPolicy>,
 }
@@ -78,18 +80,19 @@ struct ReadyPolicy {
     resources: Box<[Resource]>,
     chooser: Chooser,
     counts: Counts,
-    /// Number of failed tasks, by resource index.
+    /// Number of failed tasks on each resource, indexed by resource.
     failed: Box<[AtomicU64]>,
     flights: Flights,
     scratch_bytes: u64,
-    /// True if tasks run in the submitting thread and the rule is built in (fast path).
+    /// True if tasks run in the submitting thread and the selection rule is built in, so that
+    /// submits use the fast path.
     is_quick: bool,
     own_streams: Vec<u64>,
     /// First task failure that no call has reported.
     failure: Mutex<Option<Error>>,
 }
 
-/// Policy with a fast path (tasks run in the submitting thread), borrowed for one short visit of
+/// Policy with a fast path (tasks run in the submitting thread), borrowed until the thread leaves
 /// the epoch.
 pub struct FastPolicy(EpochRef<ReadyPolicy>);
 
@@ -104,23 +107,24 @@ pub fn quick(visit: Visit, id: u64) -> Option<FastPolicy> {
 }
 
 impl FastPolicy {
-    /// Selects a resource that is known without a search, whatever the task. Returns the choice and
-    /// the program's list element of the resource; `None` if a search is needed.
+    /// Selects a resource, if that is possible without a search and independently of the task.
+    /// Returns the choice and the resource's element of the program's list; `None` if a search is
+    /// needed.
     #[inline(always)] // row: select_fixed
     pub fn at_hand(&self) -> Option<(ResourceChoice, ListElement)> {
         let (index, end) = self.0.chooser.at_hand(&self.0.counts, self.thread())?;
         self.picked(index, end)
     }
 
-    /// Ends the epoch visit so that a task can run. Until the returned guard is dropped, the thread
-    /// counts as inside a call.
+    /// Leaves the epoch so that a task can run. Until the returned guard is dropped, the thread
+    /// still counts as inside a library call.
     #[must_use]
     pub fn into_running(self) -> CallbackGuard {
         self.0.into_running()
     }
 
-    /// Selects a resource for the task `key`. Returns the choice and the program's list element of
-    /// the resource; `None` if the selection needs the slow path in `submit`.
+    /// Selects a resource for the task `key`. Returns the choice and the resource's element of the
+    /// program's list; `None` if the selection needs the slow path in `submit`.
     #[inline(always)] // row: select_tuned
     pub fn choose(&self, key: dtl_task_key_t) -> Option<(ResourceChoice, ListElement)> {
         let (index, end) = self.0.chooser.quick(&self.0.counts, key, self.thread())?;
@@ -138,7 +142,8 @@ impl FastPolicy {
         Some((ResourceChoice { index: index as u32, end, started }, given))
     }
 
-    /// Decrements the task count of the resource `index` after the successful end of a task.
+    /// Decrements the task count of the resource `index` after the successful end of a task, if the
+    /// policy counts tasks.
     #[inline]
     pub fn give_back(&self, index: u32) {
         if let Chooser::Least(loads) | Chooser::Free(loads, _) = &self.0.chooser {
@@ -146,8 +151,8 @@ impl FastPolicy {
         }
     }
 
-    /// Reports the successful end of the timed run `run` on the resource `index`, with the time
-    /// since `started`.
+    /// Reports the successful end of the run `run` of a tuning on the resource `index`, with the
+    /// time since `started`.
     #[inline]
     pub fn timed(&self, index: u32, run: Run, started: Option<TscTimer>) {
         if let Chooser::Fastest(tuner) = &self.0.chooser {
@@ -162,7 +167,7 @@ pub struct PolicyArgs<'a> {
     pub rule: Rule,
     /// Kind of the resources of the policy.
     pub kind: ResourceKind,
-    /// List of resources. If `is_later` is set, only its adapter is used.
+    /// List of resources with its adapter function. If `is_later` is set, only the adapter is used.
     pub list: ResourceList<'a>,
     /// True if dtl_policy_initialize passes the resources later.
     pub is_later: bool,
@@ -209,8 +214,8 @@ impl Policy {
         Ok(id)
     }
 
-    /// Initializes the policy with its resources. Fails with DTL_ERROR_INVALID_STATE on a second
-    /// call.
+    /// Initializes the policy with its resources. Fails with DTL_ERROR_INVALID_STATE if the policy
+    /// is already initialized or another thread is initializing it.
     pub fn initialize(&self, inside: &Guard, list: &ResourceList<'_>) -> Result<()> {
         if self.claimed.swap(true, Ordering::AcqRel) {
             return fail!(
@@ -267,7 +272,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Increments the reference count. Fails if the count is 0, that is, the policy is released.
+    /// Increments the reference count. Fails if the count is 0, that is, if the policy has been
+    /// released.
     pub fn retain(&self) -> Result<()> {
         let more = |shares| if shares == 0 { None } else { Some(shares + 1) };
         if self.shares.checked_update(Ordering::AcqRel, Ordering::Relaxed, more).is_err() {
@@ -282,7 +288,7 @@ impl Policy {
         self.shares.checked_update(Ordering::AcqRel, Ordering::Relaxed, less) == Ok(1)
     }
 
-    /// Closes the policy after its handle is removed. Waits for the work on the streams that the
+    /// Closes the policy after its handle was removed. Waits for the work on the streams that the
     /// policy created itself.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -291,7 +297,7 @@ impl Policy {
         }
     }
 
-    /// Returns the traits of the policy.
+    /// Returns the traits of the policy: the properties that the C interface reports.
     pub fn traits(&self) -> dtl_policy_traits_t {
         let ready = self.ready.get();
         let looks = match &self.kind {
@@ -314,13 +320,13 @@ impl Policy {
         }
     }
 
-    /// Returns the program's list elements of all resources of the policy.
+    /// Returns the element of the program's list for each resource of the policy.
     pub fn resources(&self) -> Result<Vec<dtl_resource_t>> {
         Ok(self.ready()?.resources.iter().map(|resource| resource.given.plain()).collect())
     }
 
-    /// Returns the program's list element of the resource `index`. Fails with OUT_OF_BOUNDS if
-    /// there is no such resource.
+    /// Returns the element of the program's list for the resource `index`. Fails with OUT_OF_BOUNDS
+    /// if there is no such resource.
     pub fn resource(&self, index: u32) -> Result<dtl_resource_t> {
         match self.ready()?.resources.get(index as usize) {
             Some(resource) => Ok(resource.given.plain()),

@@ -23,11 +23,14 @@ pub const ALL_INFO: u64 = DTL_INFO_TASK_SUBMISSION | DTL_INFO_TASK_COMPLETION | 
 
 /// Kind of the resources of a policy.
 pub enum ResourceKind {
-    /// Any values; only submissions are reported.
+    /// Resources with values that only the program interprets. Only the submission of a task can be
+    /// reported to the selection rule.
     Generic,
-    /// Any values on the host: a task ends when its function returns.
+    /// Resources on the host, with values that only the program interprets. A task ends before the
+    /// call that submits it returns.
     Inline,
-    /// Streams. A default list covers the devices of this backend, or of all backends if null.
+    /// Streams. If the program passes no list, there is one stream on each device of this backend,
+    /// or of all backends if the handle is null.
     Streams(dtl_backend_t),
     /// Kind that the program implements by a table of functions.
     Custom(CustomKind),
@@ -35,9 +38,9 @@ pub enum ResourceKind {
 
 /// Kind of resources that the program implements.
 pub struct CustomKind {
-    /// Table of the kind, with all required slots set.
+    /// Function table of the kind; no required function is NULL.
     pub ops: dtl_resource_ops_t,
-    /// User pointer that is passed to each slot.
+    /// User pointer that is passed to each function of the table.
     pub own: Addr,
 }
 
@@ -61,7 +64,7 @@ pub struct Resource {
     pub given: ListElement,
     /// Index of the element in the program's list.
     pub place: usize,
-    /// Value that the adapter returned for the element: the value that the kind works with.
+    /// Value to which the adapter has converted the element, and that the resource kind interprets.
     pub core: u64,
     /// Stream of a DTL_RESOURCES_STREAMS resource.
     pub stream: Option<Arc<Stream>>,
@@ -69,13 +72,14 @@ pub struct Resource {
 
 /// List of resources that a program passed, with the adapter for its elements.
 pub struct ResourceList<'a> {
-    /// Elements of the list; `None` = the defaults of the kind.
+    /// Elements of the list; `None` = the default resources of the kind.
     pub given: Option<&'a [dtl_resource_t]>,
-    /// Function that converts each element first.
+    /// Adapter that converts each element before it is used.
     pub adapter: Adapter,
 }
 
-/// Adapter function of a program. Without a function, elements are used unchanged.
+/// Function of the program that converts the elements of a resource list. Without a function,
+/// elements are used unchanged.
 #[derive(Clone, Copy)]
 pub struct Adapter {
     /// Adapter function of the program, or `None`.
@@ -88,7 +92,7 @@ pub struct Adapter {
 pub struct Usable {
     /// Usable resources in the order of the list; never empty.
     pub resources: Vec<Resource>,
-    /// Index in the list of each resource that is left out, with the reason.
+    /// Unusable resources: the index of each in the list, and the reason why it cannot be used.
     pub left_out: Vec<(usize, String)>,
 }
 
@@ -103,7 +107,7 @@ impl ResourceKind {
         }
     }
 
-    /// Returns the name of the kind for texts.
+    /// Returns the name of the kind, for messages.
     pub fn name(&self) -> &'static str {
         match self {
             ResourceKind::Generic => "generic",
@@ -122,7 +126,7 @@ impl ResourceKind {
         }
     }
 
-    /// Returns the bytes of scratch memory that each selection in flight needs.
+    /// Returns the number of bytes of scratch memory that each selection in flight needs.
     pub fn scratch_bytes(&self, needed_info: u64) -> u64 {
         match self {
             ResourceKind::Custom(CustomKind { ops, own }) => {
@@ -132,8 +136,8 @@ impl ResourceKind {
         }
     }
 
-    /// Returns the resources that report `needed_info`, and the streams that were created for the
-    /// policy.
+    /// Returns the usable resources, which can report `needed_info`, and the streams that were
+    /// created for the policy.
     pub fn resources(
         &self,
         inside: &Guard,
@@ -287,12 +291,14 @@ impl CustomKind {
     }
 }
 
-/// Calls a slot of the program's table. The error text names the slot.
+/// Calls a function of a function table that the program implements. `name` is the name of the
+/// function for the error message.
 pub(super) fn slot(call: impl FnOnce() -> dtl_status_t, name: &str) -> Result<()> {
     outcome(call, || format!("{name} of the program's table"))
 }
 
-/// Creates the error for the failed slot `name`, which was called after the mark `before`.
+/// Creates the error for the failed call to `name`, a function of a function table that the program
+/// implements. `before` is the count of failed calls ([`Mark`]) before the call.
 #[cold]
 pub(super) fn slot_failed(status: dtl_status_t, name: &str, before: Mark) -> Error {
     before.explain(failed(status, &format!("{name} of the program's table")))
@@ -309,7 +315,7 @@ pub fn check_count(count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Formats a mask of DTL_INFO_... bits as text.
+/// Returns a string with the names of the DTL_INFO_... bits in a mask.
 pub(super) fn info_names(info: u64) -> String {
     let names = [
         (DTL_INFO_TASK_SUBMISSION, "TASK_SUBMISSION"),

@@ -1,4 +1,5 @@
-//! Selection rules of policies, and the reports about each task that a rule needs.
+//! Selection rules of policies, and the reports about tasks (such as their end or duration) that a
+//! rule needs.
 
 use super::auto_tune::{Run, Tuner};
 use super::loads::Loads;
@@ -19,16 +20,17 @@ pub enum Rule {
     RoundRobin,
     /// The resource with the fewest tasks.
     DynamicLoad,
-    /// The resource with the shortest time of the task.
+    /// The resource on which the task takes the shortest time.
     AutoTune {
         /// Number of untimed runs on each resource.
         warmups: u32,
         /// Number of timed runs on each resource.
         samples: u32,
-        /// Number of submits by one thread after which the task is tuned again; 0 = never.
+        /// Number of submits of a task by one thread after which the task is tuned again; 0 =
+        /// never.
         resample: u64,
     },
-    /// A resource with less than this number of tasks.
+    /// The first resource found that has fewer than this number of tasks.
     Capacity(u32),
     /// Rule of the program.
     Custom(CustomRule),
@@ -36,9 +38,9 @@ pub enum Rule {
 
 /// Rule that the program implements by a table of functions.
 pub struct CustomRule {
-    /// Table of the rule, with all required slots set.
+    /// Function table of the rule; no required function is NULL.
     pub ops: dtl_policy_ops_t,
-    /// User pointer that is passed to each slot.
+    /// User pointer that is passed to each function of the table.
     pub own: Addr,
 }
 
@@ -49,20 +51,20 @@ pub(super) enum Chooser {
     Least(Loads),
     Fastest(Tuner),
     Free(Loads, u64),
-    /// Calls the program's table, with its user pointer.
+    /// Rule of the program: its function table and its user pointer.
     Custom(dtl_policy_ops_t, Addr),
 }
 
-/// Report that is due when a task has ended.
+/// Action that is required when a task has ended.
 #[derive(Clone, Copy)]
 pub enum TaskEnd {
-    /// No report is due.
+    /// No action is required.
     Nothing,
-    /// Decrements the task count of the resource.
+    /// The task count of the resource must be decremented.
     Place,
-    /// Passes the time of this run to the tuner.
+    /// The time of this run must be passed to the tuner.
     Timed(Run),
-    /// Passes the end of the task with this key to the program's rule.
+    /// The end of the task with this key must be reported to the program's rule.
     Told(dtl_task_key_t),
 }
 
@@ -71,7 +73,7 @@ pub enum TaskEnd {
 pub struct ResourceChoice {
     /// Index of the selected resource.
     pub index: u32,
-    /// Report that is due when the task ends.
+    /// Action that is required when the task ends.
     pub end: TaskEnd,
     /// Timer started at the selection; `None` if the task is not timed.
     pub started: Option<TscTimer>,
@@ -85,7 +87,8 @@ impl ResourceChoice {
 }
 
 impl Rule {
-    /// Returns the rule of this name with its options. Fails with NOT_FOUND if the name is unknown.
+    /// Returns the selection rule named `name`, with the options `opts`. Fails with NOT_FOUND if
+    /// the name is unknown.
     pub fn named(name: &str, opts: &dtl_policy_opts_t) -> Result<Rule> {
         let or = |value: u32, usual: u32| if value == 0 { usual } else { value };
         Ok(match name {
@@ -112,7 +115,7 @@ impl Rule {
         })
     }
 
-    /// Returns the name of the rule for texts.
+    /// Returns the name of the rule, for messages.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Rule::Fixed(_) => "fixed",
@@ -161,9 +164,9 @@ impl Rule {
 }
 
 impl Chooser {
-    /// Selects a resource that is known without a search, whatever the task. Returns its index and
-    /// the report due at the end of the task; `None` if a search is needed. `thread` is the number
-    /// of the calling thread.
+    /// Selects a resource, if that is possible without a search and independently of the task.
+    /// Returns the index of the resource and the action required at the end of the task; `None` if
+    /// a search is needed. `thread` is the number of the calling thread.
     #[inline(always)] // row: select_fixed
     pub(super) fn at_hand(&self, counts: &Counts, thread: usize) -> Option<(usize, TaskEnd)> {
         let (index, end) = match self {
@@ -178,8 +181,8 @@ impl Chooser {
         Some((index, end))
     }
 
-    /// Selects a resource by a rule that needs neither a wait nor a call of the program. Returns
-    /// `None` if the caller must use `choose`.
+    /// Selects a resource without blocking and without calling a function of the program. Returns
+    /// `None` if this is not possible and the caller must use `choose`.
     #[inline(always)] // row: select_tuned
     pub(super) fn quick(
         &self,
@@ -247,8 +250,8 @@ impl Chooser {
         }
     }
 
-    /// Reports the end of a task, or that the task was not started. `time_ns` counts only if the
-    /// task succeeded and was timed.
+    /// Reports the end of a task, or that the task was not started. `time_ns` is ignored if the
+    /// task failed or need not be timed.
     pub(super) fn ended(
         &self,
         picked: &ResourceChoice,
@@ -279,7 +282,7 @@ impl Chooser {
         }
     }
 
-    /// Returns true if a task with this `end` must be timed.
+    /// Returns true if the duration of a task with this `end` must be measured.
     pub(super) fn times(&self, end: TaskEnd) -> bool {
         match (self, end) {
             (_, TaskEnd::Timed(_)) => true,
@@ -290,7 +293,8 @@ impl Chooser {
         }
     }
 
-    /// Returns true if ended tasks must be reported before the next selection.
+    /// Returns true if the ends of tasks must be reported to the selection rule before the next
+    /// selection.
     pub(super) fn needs_reports(&self) -> bool {
         match self {
             Chooser::Fixed(_) | Chooser::RoundRobin => false,

@@ -11,8 +11,9 @@ use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// Creates a stream on each device of a backend, or of every backend that "auto" may choose if
-/// `backend` is null. Returns the handles of the streams.
+/// Creates a stream on each device of `backend`. If `backend` is null, creates a stream on each
+/// device of every backend that the automatic choice ("auto") considers. Returns the handles of the
+/// streams.
 pub(super) fn of_all_devices(inside: &Guard, backend: dtl_backend_t) -> Result<Vec<u64>> {
     let mut made = Vec::new();
     if backend.id != 0 {
@@ -66,7 +67,8 @@ pub(super) fn check_timing(stream: &Stream) -> Result<()> {
     start.elapsed_ns(&stop).map(|_| ())
 }
 
-/// Unused events for one resource; they belong to the backend of its stream.
+/// Events that can be reused for tasks on one resource. They belong to the backend of the
+/// resource's stream.
 #[derive(Default)]
 pub(super) struct Events(Mutex<Vec<Arc<Event>>>);
 
@@ -83,7 +85,7 @@ impl Events {
         Ok(event)
     }
 
-    /// Returns an event to the unused events.
+    /// Adds an event that is no longer in use, so that it can be reused.
     pub(super) fn keep(&self, event: Arc<Event>) {
         self.0.lock().push(event);
     }

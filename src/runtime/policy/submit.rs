@@ -1,8 +1,9 @@
 //! Submission of a task: select a resource (waiting for a free resource if necessary), run the task
-//! on it, observe its end. Also the waits for tasks.
+//! on it, observe its end. This module also implements the functions that wait for tasks.
 //!
-//! All functions here run outside of the epoch and with a reference to the policy, so tasks and
-//! table slots may block and may call the library. No lock is held while foreign code runs.
+//! All functions here run outside of the epoch and with a reference to the policy, so tasks and the
+//! functions of a program's function table may block and may call the library. No lock is held
+//! while code of the application or of a backend runs.
 
 use super::in_flight::{TaskCompletion, TaskOutcome, Watch, time_since};
 use super::resources::{CustomKind, ListElement, Resource, ResourceKind, slot, slot_failed};
@@ -30,17 +31,20 @@ pub type TaskFn = extern "C" fn(
     *mut dtl_waitable_t,
 ) -> dtl_status_t;
 
-/// Number of tasks that a submit polls on its resource if the policy needs no reports. Larger than
-/// the one task that a submit adds, so that the lists of tasks in flight stay short.
+/// Maximum number of tasks that a submit polls, of those in flight on the selected resource whose
+/// end is not detected through the resource's stream. A submit adds only one such task, so the
+/// number of these tasks stays small even if the policy needs no reports about tasks.
 const LOOKS: usize = 2;
-/// Number of tasks in flight between two collections, if the policy needs no reports.
+/// If the policy needs no reports about tasks, a submit collects ended tasks only when its own task
+/// raises the number of tasks in flight to a multiple of LOOK_EVERY. Applies to resource kinds that
+/// the program implements.
 const LOOK_EVERY: usize = 64;
-/// Longest timeout that is passed to a task's own wait function, in nanoseconds.
+/// Maximum timeout in nanoseconds that is passed to a wait function that a task returned.
 const WAIT_NS: u64 = 1_000_000;
 
 /// Task to be submitted.
 pub struct Task {
-    /// Key of the task, for policies that learn from earlier runs.
+    /// Key that identifies the task in policies that use the results of earlier runs.
     pub key: dtl_task_key_t,
     /// Function of the task.
     pub function: TaskFn,
@@ -50,21 +54,22 @@ pub struct Task {
     pub is_kept: bool,
 }
 
-/// Waitable of a task that left no work running.
+/// Value that a task returns if no work of the task is still running.
 pub const NOTHING_LEFT: dtl_waitable_t = dtl_waitable_t {
     event: crate::abi::handle::dtl_event_t::NULL,
     wait: None,
     object: std::ptr::null_mut(),
 };
 
-/// Returns true if `left` describes no work: the task has left nothing running to wait for.
+/// Returns true if `left` contains neither an event nor a wait function, so that no work of the
+/// task is still running.
 pub fn is_nothing(left: &dtl_waitable_t) -> bool {
     left.event.id == 0 && left.wait.is_none()
 }
 
-/// Converts the status of a task to a result whose error text describes the failure. `before` is
-/// the mark taken before the task ran in this thread, or the current mark if the task ran
-/// elsewhere.
+/// Converts the status of a task to a result whose error message describes the failure. `before` is
+/// the count of failed calls (`Mark`) before the task ran in this thread, or the current count if
+/// the task ran elsewhere.
 pub fn outcome(status: dtl_status_t, before: Mark) -> Result<()> {
     if status == DTL_SUCCESS { Ok(()) } else { Err(before.explain(task_failed(status))) }
 }
@@ -75,8 +80,8 @@ fn task_failed(status: dtl_status_t) -> Error {
 }
 
 impl Policy {
-    /// Submits `task`. Waits for a free resource until the deadline `patience`; with `None`, does
-    /// not wait and fails with BUSY.
+    /// Submits `task`. If no resource is free, waits for one until the deadline `patience`. Fails
+    /// with BUSY instead of waiting if `patience` is `None`.
     pub fn submit(&self, task: &Task, patience: Option<Deadline>) -> Result<dtl_submission_t> {
         let ready = self.ready()?;
         let picked = self.pick(ready, task, patience)?;
@@ -143,8 +148,9 @@ impl Policy {
         }
     }
 
-    /// Returns true if ended tasks must be collected now. A periodic collection is needed because
-    /// the program may never query the reports.
+    /// Returns true if ended tasks must be collected now, although the policy needs no reports
+    /// about tasks. A resource kind that the program implements needs this periodic collection: if
+    /// the program never waits for tasks, nothing else collects them.
     fn is_due(&self, ready: &ReadyPolicy) -> bool {
         matches!(self.kind, ResourceKind::Custom(_))
             && ready.flights.running() % LOOK_EVERY == LOOK_EVERY - 1
@@ -154,8 +160,8 @@ impl Policy {
         fail!(DTL_ERROR_INTERNAL, "policy '{}' lost resource {}", self.rule.name(), picked.index)
     }
 
-    /// Handles the return of a task's function in the thread that submitted the task, and returns
-    /// its submission. `before` is the mark taken before the function was called.
+    /// Processes the return of a task's function in the submitting thread, and returns the task's
+    /// submission. `before` is the count of failed calls (`Mark`) before the function was called.
     pub fn returned(
         &self,
         picked: &ResourceChoice,
@@ -181,7 +187,8 @@ impl Policy {
         Ok(dtl_submission_t { ticket: 0, status, ..submission })
     }
 
-    /// Reports a completed task and returns its submission, which has no ticket (0).
+    /// Reports a completed task to the policy. Returns the submission of the task, with ticket 0
+    /// (no ticket).
     fn over(
         &self,
         ready: &ReadyPolicy,
@@ -298,19 +305,21 @@ impl Policy {
         })
     }
 
-    /// Reports a selection whose task was not started because of `error`, and returns the error.
+    /// Reports to the policy that a task, for which a resource was selected, failed with `error`
+    /// because it was not started or its end cannot be detected. Returns the error.
     fn given_up(&self, ready: &ReadyPolicy, picked: &ResourceChoice, error: Error) -> Error {
         self.not_taken(ready, picked, error.status());
         error
     }
 
-    /// Reports a selection whose task was not started.
+    /// Reports to the policy that a task, for which a resource was selected, failed with `status`.
+    /// The caller returns the failure to the application.
     fn not_taken(&self, ready: &ReadyPolicy, picked: &ResourceChoice, status: dtl_status_t) {
         let ended = TaskOutcome { status, time_ns: None, before: Mark::now() };
         self.landed(ready, &TaskCompletion { picked: *picked, ended, is_unheard: false });
     }
 
-    /// Reports the end of a task to the policy.
+    /// Reports the end of a task to the selection rule of the policy, and counts a failure.
     fn landed(&self, ready: &ReadyPolicy, landed: &TaskCompletion) {
         let TaskCompletion { picked, ended: TaskOutcome { status, time_ns, before }, is_unheard } =
             landed;
@@ -347,7 +356,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Collects tasks that have ended, for the kinds whose tasks must be polled.
+    /// Collects tasks that have ended, if tasks on this kind of resource must be polled.
     fn look(&self, ready: &ReadyPolicy) -> Result<()> {
         match &self.kind {
             ResourceKind::Custom(CustomKind { ops, own }) => {
@@ -369,7 +378,8 @@ impl Policy {
         ready.flights.look_at_some(index, others, &mut |landed| self.landed(ready, &landed));
     }
 
-    /// Waits until the kept task `ticket` has ended and returns its status.
+    /// Waits until the task `ticket` has ended and returns its status. Fails at the deadline, or if
+    /// the status was already returned or discarded.
     fn wait_for(
         &self,
         ready: &ReadyPolicy,
@@ -415,7 +425,7 @@ impl Policy {
         self.wait_for(self.ready()?, ticket, Deadline::after(timeout_ns))
     }
 
-    /// Discards the status of the submission `ticket`: no call will wait for it.
+    /// Discards the status of the submission `ticket`: no call will wait for the submission.
     pub fn let_go(&self, ticket: u64) -> Result<()> {
         if self.ready()?.flights.let_go(ticket) { Ok(()) } else { self.no_such_task(ticket) }
     }
@@ -430,7 +440,8 @@ impl Policy {
         self.wait_or_let_go(submission.ticket, deadline)
     }
 
-    /// Waits for a submission and returns its status as a result; discards it if the wait fails.
+    /// Waits for a submission and returns its status as a result. If the wait fails, discards the
+    /// status.
     pub fn wait_or_let_go(&self, ticket: u64, deadline: Deadline) -> Result<()> {
         let before = Mark::now();
         let ended = self.wait_for(self.ready()?, ticket, deadline);
@@ -483,7 +494,8 @@ impl Policy {
     }
 }
 
-/// Returns the watch for the work that a task left running.
+/// Returns the method to detect the end of the work that is still running after a task's function
+/// has returned.
 fn watch(left: &dtl_waitable_t) -> Result<Watch> {
     if left.wait.is_some() {
         return Ok(Watch::Call(left.wait, Addr::new(left.object)));

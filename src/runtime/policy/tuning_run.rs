@@ -4,41 +4,43 @@
 //! The runs of a tuning are divided into parts. The first part holds the warm-ups. Each further
 //! part holds a share of the samples, in whole rounds over the resources. A thread starts with its
 //! own share. When all runs of that share are assigned, the thread continues with the other shares,
-//! in an order (0 1 2 3 and 1 0 3 2) that separates two threads of equal speed. Threads rarely
-//! write the same cache line then, and no run is left over if a thread stops submitting.
+//! in an order (0 1 2 3 and 1 0 3 2) that separates two threads of equal speed. So threads rarely
+//! write the same cache line, and no run is left over if a thread stops submitting.
 //!
 //! The algorithm needs no lock. Every run of a tuning ends exactly once, and the next tuning starts
 //! only after the end of the last run. So a time is always reported to the current tuning. In each
-//! part, `runs` assigns the runs and `ended` counts the reports. The last report of a part is
-//! counted as the end of one part in the `ended` of the tuning.
+//! part, `runs` assigns the runs and `ended` counts the runs that were reported as ended. The last
+//! report of a part increments the `ended` of the tuning, which counts the completed parts.
 //!
 //! Memory ordering: a thread stores a time before it increments the part's `ended`. The thread that
-//! completes a part does so before it increments the tuning's `ended`. Both increments are release
-//! operations. The thread that makes the last increment sees all stores (acquire, in both counters)
-//! and publishes `best` (release). The thread that resets `best` to start a new tuning (acquire;
-//! only one thread can succeed) sees the whole previous tuning. It clears the state, then resets
-//! the counter `runs` of each part (release), which makes the runs available. A thread that gets a
-//! run acquires `runs`, so no time is stored before the state is cleared. A thread that finds no
-//! run left reads `leader`, which is only a hint. `tests/models` checks the algorithm.
+//! completes a part increments the part's `ended` before it increments the tuning's `ended`. Both
+//! increments are release operations. The thread that makes the last increment sees all stores
+//! (acquire, in both counters) and publishes `best` (release). The thread that resets `best` to
+//! start a new tuning (acquire; only one thread can succeed) sees the whole previous tuning. It
+//! clears the state, then resets the counter `runs` of each part (release), which makes the runs
+//! available. A thread that gets a run acquires `runs`, so no time is stored before the state is
+//! cleared. A thread that finds no run left reads `leader` (the fastest resource so far), which is
+//! only a hint. `tests/models` checks the algorithm.
 
 use crate::sys::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Value of `best` while the task is tuned.
+/// Value of `best` while the task is being tuned.
 const TUNING: u32 = u32::MAX;
 
-/// Index of the part of the warm-ups.
+/// Index in `Trial::parts` of the group of runs that contains the warm-ups (runs whose times do not
+/// count).
 const WARMUPS: usize = 0;
-/// Number of parts of the samples, a power of two. Threads whose numbers are equal modulo SHARES
-/// start with the same part.
+/// Number of parts (groups of runs) into which the samples (timed runs) are divided, a power of
+/// two. Threads whose thread numbers are equal modulo SHARES start with the same part.
 const SHARES: usize = 4;
 
-/// Part of the runs of a tuning. Each part occupies its own pair of cache lines, because threads
-/// write it and a prefetcher loads lines in pairs.
+/// Part (group) of the runs of a tuning. Each part occupies its own pair of cache lines, because
+/// different threads write different parts, and a prefetcher loads lines in pairs.
 #[repr(align(128))]
 struct RunShard {
-    /// Number of runs in the part.
+    /// Number of runs in this group of runs.
     most: u64,
-    /// Number of the next run to assign.
+    /// Number of the next run of the group to assign.
     runs: AtomicU64,
     ended: AtomicU64,
 }
@@ -48,7 +50,7 @@ impl RunShard {
         RunShard { most: most as u64, runs: AtomicU64::new(0), ended: AtomicU64::new(0) }
     }
 
-    /// Assigns a run and returns its number; `None` if all runs of the part are assigned.
+    /// Assigns a run and returns its number; `None` if all runs of this group are assigned.
     #[inline]
     fn take_run(&self) -> Option<u64> {
         if self.runs.load(Ordering::Relaxed) >= self.most {
@@ -59,37 +61,39 @@ impl RunShard {
     }
 }
 
-/// Tunings of one task, one after another: assigns runs and collects their times.
+/// State of the successive tunings of one task. Assigns runs to resources and collects the times of
+/// the runs.
 pub(super) struct Trial {
-    /// Index of the fastest resource, or TUNING.
+    /// Index of the fastest resource, or TUNING while the task is being tuned.
     best: AtomicU32,
-    /// Index of the fastest resource so far, for submits while all runs are assigned and some have
-    /// not ended.
+    /// Index of the fastest resource so far. Submits use this resource while all runs of a tuning
+    /// are assigned and some have not ended.
     leader: AtomicU32,
     parts: [RunShard; 1 + SHARES],
-    /// Number of parts whose runs have all ended.
+    /// Number of elements of `parts` (groups of runs) whose runs have all ended.
     ended: AtomicU32,
-    /// Shortest time in nanoseconds by resource; u64::MAX if no run has succeeded.
+    /// Shortest run time of each resource in nanoseconds; u64::MAX if no timed run of the resource
+    /// has succeeded.
     least_ns: Box<[AtomicU64]>,
 }
 
-/// Run that is assigned to a submit.
+/// Run of a task during its tuning. A submit of the task executes this run on `resource`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TuningRun {
     pub(super) resource: usize,
-    /// Index of the part that counts the end of the run.
+    /// Index in `Trial::parts` of the group of runs to which this run belongs.
     pub(super) part: usize,
 }
 
-/// Effect of the report of a run on its tuning.
+/// State of a tuning after the end of one of its runs has been reported.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Report {
-    /// Other runs have not ended.
+    /// At least one other run of the tuning has not ended.
     OneOfMany,
-    /// The run was the last of the tuning: index of the fastest resource and its time in
-    /// nanoseconds.
+    /// All runs of the tuning have ended. The fields are the index of the fastest resource and its
+    /// shortest time in nanoseconds.
     Last(u32, u64),
-    /// The run was the last of the tuning and all runs have failed: the tuning restarts.
+    /// All runs of the tuning have ended without a valid time. The tuning restarts.
     NoneGood,
 }
 
@@ -108,19 +112,20 @@ impl Trial {
         }
     }
 
-    /// Returns the index of the fastest resource; `None` while the task is tuned.
+    /// Returns the index of the fastest resource; `None` while the task is being tuned.
     #[inline(always)] // row: select_tuned
     pub(super) fn best(&self) -> Option<u32> {
         let best = self.best.load(Ordering::Acquire);
         (best != TUNING).then_some(best)
     }
 
-    /// Returns the index of the fastest resource so far.
+    /// Returns the index of the resource with the shortest time that has been reported so far.
     pub(super) fn leader(&self) -> u32 {
         self.leader.load(Ordering::Relaxed)
     }
 
-    /// Assigns a run of the tuning to the thread `thread`; returns `None` if all runs are assigned.
+    /// Assigns a run of the tuning to the thread with the number `thread`; returns `None` if all
+    /// runs are assigned.
     #[must_use]
     pub(super) fn take_run(&self, thread: usize) -> Option<TuningRun> {
         let of = |part: usize| {
@@ -130,7 +135,8 @@ impl Trial {
         of(WARMUPS).or_else(|| (0..SHARES).find_map(|next| of(1 + (thread ^ next) % SHARES)))
     }
 
-    /// Reports the end of a run with its time in nanoseconds; `None` = the time does not count.
+    /// Reports the end of a run with its time in nanoseconds; `None` = the run failed or was not
+    /// timed.
     pub(super) fn report(
         &self,
         TuningRun { resource, part }: TuningRun,
@@ -160,7 +166,8 @@ impl Trial {
         Report::Last(best, least)
     }
 
-    /// Counts a part whose runs have all ended. Returns true if the part was the last.
+    /// Counts a part (a group of runs) whose runs have all ended. Returns true if the runs of all
+    /// parts have then ended.
     #[cold]
     fn is_last_part(&self) -> bool {
         let parts = self.parts.iter().filter(|part| part.most > 0).count();
@@ -190,8 +197,8 @@ impl Trial {
         self.parts.iter().for_each(|part| part.runs.store(0, Ordering::Release));
     }
 
-    /// Returns the index of the fastest resource and its time in nanoseconds; the first one if
-    /// several are equal.
+    /// Returns the index of the fastest resource and its shortest time in nanoseconds. Of several
+    /// resources with equal times, returns the first.
     fn least(&self) -> (u32, u64) {
         let times = self.least_ns.iter().map(|least| least.load(Ordering::Relaxed)).enumerate();
         times

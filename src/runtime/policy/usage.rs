@@ -1,23 +1,26 @@
-//! Counters that every submit writes: selections per resource, and the round-robin turn. Each
-//! thread has its own row, so that threads share no cache line.
+//! Counters that every submit writes: the number of selections of each resource, and the
+//! round-robin position. Each thread has its own row of counters, so that threads share no cache
+//! line.
 //!
-//! Only its own thread writes a row, with plain loads and stores. A later thread that gets the
-//! number of an ended thread sees all writes of the ended thread (see `sys::handles::epoch`).
+//! Only the thread that owns a row writes it, with plain loads and stores. A later thread that gets
+//! the number of an ended thread sees all writes of the ended thread (see `sys::handles::epoch`).
 //! Threads with numbers beyond the last row share an additional row, with atomic additions. Readers
 //! sum the rows; the sums are exact while no thread submits.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 
-/// Number of rows that a single thread writes.
+/// Number of rows of counters that have exactly one writer thread each.
 const ROWS: usize = 63;
-/// Counters in 128 bytes: two cache lines, because a prefetcher loads lines in pairs. Also the
-/// number of padding counters at each end of a row.
+/// Number of counters in 128 bytes. This is also the number of padding counters at each end of a
+/// row: two cache lines, because a prefetcher loads lines in pairs.
 const LINE: usize = 16;
 
-/// Row of counters: padding, the turn at index LINE, the counts of the resources, padding.
+/// Row of counters: padding, the round-robin position (next resource) at index LINE, the number of
+/// selections of each resource, and padding.
 struct UsageRow(Box<[AtomicU64]>);
 
-/// Selections per resource and the round-robin turn, in one row per thread.
+/// Number of selections of each resource and round-robin position, in one row of counters per
+/// thread.
 pub(super) struct Counts {
     rows: [UsageRow; ROWS],
     shared: UsageRow,
@@ -25,8 +28,8 @@ pub(super) struct Counts {
 }
 
 impl UsageRow {
-    /// Creates a row of zero counts. The turn starts at a different resource for each thread;
-    /// otherwise the first resource would get the first task of every thread.
+    /// Creates a row of zero counts. The round-robin order starts at a different resource for each
+    /// thread; otherwise the first resource would get the first task of every thread.
     fn new(resources: usize, thread: usize) -> Self {
         let row = UsageRow((0..LINE + 1 + resources + LINE).map(|_| AtomicU64::new(0)).collect());
         if let Some(turn) = row.turn() {
@@ -43,7 +46,8 @@ impl UsageRow {
         self.0.get(LINE + 1 + index)
     }
 
-    /// Counts a selection of the resource `index`. Called only by the thread that owns the row.
+    /// Counts a selection of the resource `index`. Called only by the thread that owns this row of
+    /// counters.
     #[inline(always)] // row: select_tuned
     fn add(&self, index: usize) {
         if let Some(count) = self.count(index) {
@@ -53,7 +57,7 @@ impl UsageRow {
 }
 
 impl Counts {
-    /// Creates counters of 0 for this number of resources.
+    /// Creates counters of `resources` resources with all counts 0.
     pub(super) fn new(resources: usize) -> Self {
         Counts {
             rows: std::array::from_fn(|thread| UsageRow::new(resources, thread)),
@@ -62,7 +66,7 @@ impl Counts {
         }
     }
 
-    /// Counts that the thread `thread` has selected the resource `index`.
+    /// Counts a selection of the resource `index` by the thread with the number `thread`.
     #[inline(always)] // row: select_tuned
     pub(super) fn add(&self, thread: usize, index: usize) {
         match self.rows.get(thread) {
@@ -78,8 +82,8 @@ impl Counts {
         }
     }
 
-    /// Selects the resource whose turn it is for the thread, and counts the selection. Returns its
-    /// index.
+    /// Selects the next resource in the round-robin order of the thread, counts the selection and
+    /// returns the index of the resource.
     #[inline]
     #[must_use]
     pub(super) fn take_turn(&self, thread: usize) -> usize {

@@ -29,7 +29,7 @@ pub use usage::{NO_POOL, RangeUser, Usage};
 /// Type byte of backend handles.
 pub const TAG: u8 = 1;
 
-/// Backend: its name, its components, and the library's counters for it.
+/// Backend: name, components, and the counters that the library maintains for the backend.
 pub struct Backend {
     /// Name of the backend.
     pub name: CString,
@@ -39,14 +39,15 @@ pub struct Backend {
     pub flags: u64,
     /// True if the backend is part of the library.
     pub builtin: bool,
-    /// Queries of availability and features.
+    /// Functions that report the availability and the features of the backend.
     pub presence: Box<dyn BackendProbe>,
     /// Device component.
     pub device: Option<Box<dyn Device>>,
     /// Memory component.
     pub memory: Option<Box<dyn Memory>>,
-    /// True if HOST, DEVICE and MANAGED of the backend are plain memory of the process, served by
-    /// the library's own allocator instead of the memory component. True for at most one backend.
+    /// True if the memory kinds HOST, DEVICE and MANAGED of the backend are ordinary memory of the
+    /// process, which the library's own allocator provides instead of the backend's memory
+    /// component. True for at most one backend.
     pub plain_memory: bool,
     /// Transfer component.
     pub transfer: Option<Box<dyn Transfer>>,
@@ -56,13 +57,15 @@ pub struct Backend {
     pub modules: Option<Box<dyn Modules>>,
     /// Communication component.
     pub comm: Option<Box<dyn Comm>>,
-    /// Environments that the backend requires; they are started before its first use.
+    /// Runtime environments that the backend requires; they are started before the first use of the
+    /// backend.
     pub needs: Vec<Requirement>,
-    /// Counters of `dtl_mem_stats`.
+    /// Memory counters that `dtl_mem_stats` reports.
     pub memory_use: Usage,
     /// Handle of the backend, once it is registered.
     id: AtomicU64,
-    /// Set once the backend is available and its environments are started; not queried again.
+    /// True once the backend is available and its environments are started. [`Backend::ready`] then
+    /// no longer queries the backend.
     available: AtomicBool,
 }
 
@@ -94,7 +97,7 @@ impl Backend {
         }
     }
 
-    /// Returns the backend's name as text.
+    /// Returns the backend's name as a string slice.
     pub fn name(&self) -> &str {
         self.name.to_str().unwrap_or("?")
     }
@@ -114,12 +117,14 @@ impl Backend {
             | bit(self.comm.is_some(), DTL_COMPONENT_COMM)
     }
 
-    /// Queries whether the backend can run here. An invalid answer counts as unavailable.
+    /// Queries whether the backend can run on this machine. Treats an invalid answer as
+    /// unavailable.
     pub fn availability(&self) -> Availability {
         self.query_available().unwrap_or_else(|error| Err(error.text().to_owned()))
     }
 
-    /// Queries whether the backend can run here. Fails if the backend's answer is invalid.
+    /// Queries whether the backend can run on this machine. Fails if the backend's answer is
+    /// invalid.
     pub fn query_available(&self) -> Result<Availability> {
         let answer = match self.needs.iter().try_for_each(environment::availability) {
             Ok(()) => self.presence.query_available(),
@@ -134,8 +139,8 @@ impl Backend {
         answer
     }
 
-    /// Fails with UNAVAILABLE and the reason if the backend cannot run here. Costs one load once
-    /// the backend was found available.
+    /// Fails with UNAVAILABLE and the reason if the backend cannot run on this machine. Costs one
+    /// load once the backend was found available.
     pub fn ready(&self) -> Result<()> {
         if self.available.load(Ordering::Relaxed) {
             return Ok(());
@@ -143,7 +148,7 @@ impl Backend {
         self.ready_slow()
     }
 
-    /// Starts the environments that the backend requires, until finalize.
+    /// Starts the environments that the backend requires. They keep running until finalize.
     #[cold]
     fn ready_slow(&self) -> Result<()> {
         if let Err(why) = self.query_available()? {
@@ -191,7 +196,7 @@ impl Backend {
         self.memory.as_deref().ok_or_else(|| self.lacks("memory"))
     }
 
-    /// Creates the NOT_SUPPORTED error, for all callers, for a component that a backend lacks.
+    /// Creates the NOT_SUPPORTED error for a component that the backend lacks.
     #[cold]
     pub fn lacks(&self, what: &str) -> Error {
         failure!(
@@ -202,26 +207,27 @@ impl Backend {
     }
 }
 
-/// Functions of higher modules that the registry calls when a backend is registered or removed, or
-/// is not found.
+/// Callbacks of higher modules that the registry calls when a backend is registered, removed, found
+/// available, or not found.
 pub struct Events {
     /// Handles the registration of a backend, before other threads can find the backend.
     pub adding: fn(&Backend),
-    /// Unregisters a backend of a program or plugin, whose name another backend has taken over,
-    /// once the replaced backend is not in use.
+    /// Unregisters a backend of a program or plugin that another backend has replaced, once the
+    /// replaced backend is no longer in use.
     pub replaced: fn(dtl_backend_t),
-    /// Handles the report of a backend that the backend can run on this machine.
+    /// Called when a backend has reported that it can run on this machine.
     pub available: fn(&Backend),
-    /// Returns the number of a backend's references in its default streams, which do not count as
-    /// uses.
+    /// Returns the number of references to a backend from its default streams. These references do
+    /// not keep the backend from being unregistered.
     pub default_shares: fn(&Guard, &Arc<Backend>) -> usize,
     /// Handles the removal of a backend that is not in use, before the backend is destroyed.
     pub removed: fn(&Guard, &Arc<Backend>),
     /// Handles the removal of all backends, before they are destroyed.
     pub all_removed: fn(),
-    /// Returns the name of a dispatcher's handler that uses the backend.
+    /// Returns the name of a dispatcher handler that uses the backend, if there is one.
     pub handler_of: fn(&Guard, &Arc<Backend>) -> Option<String>,
-    /// Returns the text to append to a NOT_FOUND error: possible sources of a backend of this name.
+    /// Returns the advice to append to the message of a NOT_FOUND error: possible sources of a
+    /// backend of this name.
     pub advice: fn(&str) -> String,
 }
 
@@ -252,13 +258,15 @@ pub(super) static TABLE: HandleTable<Backend> = HandleTable::new(TAG, 0);
 
 // Lock order: NAMED before DEFAULT.
 
-/// Backends by name. A replaced backend is no longer in this list, but its handle stays valid as
-/// long as the backend is in use; the handle of a built-in backend, until finalize.
+/// Backends that a lookup by name finds, in registration order. A replaced backend is no longer in
+/// this list, but its handle stays valid as long as the backend is in use. The handle of a replaced
+/// built-in backend stays valid until finalize.
 static NAMED: RwLock<Vec<Arc<Backend>>> = RwLock::new(Vec::new());
 /// Cached result of `dtl_backend_get(NULL)`.
 static DEFAULT: RwLock<Option<Arc<Backend>>> = RwLock::new(None);
 
-/// Backend whose name another backend has replaced, and its former position in the list.
+/// Backend that another backend of the same name has replaced, and its former position in
+/// [`NAMED`].
 pub struct Replaced {
     place: usize,
     backend: Arc<Backend>,
@@ -309,13 +317,14 @@ pub fn add_in_place(
     Ok((dtl_backend_t { id }, replaced))
 }
 
-/// Discards the cached `dtl_backend_get(NULL)`, because candidates or settings have changed.
+/// Discards the cached result of `dtl_backend_get(NULL)`, because candidates or settings have
+/// changed.
 pub fn choose_again() {
     *DEFAULT.write() = None;
 }
 
-/// Removes a backend that is not in use; `others` is the number of references to the backend that
-/// are removed with it and do not count as uses.
+/// Removes a backend that is not in use. `others` is the number of references to the backend that
+/// do not count as uses, because the caller removes them together with the backend.
 pub fn remove(inside: &Guard, handle: dtl_backend_t, others: usize) -> Result<()> {
     epoch::collect(); // a user destroyed just now may have a deferred reference
     if remove_unused(inside, handle, others)? {
@@ -392,10 +401,10 @@ fn stale(handle: dtl_backend_t) -> Error {
     super::invalid_handle("backend", TAG, handle.id)
 }
 
-/// Returns all backends in the list of names, in registration order. Loads plugins first.
+/// Returns all backends that a lookup by name finds, in registration order. Loads plugins first.
 ///
-/// Returns plain references, not reference counts: a thread that only inspects a backend must not
-/// make another thread's `dtl_backend_unregister` fail with BUSY.
+/// Returns borrowed references, not reference-counted pointers: a thread that only inspects a
+/// backend must not make another thread's `dtl_backend_unregister` fail with BUSY.
 #[must_use]
 pub fn all(inside: &Guard) -> Vec<&Backend> {
     environment::search_plugins();
@@ -418,13 +427,14 @@ fn handle_of(name: &str) -> Option<dtl_backend_t> {
     })
 }
 
-/// Looks up a backend by name and acquires a reference, for callers that open an object of it.
+/// Looks up a backend by name and returns a reference-counted pointer, for callers that create an
+/// object of the backend.
 pub fn lookup(name: &str) -> Option<Arc<Backend>> {
     pin(&epoch::enter(), handle_of(name)?).ok()
 }
 
-/// Returns the backend of a name. For `None` returns the default: the backend that DTL_BACKEND or
-/// dtl_init names, otherwise the automatic choice.
+/// Returns the backend with this name. For `None`, returns the default backend: the backend that
+/// DTL_BACKEND or dtl_init names, otherwise the automatic choice.
 pub fn by_name<'g>(inside: &'g Guard, name: Option<&str>) -> Result<&'g Backend> {
     match name {
         Some("auto") => automatic(inside),
@@ -510,7 +520,8 @@ fn automatic(inside: &Guard) -> Result<&Backend> {
     )
 }
 
-/// Initializes built-in backends whose driver the program uses, to recognize its pointers.
+/// Initializes built-in backends whose driver the program already uses, so that the library
+/// recognizes pointers to memory that the program has allocated with the driver.
 pub fn detect_driver_use() {
     let inside = epoch::enter();
     let is_used = |backend: &&Backend| {
@@ -524,7 +535,7 @@ pub fn detect_driver_use() {
     }
 }
 
-/// Destroys every backend at finalize; the backends' destroy slots run here.
+/// Destroys every backend at finalize. This calls the `destroy` functions of the backends' vtables.
 pub fn clear() {
     (events().all_removed)();
     *DEFAULT.write() = None;
@@ -532,7 +543,7 @@ pub fn clear() {
     TABLE.drain(&epoch::enter()).for_each(drop);
 }
 
-/// Drops the handles in a forked child without destroying the backends.
+/// Empties the registry in a forked child without destroying the backends.
 pub fn forget_all() {
     std::mem::forget(DEFAULT.write().take());
     std::mem::take(&mut *NAMED.write()).into_iter().for_each(std::mem::forget);

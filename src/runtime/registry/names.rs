@@ -7,7 +7,7 @@ use crate::sys::handles::epoch::Guard;
 use std::sync::Arc;
 
 /// Checks the name of a backend that is being registered. Rejects an alias: a lookup of an alias
-/// leads to another backend, so a backend with that name could never be found.
+/// returns another backend, so a backend with that name could never be found.
 pub(super) fn check_backend_name(name: &str) -> Result<()> {
     check_name("backend", name)?;
     let meant = settings::alias(name);
@@ -40,7 +40,8 @@ pub fn put_back(inside: &Guard, replaced: Replaced) {
     choose_again();
 }
 
-/// Removes backend `gone` from the list, and restores the name of a built-in one that it replaced.
+/// Removes the backend `gone` from the list of backends that a lookup by name finds. If `gone` had
+/// replaced a built-in backend, puts the built-in backend back into the list.
 pub(super) fn take_out(
     inside: &Guard,
     named: &mut Vec<Arc<Backend>>,

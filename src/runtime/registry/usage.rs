@@ -1,4 +1,5 @@
-//! Usage counters of a backend's memory, and admission of further allocations.
+//! Usage counters of a backend's memory, and rejection of allocations while the backend is being
+//! unregistered.
 
 use super::Backend;
 use crate::error::{Result, fail};
@@ -7,7 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Tag of the host allocator's blocks that belong to no pool.
+/// Tag in the label of the host allocator's blocks that belong to no memory pool.
 pub const NO_POOL: u8 = 0;
 
 /// Counters of one backend's allocations.
@@ -26,8 +27,9 @@ pub struct Usage {
 
 impl Usage {
     /// Counts an allocation before it is made; fails while the backend is being unregistered. This
-    /// increments `live_count` before it reads `closing`, and [`Usage::close`] sets `closing`
-    /// before it reads the counts: whichever runs second sees the other's write.
+    /// function increments `live_count` before it reads `closing`, and [`Usage::close`] sets
+    /// `closing` before it reads the counts. All four accesses are sequentially consistent, so at
+    /// least one of the two functions reads the write of the other.
     pub(crate) fn begin(&self, backend: &Backend) -> Result<()> {
         self.live_count.fetch_add(1, Ordering::SeqCst);
         self.check_open(backend).inspect_err(|_| self.give_up())
@@ -49,7 +51,8 @@ impl Usage {
         self.live_count.fetch_sub(1, Ordering::Release);
     }
 
-    /// Rejects further allocations and ranges; returns false, without effect, if any exist.
+    /// Rejects further allocations, and registrations or adoptions of memory ranges, for the
+    /// backend. If an allocation or such a range exists, withdraws the rejection and returns false.
     pub fn close(&self) -> bool {
         self.closing.store(true, Ordering::SeqCst);
         let unused = self.live_count.load(Ordering::SeqCst) == 0
@@ -60,8 +63,9 @@ impl Usage {
         unused
     }
 
-    /// Counts `bytes` of a new allocation. If `with_plain` is true, the bytes also count toward the
-    /// host allocator's memory, and the peak is that of the two together.
+    /// Counts a new allocation of `bytes` bytes. If `with_plain` is true, adds the bytes to the
+    /// host allocator's counters as well, so that their peak covers the memory of the host
+    /// allocator and of the backend together.
     pub(crate) fn grew(&self, bytes: u64, with_plain: bool) {
         if with_plain {
             heap::count_bytes(NO_POOL, bytes as i64);
@@ -71,7 +75,8 @@ impl Usage {
         self.total_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts `bytes` of a freed allocation. `with_plain` as in [`Usage::grew`].
+    /// Counts the release of an allocation of `bytes` bytes. `with_plain` has the same meaning as
+    /// in [`Usage::grew`].
     pub(crate) fn shrank(&self, bytes: u64, with_plain: bool) {
         if with_plain {
             heap::count_bytes(NO_POOL, -(bytes as i64));
@@ -81,12 +86,12 @@ impl Usage {
     }
 }
 
-/// Guard that keeps a backend registered while it has an adopted or registered range.
+/// Guard that keeps a backend registered while it has an adopted or registered memory range.
 pub struct RangeUser(Arc<Backend>);
 
 impl RangeUser {
-    /// Counts a range; fails while the backend is being unregistered. Ordered as in
-    /// [`Usage::begin`].
+    /// Counts an adopted or registered memory range; fails while the backend is being unregistered.
+    /// The memory ordering is the same as in [`Usage::begin`].
     pub(crate) fn new(backend: &Arc<Backend>) -> Result<Self> {
         backend.memory_use.range_count.fetch_add(1, Ordering::SeqCst);
         let user = RangeUser(Arc::clone(backend));

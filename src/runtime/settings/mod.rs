@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 mod variables;
 pub use variables::VARIABLES;
 
-/// Removes variables that a privileged program must not obey. Returns a warning for each variable.
+/// If the program is privileged (`is_privileged`), removes the environment variables that such a
+/// program must ignore. Returns a warning for each removed variable.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
     let names = variables::LOADING_CODE.iter().filter(|_| is_privileged);
     let dropped = names.filter(|name| variables.remove(**name).is_some());
@@ -24,13 +25,13 @@ pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -
 /// Settings of the compilers for kernels.
 #[derive(Clone, Debug, Default)]
 pub struct Compiler {
-    /// Program of the host compiler; `None` = search for one.
+    /// Executable of the host compiler; `None` = search for one.
     pub program: Option<String>,
-    /// Library of the device compiler; `None` = search for one.
+    /// Shared library of the device compiler; `None` = search for one.
     pub device_compiler: Option<String>,
-    /// Folders in which programs are searched, separated by ':'.
+    /// Directories that are searched for executables, separated by ':' (the value of PATH).
     pub search_path: String,
-    /// Folder in which compiler outputs are cached.
+    /// Directory of the cache of compiler outputs; `None` = no directory is set.
     pub cache: Option<PathBuf>,
     /// Time limit of a compiler run in nanoseconds, if it was set.
     pub timeout_ns: Option<u64>,
@@ -50,15 +51,18 @@ pub struct Settings {
     pub backend: Option<String>,
     /// Kind of the world communicator.
     pub comm: Option<String>,
-    /// Time limit in nanoseconds of communicators whose description sets none.
+    /// Default time limit in nanoseconds of communicators that were created without an explicit
+    /// time limit.
     pub timeout_ns: Option<u64>,
-    /// True if a degraded choice is an error.
+    /// True if an automatic selection of anything but the preferred alternative is an error
+    /// (DTL_STRICT).
     pub strict: bool,
     /// True if communicators are deterministic by default.
     pub deterministic: bool,
     /// Log level.
     pub log_level: Option<i32>,
-    /// Folders and files that are searched for plugins before the installed plugins.
+    /// Plugin files and directories of plugins, separated by ':', that are searched before the
+    /// installed plugins.
     pub plugin_path: Option<String>,
     /// MPI library to load if the process contains no MPI library.
     pub mpi_library: Option<String>,
@@ -66,19 +70,22 @@ pub struct Settings {
     pub device_library: Option<String>,
     /// NVIDIA driver library to load.
     pub driver_library: Option<String>,
-    /// Library for collectives on device memory to load.
+    /// Library to load for collectives on device memory.
     pub collectives_library: Option<String>,
-    /// Values, by name, of the variables that a communicator kind for fast networks parses itself.
+    /// Values, by name, of the environment variables that the communicator kind "rdma" parses
+    /// itself.
     pub fabric: BTreeMap<&'static str, String>,
-    /// Time limit in nanoseconds of a plugin's trial in a separate process; `None` = no trial.
+    /// Time limit in nanoseconds for a test load of a plugin in a separate process; `None` = no
+    /// test load.
     pub plugin_probe_ns: Option<u64>,
-    /// Communicator kind between the nodes of kind "hier".
+    /// Kind of the inter-node communicator inside a hierarchical communicator (kind "hier").
     pub hier_across: Option<String>,
-    /// Simulated nodes of the job.
+    /// Description of the simulated nodes of the job (DTL_FAKE_NODES).
     pub fake_nodes: Option<String>,
-    /// Bytes of unused host memory that the allocator retains.
+    /// Maximum number of bytes of unused host memory that the allocator retains for later
+    /// allocations.
     pub memory_keep: Option<u64>,
-    /// Whether the host allocator requests huge pages, if it was set.
+    /// True if the host allocator requests huge pages; `None` = not set.
     pub huge_pages: Option<bool>,
     /// Settings of the compilers for kernels.
     pub compiler: Compiler,
@@ -88,7 +95,7 @@ pub struct Settings {
 
 static CURRENT: RwLock<Option<Settings>> = RwLock::new(None);
 
-/// Returns the present settings.
+/// Returns the current settings.
 pub fn current() -> Settings {
     CURRENT.read().clone().unwrap_or_default()
 }
@@ -112,7 +119,8 @@ impl Values<'_> {
         self.get(name).map(str::to_owned)
     }
 
-    /// Returns the value of a variable, converted by `parse`, which also gets the variable's name.
+    /// Returns the value of a variable, converted by `parse`, which also receives the variable's
+    /// name.
     fn parsed<T>(&self, name: &str, parse: fn(&str, &str) -> Result<T>) -> Result<Option<T>> {
         self.get(name).map(|text| parse(name, text)).transpose()
     }
@@ -168,8 +176,8 @@ fn compiler(values: &Values) -> Result<Compiler> {
     })
 }
 
-/// Returns warnings about variables that resemble the library's but are unknown, deprecated or
-/// doubtful.
+/// Returns warnings about unknown variables that begin with DTL_, and about a misspelled variable
+/// that the library still reads.
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut complaints = Vec::new();
     // DTL_TEST_, DTL_FAKE_VERBS_ and DTL_BUILD_ belong to the project's own tests and scripts,
@@ -195,7 +203,8 @@ pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     complaints
 }
 
-/// Returns the backend name for an alias that StepMesh uses; returns any other name unchanged.
+/// Returns the backend name for a device name of the StepMesh library ("GPU", "CPU", "cpu");
+/// returns any other name unchanged.
 pub fn alias(name: &str) -> &str {
     match name {
         "GPU" => "cuda",
@@ -211,7 +220,8 @@ fn level(name: &str, text: &str) -> Result<i32> {
     })
 }
 
-/// Parses the time limit of a trial: "1", "0", or a time with its unit. Returns nanoseconds.
+/// Parses the time limit for the test load of a plugin: "1" (the default limit), "0" (no test
+/// load), or a time with its unit. Returns nanoseconds; `None` = no test load.
 fn probe_limit(name: &str, text: &str) -> Result<Option<u64>> {
     const USUAL_NS: u64 = 10_000_000_000;
     match switch(name, text) {
@@ -234,7 +244,8 @@ fn switch(name: &str, text: &str) -> Result<bool> {
     }
 }
 
-/// Parses a time and returns nanoseconds: "30s", "500ms", "10us", "5m", or a number of seconds.
+/// Parses a time such as "30s", "500ms", "10us" or "5m", or a number of seconds. Returns
+/// nanoseconds.
 pub fn duration(name: &str, text: &str) -> Result<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit_ns = match text.get(digits.len()..).unwrap_or("") {
@@ -260,7 +271,7 @@ pub fn duration(name: &str, text: &str) -> Result<u64> {
     }
 }
 
-/// Parses a size and returns bytes: "4096", "64K", "512M", "2G", in units of 1024.
+/// Parses a size such as "4096", "64K", "512M" or "2G" (powers of 1024). Returns bytes.
 pub fn bytes(name: &str, text: &str) -> Result<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text.get(digits.len()..).unwrap_or("") {
@@ -283,7 +294,7 @@ pub fn bytes(name: &str, text: &str) -> Result<u64> {
     })
 }
 
-/// Returns the edit distance between two strings, for "did you mean".
+/// Returns the edit distance between two strings, to suggest a name for a misspelled one.
 pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

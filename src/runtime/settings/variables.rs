@@ -1,14 +1,14 @@
 //! Names and meanings of the environment variables that the library reads (`settings` parses them).
 
-/// Makes the table of variables from rows of a name and its meaning.
+/// Builds the table of variables. Each row consists of a name and its meaning.
 macro_rules! variables {
     ($($name:ident: $meaning:literal,)+) => {
         &[$((stringify!($name), $meaning)),+]
     };
 }
 
-/// Every variable that the library reads, except those of launchers: its name, and its meaning for
-/// `dtl-info --env`.
+/// Every environment variable that the library reads, except those that launchers set: its name,
+/// and its meaning, which `dtl-info --env` prints.
 pub const VARIABLES: &[(&str, &str)] = variables! {
     DTL_BACKEND: "backend that dtl_backend_get(NULL) gives: a name or auto",
     STEPMESH_BACKEND: "as DTL_BACKEND, read if that is not set",
@@ -89,8 +89,8 @@ pub const VARIABLES: &[(&str, &str)] = variables! {
     DTL_JOB: "name that the ranks of one job share (set by dtlrun)",
 };
 
-/// Variables that cause code to be loaded or run, or files to be written. A user must not choose
-/// these for a program with more privileges than the user has.
+/// Environment variables that cause code to be loaded or run, or files to be written. A user must
+/// not be able to set these for a program with more privileges than the user.
 pub(super) const LOADING_CODE: &[&str] = &[
     "DTL_PLUGIN_PATH",
     "DTL_PLUGIN_PROBE",

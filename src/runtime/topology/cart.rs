@@ -26,8 +26,9 @@ fn volume(dims: &[i32]) -> Result<i32> {
     Ok(all)
 }
 
-/// Chooses the extents of the dimensions that are 0, in descending order: the largest as small as
-/// possible, then the next as small as possible, and so on.
+/// Chooses an extent for each dimension whose extent is 0, so that the grid has `size` ranks. The
+/// chosen extents are in non-increasing order. The first of them is as small as possible, then the
+/// second is as small as possible, and so on.
 pub fn choose(size: i32, dims: &mut [i32]) -> Result<()> {
     if size < 1 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "size {size}: a grid has 1 rank or more");
@@ -68,8 +69,9 @@ fn divisors(of: u32) -> Vec<u32> {
     all
 }
 
-/// Writes `rest` as a product of `into.len()` descending factors of at most `most`, the first as
-/// small as possible. Returns false if no such product exists.
+/// Splits `rest` into `into.len()` factors of at most `most` each, in non-increasing order, and
+/// stores them in `into`. The first factor is as small as possible, then the second, and so on.
+/// `divisors` are the candidates in ascending order. Returns false if no such factors exist.
 fn split(rest: u32, divisors: &[u32], most: u32, into: &mut [u32]) -> bool {
     let Some((first, others)) = into.split_first_mut() else { return rest == 1 };
     let slots = others.len() as u32 + 1;
@@ -85,7 +87,8 @@ fn split(rest: u32, divisors: &[u32], most: u32, into: &mut [u32]) -> bool {
     false
 }
 
-/// Returns the rank at the coordinates. Coordinates outside a periodic dimension wrap around.
+/// Returns the rank at the coordinates. Coordinates outside the extent of a dimension wrap around
+/// if the dimension is periodic; otherwise they are an error.
 pub fn rank(dims: &[i32], is_periodic: impl Fn(usize) -> bool, coords: &[i32]) -> Result<i32> {
     volume(dims)?;
     let mut rank = 0;
@@ -104,7 +107,7 @@ pub fn rank(dims: &[i32], is_periodic: impl Fn(usize) -> bool, coords: &[i32]) -
     Ok(rank)
 }
 
-/// Returns the coordinates of a rank, one for each dimension, first to last.
+/// Returns the coordinates of a rank, in the order of the dimensions.
 pub fn coords(dims: &[i32], rank: i32) -> Result<Vec<i32>> {
     check_rank(dims, rank)?;
     let mut coords = dims.to_vec();
@@ -124,7 +127,8 @@ fn check_rank(dims: &[i32], rank: i32) -> Result<()> {
     fail!(DTL_ERROR_INVALID_RANK, "rank {rank}: the grid has ranks 0 to {}", all - 1)
 }
 
-/// Returns (source, dest): the peers of `rank` in a shift along a dimension.
+/// Returns the source and the destination of `rank` in a shift along a dimension, as MPI_Cart_shift
+/// does. A peer beyond the boundary of a dimension that is not periodic is DTL_PROC_NULL.
 pub fn shift(
     dims: &[i32],
     is_periodic: impl Fn(usize) -> bool,

@@ -1,5 +1,5 @@
-//! Placement of ranks and threads on hardware. Uses local information only: the machine's own
-//! files, the transport and the launcher's environment. Nothing is queried over a network.
+//! Placement of ranks and threads on hardware. Uses local information only: /proc and /sys, the
+//! transport, and the environment variables of the launcher. Nothing is queried over a network.
 //!
 //! In reading order:
 //! - `node`: cores, caches and memory of this node
@@ -30,7 +30,8 @@ pub fn affinity() -> Result<Vec<i32>> {
     Ok(cpus.into_iter().map(count).collect())
 }
 
-/// Fills in the node topology of a communicator, as seen from this rank.
+/// Returns the number of nodes of a communicator, and the node number, the local rank and the local
+/// size of the calling rank.
 pub fn of_comm(comm: &Comm) -> Result<dtl_comm_topology_t> {
     let mut out: dtl_comm_topology_t = blank();
     if comm.is_one_node() {

@@ -1,5 +1,5 @@
-//! Structure of this machine, from /proc and /sys: cores, caches, memory, and this process's share
-//! by control groups. A value of 0 means that the system does not report it.
+//! Structure of this machine, from /proc and /sys: cores, caches, memory, and the limits of this
+//! process's control groups. A field is 0 if the system does not report its value.
 
 use super::count;
 use crate::abi::comm::topology::dtl_topology_t;
@@ -13,7 +13,7 @@ pub fn topology() -> dtl_topology_t {
     dtl_topology_t { cpus_allowed: count(affinity().len()), ..Tree { root: "" }.topology() }
 }
 
-/// Files of /proc and /sys below a root folder.
+/// Root directory below which the files of /proc and /sys are read; "" = the system's own files.
 struct Tree<'a> {
     root: &'a str,
 }
@@ -141,7 +141,8 @@ fn per_mille(quota: u64, period: u64) -> Option<u64> {
     quota.checked_mul(1000)?.checked_div(period).filter(|&millis| millis > 0)
 }
 
-/// Returns the number of bytes of a size such as "32K" or "32768".
+/// Parses a size such as "32K" or "32768". Returns the number of bytes, or 0 if the string is not a
+/// size.
 fn bytes_of(text: &str) -> u64 {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let unit = match text.get(digits.len()..) {

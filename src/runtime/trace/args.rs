@@ -7,7 +7,8 @@ use crate::runtime::trace::spsc_queue::Record;
 use crate::runtime::types;
 use std::fmt::{self, Write};
 
-/// Size in bytes of the text of an event, including its NUL.
+/// Size in bytes of the buffer for an event's string argument (`what`), including the terminating
+/// NUL.
 const TEXT: usize = 32;
 
 /// Arguments of a call, span or operation, as far as they are known.
@@ -24,7 +25,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Arguments of which none is known.
+    /// Empty set of arguments.
     pub const NONE: Args =
         Args { has: 0, bytes: 0, peer: 0, tag: 0, comm: 0, dtype: 0, op: 0, what: [0; TEXT] };
 
@@ -33,12 +34,12 @@ impl Args {
         Args { has: self.has | DTL_TRACE_HAS_BYTES, bytes, ..self }
     }
 
-    /// Adds the peer rank or the root.
+    /// Adds the rank of the peer, or of the root of a collective.
     pub fn peer(self, peer: i32) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_PEER, peer, ..self }
     }
 
-    /// Adds a message's tag or a collective's number.
+    /// Adds the tag of a message or the sequence number of a collective.
     pub fn tag(self, tag: i32) -> Args {
         Args { has: self.has | DTL_TRACE_HAS_TAG, tag, ..self }
     }
@@ -48,7 +49,7 @@ impl Args {
         Args { has: self.has | DTL_TRACE_HAS_COMM, comm, ..self }
     }
 
-    /// Adds a number of elements and their dtype.
+    /// Adds the dtype and the total size in bytes of `count` elements.
     pub fn elements(self, count: u64, dtype: i32) -> Args {
         let size = types::element_size(dtype).map_or(0, |size| size as u64);
         let sized = self.bytes(count.saturating_mul(size));
@@ -60,7 +61,8 @@ impl Args {
         Args { has: self.has | DTL_TRACE_HAS_OP, op, ..self }
     }
 
-    /// Adds a text, truncated after 31 bytes: `Args::NONE.what(format_args!("{backend} {kind}"))`.
+    /// Adds a string, truncated to at most 31 bytes. Example:
+    /// `Args::NONE.what(format_args!("{backend} {kind}"))`.
     pub fn what(self, text: impl fmt::Display) -> Args {
         let mut what = Cut { text: [0; TEXT], len: 0 };
         // The write fails where the text is truncated.
@@ -83,14 +85,14 @@ impl Args {
         }
     }
 
-    /// Returns the text of the event.
+    /// Returns the string argument of the event.
     pub(super) fn text(&self) -> &str {
         let len = self.what.iter().position(|byte| *byte == 0).unwrap_or(TEXT);
         self.what.get(..len).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or("")
     }
 }
 
-/// Text buffer that accepts as many whole characters as fit, and a NUL.
+/// String buffer that accepts as many whole characters as fit before the terminating NUL.
 struct Cut {
     text: [u8; TEXT],
     len: usize,
@@ -110,7 +112,8 @@ impl Write for Cut {
     }
 }
 
-/// Kind of an event. The number is the letter in Chrome's trace format.
+/// Kind of an event. The value is the ASCII code of the event's phase letter in Chrome's trace
+/// format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Phase {

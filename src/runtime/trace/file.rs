@@ -1,9 +1,11 @@
-//! Trace file: Chrome's array of events, one event per line, written by a separate thread.
+//! Trace file: a JSON array in Chrome's trace format, one event per line, written by a separate
+//! thread.
 //!
-//! Threads append events to their journals. The writer thread drains the journals every tenth of a
-//! second, or when a journal has many events, so the file of a rank that is killed lacks at most
-//! the last tenth of a second. The format permits a missing end. A thread whose journal is full
-//! drains the journals itself. An error of the file ends the trace and has no other effect.
+//! Each thread appends its events to a queue of its own, its journal. The writer thread drains the
+//! journals every tenth of a second, or when a journal has many events, so the file of a rank that
+//! is killed lacks at most the events of the last tenth of a second. The format permits a file that
+//! lacks the end of the JSON array. A thread whose journal is full drains the journals itself. A
+//! failed write ends the trace and has no other effect.
 
 use super::args::{Phase, TraceEvent};
 use super::text::{self, EventOrigin};
@@ -22,13 +24,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Capacity of a journal in events: 384 KiB.
+/// Capacity of a journal (the event queue of a thread), in events. A journal occupies 384 KiB.
 const ROOM: usize = 4096;
-/// Number of new events in a journal after which the writer is woken.
+/// Number of events that a thread appends to its journal between two wake-ups of the writer thread.
 const MANY: usize = ROOM / 4;
-/// Maximum time that the writer sleeps.
+/// Maximum time that the writer thread sleeps before it drains the journals again.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Number of bytes of text that are collected before they are written to the file.
+/// Size in bytes of the collected JSON text at which the writer thread writes it to the file.
 const BLOCK: usize = 1 << 18;
 
 /// Trace file that is being written.
@@ -38,7 +40,8 @@ pub(super) struct Trace {
     rank: i32,
     has_failed: AtomicBool,
     state: Mutex<TraceFileState>,
-    /// Signals the writer that the trace ends, or that a journal has many events.
+    /// Wakes the writer thread when the trace ends or a journal (event queue of a thread) has many
+    /// events.
     awake: Condvar,
     /// Number of threads that are not traced, because no memory was left for their journals.
     left_out: AtomicU64,
@@ -47,7 +50,7 @@ pub(super) struct Trace {
 
 /// Queue of a thread's events for the trace file.
 pub(super) struct Journal {
-    /// Number of the trace file.
+    /// Number (`Trace::number`) of the trace file to which the events are written.
     pub(super) trace: u64,
     events: spsc_queue::SpscQueue,
     origin: EventOrigin,
@@ -55,12 +58,14 @@ pub(super) struct Journal {
     pub(super) has_ended: AtomicBool,
 }
 
-/// Lock-protected state. The thread that holds the lock is the only reader of all journals.
+/// State of the trace file, protected by the lock `Trace::state`. Only the thread that holds this
+/// lock reads the journals.
 #[derive(Default)]
 struct TraceFileState {
-    /// Open file; `None` if the file is complete or has failed, and later events are dropped.
+    /// Open file. `None` if the file is complete or a write to it has failed; later events are then
+    /// dropped.
     file: Option<File>,
-    /// Text that is not yet written to the file.
+    /// JSON text that is not yet written to the file.
     text: String,
     written: u64,
     journals: Vec<JournalState>,
@@ -77,9 +82,9 @@ struct JournalState {
     has_ended: bool,
 }
 
-/// Operations in progress, and end events that were read before their begin events, because the
-/// journal with the end was drained first. An early end event waits for its begin event; if the
-/// operation began in an earlier trace, the end event is never written.
+/// Operations in progress, and end events that were read before their begin events because the
+/// journal with the end event was drained first. Such an end event is kept until its begin event is
+/// read; if the operation began before this trace file was started, the end event is never written.
 #[derive(Default)]
 struct Operations {
     open: BTreeMap<u64, TraceEvent>,
@@ -87,7 +92,8 @@ struct Operations {
 }
 
 impl Operations {
-    /// Returns the events to write now, after `event` was read.
+    /// Processes `event`, the begin or end event of an operation. Returns the events to write now,
+    /// in order.
     fn next(
         &mut self,
         place: EventOrigin,
@@ -160,18 +166,18 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Returns true if the file has failed and accepts no more events.
+    /// Returns true if a write to the file has failed. The file then accepts no more events.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns the error of a file that has failed.
+    /// Returns the error of the write that has failed, if any.
     pub(super) fn failure(&self) -> Option<Error> {
         self.state.lock().failure.clone()
     }
 
-    /// Creates a journal for the calling thread; `None` if no memory is left, and
-    /// the thread is then not traced.
+    /// Creates a journal for the calling thread. Returns `None` if no memory is left; the thread is
+    /// then not traced.
     pub(super) fn join(&self) -> Option<Arc<Journal>> {
         let Some(events) = spsc_queue::SpscQueue::new(ROOM) else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -193,7 +199,7 @@ impl Trace {
         Some(journal)
     }
 
-    /// Returns the origin of the events of the calling thread.
+    /// Returns the origin (rank and thread id) of the events of the calling thread.
     fn origin(&self) -> EventOrigin {
         EventOrigin { rank: self.rank, thread: process::thread_id() }
     }
@@ -212,8 +218,9 @@ impl Trace {
         }
     }
 
-    /// Runs the writer thread, which takes only the trace's own lock. Any other lock could stay
-    /// locked for ever in a forked child, in which the writer does not exist.
+    /// Runs the loop of the writer thread, which takes only the trace's own lock. Any other lock
+    /// that it holds at a fork would stay locked forever in the child, where the writer thread does
+    /// not exist.
     fn work(&self) {
         let mut state = self.state.lock();
         while !state.is_over && state.failure.is_none() {
@@ -227,7 +234,7 @@ impl Trace {
         }
     }
 
-    /// Converts all events of the journals to text and writes it to the file.
+    /// Removes all events from the journals, converts them to JSON, and writes them to the file.
     fn drain(&self, state: &mut TraceFileState) {
         let mut known = std::mem::take(&mut state.journals);
         for known in &mut known {
@@ -263,7 +270,8 @@ impl Trace {
         }
     }
 
-    /// Writes the missing end events and the end of the file, and joins the writer thread.
+    /// Drains the journals, writes end events for the calls and operations that are still in
+    /// progress, writes the end of the file, and joins the writer thread.
     pub(super) fn close(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.is_over = true;

@@ -1,12 +1,13 @@
-//! Tracing: records calls and operations of the library with their duration, to a file and a tool.
+//! Tracing: records calls and operations of the library with their durations in a trace file, and
+//! reports them to an external tool.
 //!
-//! Path of an event from a call to the file: `ffi/guard.rs` finds the library in state TRACED (the
-//! only check while tracing is off) and calls [`call_begin`] and [`call_end`]. `thread` converts
-//! the calls to records and appends them to the thread's own queue. `file` drains the queues in a
-//! thread of its own every tenth of a second, and writes the records as Chrome's trace JSON. Work
-//! inside of calls is recorded by [`span`] for a part of a call, by [`about`] for the arguments of
-//! a call, and by [`operation_begin`] for operations that continue after their call has returned.
-//! Each of these functions costs one load and one branch while tracing is off.
+//! Path of an event from a call to the file: while the state of the library is TRACED,
+//! `ffi/guard.rs` calls [`call_begin`] and [`call_end`]. While tracing is off, a call only checks
+//! this state. `thread` converts the calls to records and appends them to the thread's own queue.
+//! `file` drains the queues in a thread of its own every tenth of a second, and writes the records
+//! as Chrome's trace JSON. Inside a call, [`span`] records a part of the call, [`about`] adds
+//! arguments, and [`operation_begin`] records an operation that continues after the call has
+//! returned. Each of these functions costs one load and one branch while tracing is off.
 //!
 //! In reading order:
 //! - `names`: names of events as numbers
@@ -35,11 +36,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// True while a file or a tool receives events.
 static ON: AtomicBool = AtomicBool::new(false);
-/// True if a file has failed, and [`has_ended`] has not yet checked whether tracing is still on.
+/// True if a write to a trace file has failed, and [`has_ended`] has not yet checked whether
+/// tracing is still on.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
-/// Last path of DTL_TRACE, and the number of files that were written for it.
+/// Last value of DTL_TRACE, and the number of trace files that were started for this value.
 static LIVES: Mutex<(String, u32)> = Mutex::new((String::new(), 0));
-/// Version number that changes whenever [`SINKS`] does, so that threads need not lock `SINKS`.
+/// Version number of [`SINKS`]. A thread locks `SINKS` only if this number has changed.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 static SINKS: Mutex<Sinks> = Mutex::new(Sinks { file: None, tool: None });
 
@@ -50,7 +52,7 @@ struct Sinks {
     tool: Option<Tool>,
 }
 
-/// Trace functions of another tool.
+/// Functions of an external tool that receive the trace events.
 #[derive(Clone, Copy)]
 struct Tool {
     /// Unique number of the tool's registration.
@@ -61,7 +63,7 @@ struct Tool {
 }
 
 impl Sinks {
-    /// Publishes a change of the sinks to all threads.
+    /// Publishes a change of [`SINKS`] (the trace file and the tool) to all threads.
     fn publish(&self) {
         CHANGES.fetch_add(1, Ordering::Release);
         let is_written = self.file.as_ref().is_some_and(|file| !file.has_failed());
@@ -69,13 +71,14 @@ impl Sinks {
     }
 }
 
-/// Returns true if tracing is on. The only check on fast paths.
+/// Returns true if tracing is on. Fast paths make no other check for tracing.
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Returns true if tracing has ended because a file has failed; the caller then updates
-/// `lifecycle`. Called by traced calls: the writer thread takes no lock that a forked child needs.
+/// Returns true if tracing has ended because a write to the trace file failed; the caller then
+/// updates the state of the library (`lifecycle`). Traced calls check this, because the writer
+/// thread cannot update the state: it must take no lock that a forked child needs.
 pub fn has_ended() -> bool {
     if !HAS_FAILED.load(Ordering::Relaxed) || !HAS_FAILED.swap(false, Ordering::Acquire) {
         return false;
@@ -84,7 +87,8 @@ pub fn has_ended() -> bool {
     !is_on()
 }
 
-/// Starts the trace file of DTL_TRACE: a new file each time the library is opened in this process.
+/// Starts the trace file that DTL_TRACE names. Each initialization of the library in this process
+/// starts a new file.
 pub fn start_life(path: &str) -> Result<()> {
     let mut lives = LIVES.lock();
     let life = if lives.0 == path { lives.1 + 1 } else { 1 };
@@ -93,7 +97,8 @@ pub fn start_life(path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Starts a trace file. Calls are traced once `lifecycle` has set the state TRACED.
+/// Starts a trace file. Calls are traced once `lifecycle` has set the state of the library to
+/// TRACED.
 pub fn start(path: &str) -> Result<()> {
     start_file(path, 1)
 }
@@ -131,7 +136,7 @@ pub fn stop() -> Result<()> {
     file.close()
 }
 
-/// Sets the tool that receives events from now on; `None`: no tool.
+/// Sets the tool that receives events from now on; `None` removes the current tool.
 pub fn set_tool(functions: Option<(dtl_trace_fn_t, dtl_trace_fn_t, Addr)>) {
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     let mut sinks = SINKS.lock();
@@ -140,7 +145,7 @@ pub fn set_tool(functions: Option<(dtl_trace_fn_t, dtl_trace_fn_t, Addr)>) {
     sinks.publish();
 }
 
-/// Completes the trace file at finalize.
+/// Removes the tool and completes the trace file. Called at finalize.
 pub fn close() {
     set_tool(None);
     if SINKS.lock().file.is_some() {
@@ -150,7 +155,8 @@ pub fn close() {
     }
 }
 
-/// In a forked child: forgets the parent's trace file, which is neither closed nor accessed.
+/// Removes the parent's trace file and tool from `SINKS` in a forked child. The file is neither
+/// closed nor accessed.
 pub fn forget() {
     *LIVES.lock() = (String::new(), 0);
     let mut sinks = SINKS.lock();
@@ -161,20 +167,22 @@ pub fn forget() {
     sinks.publish();
 }
 
-/// Records the begin of a call of the C interface. Returns false if the call is not traced.
+/// Records the start of a call to a function of the C interface. Returns false if the call is not
+/// traced.
 pub fn call_begin(name: &'static str) -> bool {
     let noun = name.split('_').nth(1).unwrap_or(name);
     is_on() && thread::begin(DTL_TRACE_CALL, noun, name, Args::NONE)
 }
 
-/// Records the end of the call whose begin [`call_begin`] has recorded.
+/// Records the end of the call whose start [`call_begin`] has recorded.
 pub fn call_end(status: dtl_status_t) {
     thread::end(status);
 }
 
-/// Starts a span, a part of a call, which lasts until the returned guard is dropped: `let _span =
-/// trace::span("dispatch", "lookup", || Args::what(name));` The caller must hold no lock for which
-/// the functions of a tool could wait. `args` is called only if tracing is on.
+/// Starts a span: a part of a call that is traced separately and lasts until the returned guard is
+/// dropped. Example: `let _span = trace::span("dispatch", "lookup", || Args::NONE.what(name));` The
+/// caller must hold no lock that the functions of a tool could acquire. `args` is called only if
+/// tracing is on.
 pub fn span(category: &'static str, name: &'static str, args: impl FnOnce() -> Args) -> Span {
     if is_on() { begin_span(category, name, args) } else { Span(false) }
 }
@@ -195,14 +203,14 @@ impl Drop for Span {
     }
 }
 
-/// Adds arguments to the innermost call or span of this thread, for its end event.
+/// Adds arguments to the end event of the innermost call or span of this thread.
 pub fn about(args: impl FnOnce() -> Args) {
     if is_on() {
         thread::about(&args());
     }
 }
 
-/// Records the begin of an operation that may outlive its call; `id` must be unique.
+/// Records the start of an operation that may outlive the call that starts it; `id` must be unique.
 #[cold]
 pub fn operation_begin(id: u64, name: &'static str, args: &Args) {
     thread::about(args);

@@ -1,7 +1,9 @@
-//! Names of events as numbers, which fit into a record. Names are few and never freed.
+//! Names of trace events, represented by numbers that fit into a fixed-size event record. Names are
+//! few and never freed.
 //!
-//! Reading takes no lock, for two reasons: the thread that writes the file reads names, and a
-//! forked child, which has a copy of everything but that thread, must not find a lock held by it.
+//! Looking up the name for a number takes no lock, because the thread that writes the trace file
+//! does so. In a forked child this thread does not exist, so a lock that it held at the fork would
+//! stay locked.
 
 use crate::runtime::append_only_table::AppendOnlyTable;
 use crate::runtime::for_ever;
@@ -13,11 +15,11 @@ use std::ffi::{CStr, CString};
 pub(super) struct Name(pub(super) u32);
 
 static NAMES: AppendOnlyTable<&'static CStr, 64> = AppendOnlyTable::new();
-/// Number of names. Adding a name takes the lock.
+/// Number of names in [`NAMES`]. A thread must lock this mutex to add a name.
 static COUNT: Mutex<usize> = Mutex::new(0);
 
 impl Name {
-    /// Returns the text of the name.
+    /// Returns the name as a C string.
     pub(super) fn text(self) -> &'static CStr {
         NAMES.get(self.0 as usize).copied().unwrap_or(c"?")
     }
@@ -36,8 +38,8 @@ impl Name {
     }
 }
 
-/// Cache of the names that a thread has used, which finds a name without a lock. Keyed by address,
-/// because names are constants of the program.
+/// Cache of the names that a thread has used, for lookups without a lock. The key is the address
+/// and the length of the string, because names are constants of the program.
 pub(super) struct NameCache([Option<(usize, usize, Name)>; 64]);
 
 impl NameCache {

@@ -1,18 +1,18 @@
-//! Bounded queue of records, from one writing thread to one reader at a time. It carries the trace
-//! records of a thread to the trace file. Neither side waits for the other.
+//! Bounded queue of fixed-size records with one writer thread, and one reader at a time. It carries
+//! the trace events of a thread to the writer of the trace file. Neither side waits for the other.
 //!
 //! Memory ordering. The writer fills a slot with plain (relaxed) stores and then stores `written`
 //! with release. The reader loads `written` with acquire before it reads the slot, so it sees the
 //! complete record. In the opposite direction, the reader stores `read` with release after its last
 //! load of the slot, and the writer loads `read` with acquire before it fills the slot again, so it
-//! never overwrites a record that is still being read. Each number has one writer; readers follow
-//! each other under a lock of their own. The words are atomics, so a second writer by mistake would
-//! garble records, with no worse effect.
+//! never overwrites a record that is still being read. `written` and `read` are each written by one
+//! thread at a time, because a lock admits one reader at a time. The words of a record are atomics,
+//! so a second writer thread (an error) would corrupt records but cause no undefined behavior.
 
 use crate::sys::sync::{AtomicU64, AtomicUsize, Ordering, size};
 use std::array;
 
-/// Number of 64-bit words of a record.
+/// Number of 64-bit words of a record, which contains one trace event.
 pub(crate) const WORDS: usize = size(12, 2);
 
 /// One element of the queue.
@@ -28,7 +28,7 @@ pub(crate) struct SpscQueue {
 }
 
 impl SpscQueue {
-    /// Creates an empty queue with room for `room` records; `None` if out of memory.
+    /// Creates an empty queue for at most `room` records; returns `None` if out of memory.
     pub(crate) fn new(room: usize) -> Option<Self> {
         let mut slots = Vec::new();
         slots.try_reserve_exact(room).ok()?;
@@ -41,7 +41,8 @@ impl SpscQueue {
         self.slots.get(number % self.slots.len().max(1))
     }
 
-    /// Appends a record and returns its number; `None` if the queue is full. Writing thread only.
+    /// Appends a record and returns the number of records written before it; `None` if the queue is
+    /// full. Only the writing thread may call this function.
     pub(crate) fn push(&self, record: &Record) -> Option<usize> {
         let number = self.written.load(Ordering::Relaxed);
         let is_full = number - self.read.load(Ordering::Acquire) >= self.slots.len();
@@ -53,7 +54,8 @@ impl SpscQueue {
         Some(number)
     }
 
-    /// Removes and returns the oldest record. One reader at a time: the caller holds a lock.
+    /// Removes and returns the oldest record; `None` if the queue is empty. The caller must hold a
+    /// lock, so that there is one reader at a time.
     pub(crate) fn take(&self) -> Option<Record> {
         let number = self.read.load(Ordering::Relaxed);
         if number == self.written.load(Ordering::Acquire) {

@@ -1,7 +1,8 @@
 //! Chrome's trace format: events as lines of JSON, and the expansion of file names.
 //!
-//! Source: "Trace Event Format" (Chromium), the JSON array format. B and E are the begin and the
-//! end of a span within a thread, b and e those of an operation, matched by category and id.
+//! Source: "Trace Event Format" (Chromium), the JSON array format. Phases B and E are the start and
+//! the end of a call or span of a thread. Phases b and e are the start and the end of an operation,
+//! which are matched by category and id.
 
 use super::args::{Phase, TraceEvent};
 use crate::abi::status::DTL_SUCCESS;
@@ -20,8 +21,8 @@ pub(super) struct EventOrigin {
     pub(super) thread: i32,
 }
 
-/// Expands a path: %r is the rank, %p the process id, %% a %. In a job of several ranks, the rank
-/// precedes the extension of a path with neither: trace.json becomes trace.3.json.
+/// Expands a path: %r is the rank, %p the process id, %% a %. In a job of several ranks, a path
+/// with neither %r nor %p gets the rank before its extension: trace.json becomes trace.3.json.
 pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<PathBuf> {
     let (mut full, mut is_own, mut chars) = (String::new(), false, path.chars());
     while let Some(char) = chars.next() {
@@ -60,7 +61,8 @@ pub(super) fn expand(path: &str, (rank, size): (i32, i32), pid: i32) -> Result<P
     ))
 }
 
-/// Returns the file name for opening number `life` of the library: trace.json, then trace-2.json.
+/// Returns the path of the trace file number `life`, counted from 1. Each initialization of the
+/// library starts a new file: trace.json, then trace-2.json.
 pub(super) fn of_life(path: PathBuf, life: u32) -> PathBuf {
     if life <= 1 {
         return path;
@@ -74,10 +76,12 @@ pub(super) fn of_life(path: PathBuf, life: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Separator after each line but the last, so that a file without its end has whole lines.
+/// Separator after each event except the last. It ends the line, so that a file whose end is
+/// missing (for example after a crash) still consists of whole lines.
 const NEXT: &str = ",\n";
 
-/// Returns the first lines of the file: name of the process, and wall-clock time of the start.
+/// Returns the first lines of the trace file, with the name of the process and the wall-clock time
+/// at which the trace starts.
 pub(super) fn beginning(rank: i32) -> String {
     let mut text = String::from("[\n");
     let pid = process::own_pid();
@@ -111,13 +115,15 @@ pub(super) fn beginning(rank: i32) -> String {
     text
 }
 
-/// Appends the last lines: an event without a comma, and the end of the array.
+/// Appends the last lines of the trace file: the last event, without a comma after it, and the end
+/// of the JSON array.
 pub(super) fn end(text: &mut String, rank: i32, now: u64) {
     mark(text, "trace ends", rank, now);
     text.push_str("}\n]\n");
 }
 
-/// Appends an instant event of the whole process; the caller may append arguments.
+/// Appends an instant event with process scope, up to its timestamp. The caller appends arguments,
+/// if any, and closes the JSON object.
 fn mark(text: &mut String, name: &str, rank: i32, now: u64) {
     let thread = process::thread_id();
     let _ = write!(
@@ -128,7 +134,7 @@ fn mark(text: &mut String, name: &str, rank: i32, now: u64) {
     time(text, now);
 }
 
-/// Appends the record that names a thread.
+/// Appends the metadata event that contains the name of a thread.
 pub(super) fn name_thread(text: &mut String, EventOrigin { rank, thread }: EventOrigin) {
     let name =
         std::fs::read_to_string(format!("/proc/self/task/{thread}/comm")).unwrap_or_default();
@@ -174,7 +180,7 @@ pub(super) fn unfinished(text: &mut String, place: EventOrigin, begin: &TraceEve
     text.push_str(NEXT);
 }
 
-/// Appends all members of an event except its arguments.
+/// Appends the JSON object of an event up to the start of its arguments.
 fn head(text: &mut String, place: EventOrigin, event: &TraceEvent) {
     let [category, name] = [event.category, event.name].map(|name| name.text().to_string_lossy());
     let EventOrigin { rank, thread } = place;
@@ -223,7 +229,7 @@ impl More<'_> {
     }
 }
 
-/// Appends a text as a JSON string.
+/// Appends a string in JSON format.
 fn quoted(text: &mut String, value: &str) {
     text.push('"');
     for char in value.chars() {

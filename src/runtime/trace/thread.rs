@@ -1,4 +1,5 @@
-//! Tracing state of a thread: the calls in progress, and its journal for the trace file.
+//! Tracing state of a thread: the calls in progress, and the journal (queue of events) from which
+//! the trace file is written.
 
 use super::args::{Args, Phase, TraceEvent};
 use super::names::NameCache;
@@ -11,12 +12,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Low bits of an id, which count the ids of one thread; the upper bits identify the thread.
+/// Number of low bits of the id of an event. The low bits count the ids of one thread; the upper
+/// bits identify the thread.
 const ID_BITS: u32 = 40;
 
 thread_local! {
-    /// Tracing state, allocated when the thread is first traced. It is outside the thread-local
-    /// block, which has little room in programs that load the library late.
+    /// Tracing state of the thread, allocated on the heap when the thread is first traced. It is
+    /// not stored in the static TLS block, which has little space left if the library is loaded at
+    /// run time (dlopen).
     static MINE: RefCell<Option<Box<Thread>>> = const { RefCell::new(None) };
 }
 
@@ -26,7 +29,8 @@ struct Thread {
     sinks: Sinks,
     journal: Option<Arc<file::Journal>>,
     open: Vec<OpenSpan>,
-    /// True while a function of a tool runs: tracing its calls would recurse without end.
+    /// True while this thread runs a function of a tool, to which trace events are passed. Library
+    /// calls of such a function are not traced, because tracing them would recurse without end.
     is_in_tool: bool,
     last_id: u64,
     known: NameCache,
@@ -37,12 +41,13 @@ struct OpenSpan {
     kind: i32,
     /// End event, with the arguments that were added since the begin event.
     end: TraceEvent,
-    /// Numbers of the file and of the tool that received the begin event.
+    /// Number of the trace file that received the begin event. `tool` is the number of the tool
+    /// that received it.
     file: Option<u64>,
     tool: Option<u64>,
 }
 
-/// Event for a tool, which is passed on once the thread's state is not borrowed any more.
+/// Event to pass to a function of a tool. The function is called once `MINE` is no longer borrowed.
 struct ToolEvent {
     tool: Tool,
     is_begin: bool,
@@ -61,7 +66,8 @@ impl Thread {
         known: NameCache::NONE,
     };
 
-    /// Reads the sinks again if they have changed.
+    /// Reloads the receivers of events ([`SINKS`]) if they have changed, and creates a journal
+    /// (event queue) for a new trace file.
     fn refresh(&mut self) {
         let now = CHANGES.load(Ordering::Acquire);
         if now == self.seen {
@@ -99,8 +105,8 @@ impl Thread {
         TraceEvent { phase, category, name, id, time_ns: 0, status: DTL_SUCCESS, args }
     }
 
-    /// Writes an event to the file if the file has received its begin event, and returns the event
-    /// for the tool.
+    /// Appends an event to the journal if `file` is the number of the current trace file. Returns
+    /// the event for the tool if `tool` is the number of the current tool.
     fn tell(
         &mut self,
         kind: i32,
@@ -138,8 +144,8 @@ impl Thread {
         Some(ToolEvent { tool, is_begin, event, args })
     }
 
-    /// Returns the number of the file if it still accepts events. A file that has failed stays in
-    /// the sinks until it is stopped, but receives no more events.
+    /// Returns the number of the current trace file if it still accepts events. A file to which a
+    /// write has failed stays in `sinks` until its trace is stopped, but receives no more events.
     fn file_number(&self) -> Option<u64> {
         self.sinks.file.as_ref().filter(|file| !file.has_failed()).map(|file| file.number)
     }
@@ -149,8 +155,9 @@ impl Thread {
     }
 }
 
-/// Runs `work` with the thread's tracing state, and passes the event that it returns to the tool.
-/// Does nothing while the thread ends or is in a tool.
+/// Runs `work` with the thread's tracing state, then calls the function of the tool with the event
+/// that `work` has returned. Does nothing while the thread-local state is being destroyed or the
+/// thread runs a function of the tool.
 fn with_mine(work: impl FnOnce(&mut Thread) -> Option<ToolEvent>) {
     let event = MINE.try_with(|mine| {
         let mut mine = mine.try_borrow_mut().ok()?;
@@ -178,8 +185,8 @@ impl ToolEvent {
     }
 }
 
-/// Records the begin of a call or span. Returns false if there is no sink; [`end`] must then not be
-/// called.
+/// Records the start of a call or span. Returns false if neither a trace file nor a tool receives
+/// the event; [`end`] must then not be called.
 pub(super) fn begin(kind: i32, category: &'static str, name: &'static str, args: Args) -> bool {
     let mut is_open = false;
     with_mine(|mine| {
@@ -207,7 +214,7 @@ pub(super) fn end(status: dtl_status_t) {
     });
 }
 
-/// Adds arguments to the innermost call or span.
+/// Adds arguments to the end event of the innermost call or span in progress.
 pub(super) fn about(args: &Args) {
     with_mine(|mine| {
         let OpenSpan { end, .. } = mine.open.last_mut()?;
@@ -216,7 +223,7 @@ pub(super) fn about(args: &Args) {
     });
 }
 
-/// Records the begin or the end of an operation.
+/// Records the start or the end of an operation.
 pub(super) fn operation(phase: Phase, id: u64, name: &'static str, args: Args) {
     with_mine(|mine| {
         mine.refresh();

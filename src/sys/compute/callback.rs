@@ -1,20 +1,20 @@
-//! Safe functions that call C functions of the program and of other libraries, and the data that
-//! such functions use: tensors with their release functions, and the arguments of kernels.
+//! Safe wrappers around C functions of the program and of other libraries, and the data that such
+//! functions use: tensors with their release functions, and the arguments of kernels.
 //!
 //! The rules for reduction operations that the program provides are documented at dtl_op_fn_t;
 //! `runtime::types` stores the operation.
 //!
-//! A test function of another library (such as MPI_Test) is called directly by the function that
-//! waits. During such a test the kernel may copy large messages. A processor that returns from the
-//! kernel has lost its predictions of return addresses: each function between the test and the
-//! program then costs some ten nanoseconds. So a waiting function calls the test directly, not
-//! through its transport.
+//! A function that waits for an operation of another library calls that library's test function
+//! (such as MPI_Test) directly. During such a test the operating system may copy a large message.
+//! When the processor returns from the operating system, its predictions of return addresses are
+//! lost: each return from the test function up to the program then costs some ten nanoseconds. So
+//! the test function is not called through the transport that started the operation.
 //!
 //! A DLPack tensor is passed as a pointer to a struct that contains the function that releases it.
 //! `runtime::array` tracks who owns the memory of the tensor.
 //!
 //! The arguments of a kernel are copied at the launch; the copies live until the kernel has run.
-//! Typical argument lists fit inside the value itself, so that a launch allocates nothing.
+//! Typical argument lists fit inside the [`ArgPack`] itself, so that a launch allocates nothing.
 
 use crate::abi::{
     comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t},
@@ -60,7 +60,7 @@ pub fn delete_attribute(
     }
 }
 
-/// Copy of a reduction operation of the program. Destroying the operation does not affect it.
+/// Copy of a user-defined reduction operation. Destroying the operation does not affect the copy.
 #[derive(Clone, Copy)]
 pub struct UserOp {
     function: extern "C" fn(*const c_void, *mut c_void, u64, dtl_dtype_t, *mut c_void),
@@ -73,20 +73,21 @@ impl UserOp {
         Some(UserOp { function: function?, user })
     }
 
-    /// Computes `into = into op from` over the whole elements of both; `from` is overwritten.
+    /// Computes `into = into op from` for every element that both regions contain completely;
+    /// `from` is overwritten.
     ///
-    /// Sound within the responsibility of the library: both regions are valid for the elements
-    /// counted here, `from` for writing as well (the schedule passes scratch memory), and no
-    /// reference to either region exists during the call. The program is responsible for anything
-    /// that the function does beyond its contract: it provided the function, as with every
-    /// callback.
+    /// The library guarantees that both regions are valid for these elements, `from` for writing as
+    /// well (collectives pass scratch memory), and that no reference to either region exists during
+    /// the call. The program is responsible for anything that its function does beyond the
+    /// contract, as with every callback.
     pub fn apply(self, into: Region, from: Region, element: usize, dtype: dtl_dtype_t) {
         let count = into.len().min(from.len()) / element.max(1);
         self.apply_to_right(into, from, element, dtype);
         into.copy_from(from.part(0, count * element));
     }
 
-    /// Computes `right = left op right`, as the C function does; sound by the argument of `apply`.
+    /// Computes `right = left op right`, as the user's C function does. The guarantees of
+    /// [`UserOp::apply`] hold here too, but with `right` as the region that is written.
     pub fn apply_to_right(self, left: Region, right: Region, element: usize, dtype: dtl_dtype_t) {
         let count = left.len().min(right.len()) / element.max(1);
         if count > 0 {
@@ -101,10 +102,11 @@ impl UserOp {
     }
 }
 
-/// Maximum number of bytes that a foreign test function may write as the status of an operation.
+/// Maximum number of bytes that a test function of another library (such as MPI_Test) may write as
+/// the status of an operation.
 pub const STATUS_ROOM: usize = 48;
 
-/// Buffer for the status that a foreign test function writes.
+/// Buffer for the status that a test function of another library (such as MPI_Test) writes.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub struct Status(pub [u8; STATUS_ROOM]);
@@ -136,29 +138,36 @@ impl Status {
     }
 }
 
-/// Foreign test function with the arguments of MPI_Test. It sets `over` to 1 once the operation has
-/// completed, and then writes the status. It returns 0, or the error of the failed operation.
+/// Test function of another library, with the arguments of MPI_Test. It sets `over` to 1 once the
+/// operation has completed, and then writes the status. It returns 0, or the error of the failed
+/// operation.
 pub type Test =
     unsafe extern "C" fn(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int;
 
-/// Bit of an operation's word, below the foreign request: the operation is a send.
+/// Flag of a send in the 64-bit word that describes an operation of another library. Unless the
+/// flag [`OTHER`] is set, bits 2 to 63 of the word contain that library's request (such as an
+/// MPI_Request).
 pub const SEND: u64 = 1;
-/// Bit of an operation's word: the operation is more than a request; its transport must test it.
+/// Flag in the 64-bit word that describes an operation of another library. It is set if the
+/// operation has state in addition to its request, so that only the transport that started the
+/// operation can test it.
 pub const OTHER: u64 = 2;
 
-/// Returns the foreign request in an operation's word. The shift is arithmetic (with sign), because
-/// the highest bits of all requests are equal.
+/// Returns the request (such as an MPI_Request) in bits 2 to 63 of the 64-bit word that describes
+/// an operation of another library. The shift is arithmetic (with sign), because the three highest
+/// bits of every request are equal to each other.
 pub fn request_in(word: u64) -> u64 {
     (word as i64 >> 2) as u64
 }
 
 /// Outputs of a test.
 pub struct TestOutputs {
-    /// Foreign request, as the foreign function left it.
+    /// Request of another library (such as an MPI_Request), with the value that it has after the
+    /// call to the test function.
     pub request: u64,
-    /// Return value of the foreign function.
+    /// Return value of the test function of the library to which the request belongs.
     pub code: c_int,
-    /// Status that the foreign function wrote for a receive.
+    /// Status that the test function has written for a receive.
     pub status: Status,
 }
 
@@ -176,22 +185,28 @@ pub enum TestOutcome {
     Over,
     /// The operation has not completed.
     Pending,
-    /// The operation cannot be tested here: test it through the transport.
+    /// The operation was not tested, because [`ForeignTester`] cannot test it. The caller must test
+    /// it through the transport that started it.
     Unasked,
 }
 
-/// Direct call of a transport's foreign test function. All fields are in one cache line.
+/// Direct access to the test function of another library (such as MPI_Test), without a call through
+/// the transport. All fields are in one cache line.
 #[repr(C, align(64))]
 pub struct ForeignTester {
     test: Test,
-    /// Address passed in place of a status that is not needed.
+    /// Address that is passed to the test function if no status is needed (such as
+    /// MPI_STATUS_IGNORE).
     nowhere: Addr,
-    /// State word. While it equals `open`, any thread may call foreign code at any time.
+    /// State of the library to which the test function belongs. While the value is `open`, any
+    /// thread may call functions of that library at any time.
     state: &'static AtomicU32,
     open: u32,
-    /// Number of tests that one patient call makes.
+    /// Maximum number of tests in one call to [`ForeignTester::test`] whose `is_patient` returns
+    /// true.
     often: AtomicU32,
-    /// Number of operations that may be more than their requests.
+    /// Number of operations that may have state in addition to their requests. While it is not 0,
+    /// [`ForeignTester::test`] tests no operation.
     extras: AtomicUsize,
 }
 
@@ -199,10 +214,10 @@ impl ForeignTester {
     /// Creates a tester for the operations of one transport.
     ///
     /// # Safety
-    /// `test` may be called with the request in any word of that transport that lacks [`OTHER`], as
-    /// long as `state` is `open`, `extras` is 0 and `test` has not reported this request as
-    /// complete. `test` accepts `nowhere` (or another value of that type with an equal meaning) as
-    /// status.
+    /// `test` may be called with the request of any operation of that transport whose word lacks
+    /// the flag [`OTHER`], as long as `state` is `open`, `extras` is 0 and `test` has not reported
+    /// this request as complete. `test` accepts `nowhere` (or another value of that type with an
+    /// equal meaning) as status.
     pub unsafe fn new(
         test: Test,
         nowhere: Addr,
@@ -221,8 +236,8 @@ impl ForeignTester {
     }
 
     /// Tests an operation. If it has not completed and `is_patient` returns true, repeats the test
-    /// for some microseconds. Where two ranks alternate, as in a large message, each step that is
-    /// noticed late delays the whole message.
+    /// for some microseconds. The sender and the receiver of a large message execute the steps of
+    /// its transfer alternately, so a step that is detected late delays the whole message.
     pub fn test(
         &self,
         word: u64,
@@ -257,30 +272,32 @@ impl ForeignTester {
         }
     }
 
-    /// Returns the number of tests that one patient call makes.
+    /// Returns the maximum number of tests in one call to [`ForeignTester::test`] whose
+    /// `is_patient` returns true.
     pub fn often(&self) -> u32 {
         self.often.load(Ordering::Relaxed)
     }
 
-    /// Lowers the number of tests of a patient call to at most `often`, but not to 0.
+    /// Lowers the maximum number of tests ([`ForeignTester::often`]) to `often`, or to 1 if `often`
+    /// is 0. Does not raise the maximum.
     pub fn limit(&self, often: u32) {
         self.often.fetch_min(often.max(1), Ordering::Relaxed);
     }
 
-    /// Returns true if some operations may be more than their requests. Relaxed suffices: an
-    /// operation is tested by the thread that started it, or by one that received it from that
-    /// thread.
+    /// Returns true if some operations may have state in addition to their requests. Relaxed
+    /// suffices: an operation is tested by the thread that started it, or by a thread to which that
+    /// thread has passed the operation.
     pub fn has_extras(&self) -> bool {
         self.extras.load(Ordering::Relaxed) > 0
     }
 
-    /// Sets the number of operations that may be more than their requests.
+    /// Sets the number of operations that may have state in addition to their requests.
     pub fn set_extras(&self, count: usize) {
         self.extras.store(count, Ordering::Relaxed);
     }
 }
 
-/// Description of a tensor, before it has an owner.
+/// Description of a tensor, without the function that releases its memory.
 pub struct Tensor {
     /// Address of the first element.
     pub data: Addr,
@@ -297,14 +314,14 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Returns the C struct of the tensor; valid as long as this tensor.
+    /// Returns the C struct of the tensor. It is valid as long as this tensor exists.
     pub fn face(&self) -> dtl_dlpack_tensor_t {
         tensor_of(self.data, self.device, self.dtype, &self.shape, &self.strides)
     }
 }
 
-/// Returns the C struct of a tensor; valid as long as `shape` and `strides`, which no code may
-/// write meanwhile.
+/// Returns the C struct of a tensor. It is valid as long as `shape` and `strides` exist; no code
+/// may write to them meanwhile.
 pub fn tensor_of(
     data: Addr,
     device: dtl_dlpack_device_t,
@@ -323,10 +340,10 @@ pub fn tensor_of(
     }
 }
 
-/// Function to call once the consumer has released the tensor, on any thread.
+/// Function that is called, on any thread, once the consumer has released the tensor.
 pub type Release = Box<dyn FnOnce() + Send>;
 
-/// Tensor exported to a consumer. The C struct is the first field, so both have one address.
+/// Tensor exported to a consumer. The C struct is the first field, so both have the same address.
 #[repr(C)]
 struct Lent<M> {
     managed: M,
@@ -334,7 +351,7 @@ struct Lent<M> {
     release: Release,
 }
 
-/// Exports a tensor. The consumer uses it until the consumer calls the deleter.
+/// Exports a tensor. The consumer may use the tensor until it calls the deleter.
 pub fn lend(tensor: Tensor, release: Release) -> *mut dtl_dlpack_versioned_t {
     let managed = dtl_dlpack_versioned_t {
         version: dtl_dlpack_version_t { major: DTL_DLPACK_MAJOR, minor: DTL_DLPACK_MINOR },
@@ -346,7 +363,8 @@ pub fn lend(tensor: Tensor, release: Release) -> *mut dtl_dlpack_versioned_t {
     Box::into_raw(Box::new(Lent { managed, tensor, release })).cast()
 }
 
-/// Exports a tensor in the struct from before DLPack 1.0, which has no read-only flag.
+/// Exports a tensor as a `DLManagedTensor`, the struct used before DLPack 1.0, which has no
+/// read-only flag.
 pub fn lend_unversioned(tensor: Tensor, release: Release) -> *mut dtl_dlpack_managed_t {
     let managed = dtl_dlpack_managed_t {
         tensor: tensor.face(),
@@ -378,11 +396,11 @@ pub struct TakenTensor {
 }
 
 impl TakenTensor {
-    /// Creates the owner of the tensor at an address.
+    /// Takes ownership of the tensor whose C struct is at `managed`.
     ///
     /// # Safety
-    /// `deleter`, called once with `managed` by any thread, releases the tensor; until then it is
-    /// valid.
+    /// Any thread may call `deleter` once with `managed` to release the tensor. The tensor is valid
+    /// until then.
     pub unsafe fn new(
         managed: *mut c_void,
         deleter: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -397,7 +415,8 @@ impl TakenTensor {
         self.deleter.is_some_and(|deleter| ours.iter().any(|own| ptr::fn_addr_eq(*own, deleter)))
     }
 
-    /// Releases the tensor. Call once, on the last copy.
+    /// Releases the tensor. Must be called on only one of the copies of this value, after the last
+    /// use of the tensor.
     pub fn give_up(self) {
         if let Some(deleter) = self.deleter {
             // SAFETY: by the contract of `new`; the caller ensures that this is the first release.
@@ -406,10 +425,11 @@ impl TakenTensor {
     }
 }
 
-/// Maximum number of arguments and of bytes that are stored without an allocation.
+/// Maximum number of kernel arguments that an [`ArgPack`] stores without an allocation.
+/// `INLINE_BYTES` is the maximum number of bytes of these arguments.
 const INLINE_ARGS: usize = 16;
 const INLINE_BYTES: usize = 192;
-/// Alignment of every copy, in bytes: that of malloc's memory.
+/// Alignment of each copied argument in bytes. It equals the alignment of blocks from malloc.
 const ALIGN: usize = 16;
 
 #[derive(Clone, Copy)]
@@ -433,15 +453,15 @@ pub struct Inline {
 }
 
 impl ArgPack {
-    /// Argument list without arguments.
+    /// Empty argument list.
     pub const EMPTY: ArgPack = ArgPack::Inline(Inline {
         bytes: InlineBytes([0; INLINE_BYTES]),
         sizes: [0; INLINE_ARGS],
         count: 0,
     });
 
-    /// Copies the bytes of each argument. Returns `None` if out of memory or if the sizes add up to
-    /// too much.
+    /// Copies the bytes of each argument. Returns `None` if out of memory or if the sum of the
+    /// sizes overflows.
     pub fn copy_of(args: &[Region]) -> Option<Self> {
         let mut total = 0_usize;
         for arg in args {
@@ -487,8 +507,8 @@ impl ArgPack {
         }
     }
 
-    /// Returns the address of each copy, valid as long as the pack is not moved. The addresses of
-    /// short lists are written into `space`, those of long lists into `spill`.
+    /// Returns the addresses of the copied arguments, valid as long as the `ArgPack` is not moved.
+    /// The addresses of short lists are written into `space`, those of long lists into `spill`.
     pub fn pointers<'a>(
         &self,
         space: &'a mut [Addr; INLINE_ARGS],

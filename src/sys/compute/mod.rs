@@ -1,4 +1,4 @@
-//! Arithmetic on user memory, thread teams, calls of user functions. In reading order:
+//! Arithmetic on user memory, thread teams, calls to user functions. In reading order:
 //!
 //! - `elements`: operations on elements: reductions of private memory, updates of memory that
 //!   processes share.

@@ -1,12 +1,14 @@
-//! Fork and join: a caller publishes a job to the threads of a team, works on it itself, and
-//! returns when no member works on the job any more. It does not wait for members that arrive late.
+//! Fork and join: a caller publishes a job to the threads of a team (its members), works on it
+//! itself, and returns when no member works on the job any more. It does not wait for members that
+//! arrive late.
 //!
 //! A `TeamBoard` has a few job slots and an announcement counter (`news`). Publishing a job is two
 //! writes to one cache line: the slot is opened, and the counter is incremented. Members poll the
-//! counter, for a bounded time spinning and yielding, then asleep in the kernel. A member enters an
-//! open slot by incrementing the slot's member count, and decrements the count when it finds no
-//! more work. The caller closes the slot and waits until the count is zero. A job may be a local
-//! variable of the caller: only members that are counted access it.
+//! counter: they spin and yield for a bounded time, then they sleep in the operating system until
+//! the counter changes. A member enters an open slot by incrementing the slot's member count, and
+//! decrements the count when it finds no more work. The caller closes the slot and waits until the
+//! count is zero. A job may be a local variable of the caller: only members that are counted access
+//! it.
 //!
 //! Memory ordering. `job` is stored before `state` opens (release). A member enters by an acquire
 //! exchange that reads this store or a count that followed it (a release sequence), so it finds the
@@ -16,24 +18,26 @@
 //! open to zero are read-modify-writes, so the last value read follows each of them. `owned` is a
 //! lock: acquire exchange, release store. The announcement counter and the number of sleepers are
 //! one word, so every announcement and every member that is about to sleep are ordered: either the
-//! announcer sees the sleeper and wakes it, or the member sees the announcement, here or by the
-//! kernel's compare, and does not sleep. The member that leaves last wakes the caller if the word
-//! has `ASLEEP`; the caller sleeps only on a word that has it. `tests/models` checks all of this.
+//! announcer's increment returns a word that counts the sleeper, and the announcer wakes it, or the
+//! member detects the announcement, by its own compare or by that of the kernel, and does not
+//! sleep. The member that leaves last wakes the caller if `state` has the bit `ASLEEP`; the caller
+//! sleeps only on a `state` with this bit. `tests/models` checks all of this.
 //!
-//! Work stealing: a loop's pieces are divided evenly; a member that has finished its own steals.
+//! Work stealing: the pieces of a loop are divided evenly, and a member that has finished its own
+//! pieces steals others.
 //!
 //! Each member of a team has a share: a range of pieces in one word, `next << 32 | end`. It takes
-//! pieces from the front. A member whose share is empty takes the back half of another member's
-//! rest, runs the first piece, and makes the remainder its share. So no member takes another
-//! member's pieces without need: the member that first wrote a part of an array works on it in the
-//! next loop too.
+//! pieces from the front. A member whose share is empty takes the back half of the pieces that are
+//! left in another member's share, runs the first of them, and makes the others its own share. A
+//! member steals only when its own share is empty. So the member that first wrote a part of an
+//! array works on that part in the next loop too.
 //!
 //! Memory ordering. A piece is removed from a share by a compare-exchange of the whole word, so
-//! exactly one member gets it, whatever happened in between: if the word has the value that was
-//! read again, then exactly these pieces are in the share again. Only the owner adds pieces to a
+//! exactly one member gets it, whatever happened in between: if the word has again the value that
+//! was read before, the share again contains exactly these pieces. Only the owner adds pieces to a
 //! share, and only when the share is empty, when no other member writes it. So all accesses are
-//! relaxed: pieces are numbers, and the work that they stand for is published by `team`, whose end
-//! of a loop also follows all work on it. `tests/models` checks this.
+//! relaxed: pieces are only numbers. The data that they refer to is published with the job, and all
+//! work on a loop happens before its end. `tests/models` checks this.
 
 use crate::sys::sync::{
     self, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUpdate, Ordering, futex,
@@ -45,44 +49,49 @@ use std::ptr;
 /// counter.
 pub const PLACES: usize = sync::size(7, 1);
 
-/// State bit: members may enter.
+/// Bit of a job slot's state: members may enter the slot.
 const OPEN: u32 = 1 << 31;
-/// State bit: the caller sleeps until the count is zero.
+/// Bit of a job slot's state: the thread that published the job sleeps until no member is in the
+/// slot.
 const ASLEEP: u32 = 1 << 30;
-/// Increment of the state for one member that enters.
+/// Amount by which a member that enters a job slot increments the slot's state.
 const ONE: u32 = 1;
 
-/// Increment of the announcement counter. The bits below it count the members asleep.
+/// Increment of the announcement counter, which is in the upper 32 bits of `TeamBoard::news`. The
+/// lower 32 bits count the sleeping members.
 const NEWS: u64 = 1 << 32;
 
-/// Team of threads that work together with a caller on the jobs that it publishes (fork and join).
+/// Team of threads that work on jobs (fork and join). A caller publishes a job and works on it
+/// together with the members of the team.
 pub struct Team<J> {
     board: TeamBoard<J>,
     owned: Owned,
     is_oversubscribed: bool,
 }
 
-/// Cache lines that members poll; they change only when a job is published.
+/// Cache lines that members poll: the announcement counter and the job slots. Polling only reads
+/// them.
 #[repr(align(128))]
 struct TeamBoard<J> {
-    /// Announcement counter << 32 | number of members asleep.
+    /// Announcement counter in the upper 32 bits, number of sleeping members in the lower 32 bits.
     news: AtomicU64,
     places: [TeamSlot<J>; PLACES],
 }
 
 struct TeamSlot<J> {
-    /// OPEN | ASLEEP | number of members that have entered.
+    /// The flags OPEN and ASLEEP, and in the lower 30 bits the number of members that are in the
+    /// slot.
     state: AtomicU32,
     job: AtomicPtr<J>,
 }
 
-/// Locks of the job slots, in cache lines that only callers access.
+/// Locks of the job slots, in cache lines that only threads that publish jobs access.
 #[repr(align(128))]
 struct Owned([AtomicBool; PLACES]);
 
 impl<J: Sync> Team<J> {
     /// Creates a team without jobs. `is_crowded` is true if the team has more threads than there
-    /// are processors, so that waiting soon yields.
+    /// are processors. Waiting threads then yield the processor early.
     pub fn new(is_crowded: bool) -> Self {
         let place = |_| TeamSlot { state: AtomicU32::new(0), job: AtomicPtr::new(ptr::null_mut()) };
         Team {
@@ -92,7 +101,7 @@ impl<J: Sync> Team<J> {
         }
     }
 
-    /// Claims a free job slot; returns `None` if all slots are in use.
+    /// Reserves a free job slot; returns `None` if all slots are in use.
     pub fn claim(&self) -> Option<Claim<'_, J>> {
         for (index, (owned, place)) in self.owned.0.iter().zip(&self.board.places).enumerate() {
             if owned.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok() {
@@ -115,7 +124,7 @@ impl<J: Sync> Team<J> {
         self.board.news.load(Ordering::Relaxed) as u32 > 0
     }
 
-    /// Wakes at most `most` sleeping members, without an announcement to the other members.
+    /// Wakes at most `most` sleeping members, without incrementing the announcement counter.
     pub fn wake(&self, most: u32) {
         futex::wake_upper(&self.board.news, most);
     }
@@ -138,8 +147,8 @@ impl<J: Sync> Team<J> {
         }
     }
 
-    /// Waits until the announcement counter differs from `seen` (or spuriously), reading it after
-    /// every `pauses` pauses.
+    /// Waits until the announcement counter differs from `seen`, but may return earlier. Pauses
+    /// `pauses` times between two reads of the counter.
     pub fn rest(&self, seen: u32, pauses: u32) {
         let mut patience = FutexBackoff::new(self.is_oversubscribed);
         while self.news() == seen {
@@ -159,7 +168,7 @@ impl<J: Sync> Team<J> {
     }
 }
 
-/// Job slot that belongs to a caller until the claim is dropped.
+/// Job slot that is reserved for one caller until this object is dropped.
 pub struct Claim<'a, J: Sync> {
     team: &'a Team<J>,
     owned: &'a AtomicBool,
@@ -168,13 +177,14 @@ pub struct Claim<'a, J: Sync> {
 }
 
 impl<J: Sync> Claim<'_, J> {
-    /// Returns the index of the job slot, which members see too.
+    /// Returns the index of the job slot. [`Team::visit`] passes the same index to members.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Publishes a job, waking at most `helpers` sleeping members, calls `inside`, then closes the
-    /// job slot and waits for the members that have entered. Returns the result of `inside`.
+    /// Publishes a job, wakes at most `helpers` sleeping members, and calls `inside`, the caller's
+    /// part of the work. Then closes the job slot and waits for the members that have entered it.
+    /// Returns the result of `inside`.
     pub fn open<R>(&mut self, job: &J, helpers: u32, inside: impl FnOnce() -> R) -> R {
         self.place.job.store(ptr::from_ref(job).cast_mut(), Ordering::Relaxed);
         self.place.state.store(OPEN, Ordering::Release);
@@ -191,7 +201,8 @@ impl<J: Sync> Drop for Claim<'_, J> {
     }
 }
 
-/// Guard that closes a job slot, also when the caller's part of the work unwinds.
+/// Guard that closes a job slot and waits for the members in it, even if the caller's part of the
+/// work panics.
 struct Closing<'a> {
     state: &'a AtomicU32,
     is_oversubscribed: bool,
@@ -225,7 +236,7 @@ impl Closing<'_> {
     }
 }
 
-/// Guard of a member's presence in a job slot.
+/// Guard that counts a member in a job slot until the guard is dropped.
 struct Visit<'a>(&'a AtomicU32);
 
 impl<J> TeamSlot<J> {
@@ -244,14 +255,16 @@ impl Drop for Visit<'_> {
     }
 }
 
-/// Pieces of one member. Aligned so that two members never share a line (or a prefetched pair).
+/// Share of one member: the pieces of the loop that the member has not yet run. The alignment
+/// prevents two shares from being in one cache line, or in one pair of lines that are prefetched
+/// together.
 #[repr(align(128))]
 struct Share(AtomicU64);
 
 /// Shares of all members of a team.
 pub struct Shares(Box<[Share]>);
 
-/// Maximum number of pieces that can be dealt.
+/// Maximum number of pieces into which a loop can be divided.
 pub const MOST: u64 = 1 << 31;
 
 fn pack(next: u64, end: u64) -> u64 {
@@ -262,7 +275,7 @@ fn unpack(word: u64) -> (u64, u64) {
     (word >> 32, word & u64::from(u32::MAX))
 }
 
-/// Returns the first piece of the back half of a range that is not empty.
+/// Returns the first piece of the back half of a non-empty range of pieces.
 fn middle(next: u64, end: u64) -> u64 {
     next + (end - next) / 2
 }
@@ -273,7 +286,8 @@ impl Shares {
         Shares((0..members).map(|_| Share(AtomicU64::new(0))).collect())
     }
 
-    /// Deals the pieces 0 ... pieces-1 (at most [`MOST`]) evenly. No member may be taking pieces.
+    /// Distributes the pieces 0 to `pieces` - 1 of a loop evenly among the members. `pieces` is at
+    /// most [`MOST`]. No member may take pieces during this call.
     pub fn deal(&self, pieces: u64) {
         let members = self.0.len() as u64;
         let (each, more) = (pieces / members, pieces % members);
@@ -285,7 +299,8 @@ impl Shares {
         }
     }
 
-    /// Takes a piece for `member`; returns `None` if all shares are empty.
+    /// Takes a piece of the loop for the member with the index `member`; returns `None` if all
+    /// shares are empty.
     pub fn take(&self, member: usize) -> Option<u64> {
         let own = self.0.get(member)?;
         let take = |word| {
@@ -298,8 +313,9 @@ impl Shares {
         }
     }
 
-    /// Steals the back half of the first non-empty share. The search begins at the member's own
-    /// index.
+    /// Steals the back half of the first non-empty share. Returns the first of these pieces and
+    /// makes the others the member's own share. The search begins at the member's own index and
+    /// wraps around.
     fn steal(&self, member: usize, own: &Share) -> Option<u64> {
         let (before, after) = self.0.split_at_checked(member)?;
         for victim in after.iter().chain(before) {

@@ -1,10 +1,12 @@
-//! Epoch-based reclamation: a destroy frees an object only after its last short-term user has left.
+//! Epoch-based reclamation: a destroy frees an object only after the last thread that may still
+//! access it has left the epoch.
 //!
-//! Each thread owns a record. Entering makes the record's sequence number odd, leaving makes it
-//! even: two plain stores, no atomic read-modify-write, nothing shared. A destroyer first unlinks
-//! the object (so that no new user finds it), then makes every running thread execute a memory
-//! barrier (membarrier), then reads the records. A thread that was inside may still have a
-//! reference, so the object waits in the limbo list until all such threads have left.
+//! Each thread owns a record, its `ThreadRecord`. Entering the epoch makes the record's sequence
+//! number odd, leaving makes it even: two plain stores, no atomic read-modify-write, nothing
+//! shared. A destroyer first unlinks the object (so that no new user finds it), then makes every
+//! running thread execute a memory barrier (membarrier), then reads the records. A thread that was
+//! inside may still have a reference, so the object waits in the limbo list until all such threads
+//! have left.
 //!
 //! Memory ordering. Reader: S1 `seq = odd`, compiler fence, L1 loads the object's slot. Destroyer:
 //! S2 unlinks the slot, membarrier, L2 loads `seq`. The membarrier executes a full barrier on each
@@ -14,15 +16,16 @@
 //! (old kernels, some emulators) both sides use a SeqCst fence instead, which gives an equal
 //! guarantee by the C++ rules: either L1 finds what S2 left or L2 sees the odd number. The model in
 //! `tests/models` checks the variant with fences. That proves the variant with membarrier too: the
-//! barrier of membarrier is also a full one, and the code uses no property of it but this
-//! either-or, so the exact point at which it executes does not matter.
+//! barrier of membarrier is also a full one, and the code relies on no property of it other than
+//! this alternative, so the exact point at which the barrier executes does not matter.
 //!
 //! A call that waits leaves the epoch, but first publishes the one object that it continues to use
 //! (`held`), as a hazard pointer. The release store that makes the number even publishes the hazard
 //! pointer too, so a destroyer that sees the thread outside sees the object that it uses. Leaving
 //! is a release store and the destroyer's read of the number an acquire load, so the user's last
 //! access happens before the free. Entering is a release store, too (an identical instruction on
-//! x86): a destroyer that finds a later entry than it saw has seen the leave between them.
+//! x86): a destroyer that loads the number of a later entry thereby also synchronizes with the
+//! leave before that entry.
 
 #[path = "epoch/deferred_work.rs"]
 mod deferred_work;
@@ -41,40 +44,46 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// State of one thread. Aligned so that two threads never share a line (or a prefetched pair).
+/// Epoch state of one thread (its record). The alignment ensures that the records of two threads
+/// never share a cache line (or a pair of lines that the processor prefetches together).
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct ThreadRecord {
-    /// Odd while the thread is inside the epoch.
+    /// Sequence number, which is odd while the thread is inside the epoch.
     seq: AtomicU64,
-    /// Number of entries made while the thread was inside. Only the owner accesses it.
+    /// Number of nested entries, which are made while the thread is already inside the epoch. Only
+    /// the thread that owns the record accesses it.
     nested: AtomicU32,
-    /// Number of waiting calls of this thread that are outside the epoch but hold pins.
+    /// Number of waiting calls of this thread that are outside the epoch but hold pins (counted
+    /// references).
     blocked: AtomicU32,
     /// Object that a call of this thread continues to use while it waits outside the epoch.
     held: AtomicPtr<()>,
-    /// Number of callbacks that this thread runs in calls outside the epoch ([`CallbackGuard`]).
+    /// Number of functions of the program that calls of this thread are running outside the epoch
+    /// ([`CallbackGuard`]).
     running: AtomicU32,
-    /// Nesting depth of [`aside`].
+    /// Number of [`aside`] guards that are alive in this thread.
     aside: AtomicU32,
     /// True while a thread owns the record.
     owned: AtomicBool,
-    /// True while the record is owned for one call only.
+    /// True while a thread owns the record for one call only, late in the exit of the thread.
     borrowed: AtomicBool,
-    /// True if entering needs a real fence. Stored here because every entry reads the record.
+    /// True if entering the epoch needs a memory fence instruction: a copy of `NEEDS_FENCE`, stored
+    /// here because every entry accesses the record in any case.
     needs_fence: AtomicBool,
-    /// Free slots of the owner. Only the owner accesses them. A later owner sees what an earlier
-    /// owner has left, as it sees everything else that the earlier owner has written.
+    /// Free slots of a slot map that the thread that owns the record retains for reuse. Only this
+    /// thread accesses them. A thread that owns the record later sees the slots that are left, as
+    /// it sees all other writes of the earlier owner.
     spare: SpareSlots,
     /// Number of records that were created before this record.
     number: usize,
 }
 
-/// Free slots of one `slot_map` that a thread keeps in its own record. Only that thread accesses
-/// the list.
+/// List of free slots of one slot map, which a thread keeps in its `ThreadRecord`. Only that thread
+/// accesses the list.
 #[derive(Default)]
 pub struct SpareSlots {
-    /// Address of the table; only compared.
+    /// Address of the `slot_map` to which the slots belong, used only for comparison.
     pub(super) table: AtomicPtr<()>,
     pub(super) first: AtomicPtr<()>,
     pub(super) count: AtomicU32,
@@ -95,7 +104,8 @@ impl SpareSlots {
 }
 
 global! {
-    /// True if the light half of the fence is a real fence, because this process has no membarrier.
+    /// True if [`light_fence`] must execute a memory fence instruction, because the membarrier
+    /// system call is not available.
     static NEEDS_FENCE: AtomicBool = AtomicBool::new(true);
 }
 global! {
@@ -103,23 +113,26 @@ global! {
 }
 
 global! {
-    /// Retired objects that wait for their last users to leave.
+    /// Retired objects, each of which is freed once the threads that may still use it have left the
+    /// epoch.
     static LIMBO: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 }
 global! {
-    /// Number of objects in the limbo, chores and borrowed records. Leaving threads read only this.
+    /// Total number of retired objects in `LIMBO`, deferred functions (`deferred_work`) and
+    /// borrowed thread records. A thread that leaves the epoch reads only this number to detect
+    /// deferred work.
     static ERRANDS: AtomicUsize = AtomicUsize::new(0);
 }
 
 struct Waiting {
-    /// Address of the object; only compared.
+    /// Address of the object, used only for comparison.
     object: usize,
     users: Vec<(&'static ThreadRecord, u64)>,
     free: Box<dyn FnOnce() + Send>,
 }
 
 impl ThreadRecord {
-    /// Returns true if the record's thread is inside a call or waits in one.
+    /// Returns true if the record's thread is inside a library call or waits in one.
     fn is_in_call(&self) -> bool {
         self.seq.load(Ordering::Acquire) % 2 == 1
             || self.blocked.load(Ordering::Acquire) > 0
@@ -128,7 +141,8 @@ impl ThreadRecord {
     }
 }
 
-/// Returns true if the record's thread may still use an object that was reachable at `seq`.
+/// Returns true if the record's thread may still use an object that was reachable when the record's
+/// sequence number was `seq`.
 fn uses(record: &ThreadRecord, seq: u64, object: usize) -> bool {
     let inside = seq % 2 == 1 && record.seq.load(Ordering::Acquire) == seq;
     inside || record.held.load(Ordering::Acquire).addr() == object
@@ -138,26 +152,27 @@ thread_local! {
     static OWNER: RecordGuard = const { RecordGuard };
 }
 
-/// Returns the calling thread's record, or null.
+/// Returns the calling thread's record, or null if the thread has none.
 fn mine() -> *const ThreadRecord {
     tls::get().cast()
 }
 
-/// Returns a number that no other live thread has: the address of the thread's record, or 0 before
-/// it has a record. A later thread may get it; that thread then sees all that this thread has
-/// written.
+/// Returns the address of the calling thread's `ThreadRecord`, which no other live thread has, or 0
+/// before the thread has a record. After this thread has ended, a later thread may get the same
+/// record; that thread then sees all that this thread has written.
 pub fn thread_mark() -> usize {
     mine().addr()
 }
 
-/// Returns the calling thread's free slots of a `slot_map`, or `None` before it has a record.
+/// Returns the calling thread's list of free slots, or `None` before the thread has a
+/// `ThreadRecord`.
 #[inline]
 pub fn spare_slots() -> Option<&'static SpareSlots> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     unsafe { mine().as_ref() }.map(|record| &record.spare)
 }
 
-/// Guard that releases the record when the thread ends.
+/// Guard that releases the thread's [`ThreadRecord`] when the thread ends.
 struct RecordGuard;
 
 impl Drop for RecordGuard {
@@ -181,7 +196,8 @@ pub fn light_fence() {
     }
 }
 
-/// Executes the heavy half: makes every running thread of the process execute a full barrier.
+/// Executes the heavy half of an asymmetric fence: makes every running thread of the process
+/// execute a full memory barrier.
 pub fn heavy_fence() {
     fence(Ordering::SeqCst);
     if !NEEDS_FENCE.load(Ordering::Relaxed) {
@@ -192,7 +208,8 @@ pub fn heavy_fence() {
     }
 }
 
-/// Registers the process for membarrier. Call before the first entry, and again after a fork.
+/// Registers the process for membarrier. Must be called before the first entry into the epoch, and
+/// again in a forked child.
 pub fn prepare() {
     let records = RECORDS.lock();
     // Miri does not support this system call, so it uses fences.
@@ -233,7 +250,8 @@ fn adopt_record() -> &'static ThreadRecord {
     record
 }
 
-/// Guard of a thread's presence inside the epoch. It bounds the lifetime of references from tables.
+/// Guard that keeps the calling thread inside the epoch. References that a handle table returns
+/// live no longer than the guard.
 pub struct Guard {
     record: &'static ThreadRecord,
 }
@@ -249,8 +267,9 @@ pub fn enter() -> Guard {
     guard
 }
 
-/// Enters the epoch without a real fence, which suffices where [`is_cheap`] returns true. A caller
-/// that finds, once inside, that it returns false must leave before it uses any object.
+/// Enters the epoch without a memory fence instruction, which suffices where [`is_cheap`] returns
+/// true. A caller that finds, once inside, that [`is_cheap`] returns false must leave the epoch
+/// before it uses any object.
 #[must_use]
 #[inline]
 pub fn enter_cheaply() -> Guard {
@@ -271,15 +290,17 @@ pub fn is_inside() -> bool {
     unsafe { mine().as_ref() }.is_some_and(|record| record.seq.load(Ordering::Relaxed) % 2 == 1)
 }
 
-/// Returns true if entering needs no fence, so that [`step_in`] and [`enter_cheaply`] may be used.
+/// Returns true if entering the epoch needs no memory fence instruction, so that [`step_in`] and
+/// [`enter_cheaply`] may be used.
 pub fn is_cheap() -> bool {
     !NEEDS_FENCE.load(Ordering::Relaxed)
 }
 
-/// Enters the epoch for a visit of some nanoseconds, which ends when the result is dropped. Returns
-/// `None` if this thread has no record yet, or is inside already. Call only where a value read
-/// inside shows that [`is_cheap`] returned true (see `open_state`): then the compiler fence
-/// suffices. The end of a visit runs no deferred work; other threads or the next entry do.
+/// Enters the epoch for some nanoseconds, until the result is dropped. Returns `None` if this
+/// thread has no `ThreadRecord` yet or is already inside the epoch. Call only where a value read
+/// inside the epoch shows that [`is_cheap`] returned true (see `runtime::open_state`): then the
+/// compiler fence suffices. Dropping the result runs no deferred work; other threads run it, or
+/// this thread after its next [`enter`].
 #[inline]
 pub fn step_in() -> Option<Visit> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
@@ -294,7 +315,8 @@ pub fn step_in() -> Option<Visit> {
     Some(Visit { inside: ManuallyDrop::new(Guard { record }), seq })
 }
 
-/// Visit of the epoch that [`step_in`] began. Guards created within must be dropped first.
+/// Stay of a thread inside the epoch, from [`step_in`] until this object is dropped. Guards created
+/// in the meantime must be dropped before it.
 pub struct Visit {
     inside: ManuallyDrop<Guard>,
     seq: u64,
@@ -332,9 +354,9 @@ impl Drop for Visit {
     }
 }
 
-/// State of a thread that runs a function of the program between two short visits ([`Visit`]):
-/// outside the epoch, and still in a call. The end leaves deferred work to others or the next
-/// entry.
+/// State of a thread that runs a function of the program between two short stays inside the epoch
+/// ([`Visit`]): outside the epoch, and still in a call. Dropping the state runs no deferred work;
+/// other threads run it, or this thread after its next [`enter`].
 pub struct CallbackGuard {
     record: &'static ThreadRecord,
 }
@@ -353,24 +375,26 @@ fn enter_nested(record: &'static ThreadRecord) -> Guard {
     Guard { record }
 }
 
-/// Leaves one level of nesting. The guard that is dropped last leaves the epoch, whichever it is.
+/// Leaves one level of nesting. The last guard to be dropped leaves the epoch, in whatever order
+/// the guards are dropped.
 #[cold]
 fn leave_nested(record: &ThreadRecord) {
     record.nested.store(record.nested.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
 }
 
 impl Guard {
-    /// Returns the calling thread's number: small, and with the guarantees of [`thread_mark`].
+    /// Returns the calling thread's number, a small integer that no other live thread has. The
+    /// guarantees of [`thread_mark`] about later threads hold for this number too.
     pub fn thread_number(&self) -> usize {
         self.record.number
     }
 
-    /// Returns the calling thread's free slots of a `slot_map`; see [`spare_slots`].
+    /// Returns the calling thread's list of free slots; see [`spare_slots`].
     pub fn spare_slots(&self) -> Option<&'static SpareSlots> {
         Some(&self.record.spare)
     }
 
-    /// Leaves the epoch but remains counted as a call in flight, for a call that will wait. The
+    /// Leaves the epoch for a call that will wait. The thread still counts as being in a call. The
     /// caller must hold pins (`Arc`s) on everything that it continues to use.
     #[must_use]
     #[inline]
@@ -380,8 +404,9 @@ impl Guard {
         Blocking { record }
     }
 
-    /// Leaves the epoch but remains counted as a call in flight, and keeps one object alive by the
-    /// hazard pointer in the thread's record. Returns the guard as `Err` if an outer call uses it.
+    /// Leaves the epoch and keeps one object alive by the hazard pointer in the thread's record.
+    /// The thread still counts as being in a call. Returns the guard as `Err` if an outer call uses
+    /// the hazard pointer.
     pub(super) fn into_hazard(self, object: *const ()) -> Result<HazardPointer, Guard> {
         if self.record.nested.load(Ordering::Relaxed) != 0 {
             return Err(self);
@@ -404,7 +429,8 @@ impl Drop for Guard {
     }
 }
 
-/// Runs the deferred work of a leaving thread: frees objects, releases a borrowed record.
+/// Runs deferred work in a thread that leaves the epoch: frees retired objects, runs deferred
+/// functions (`deferred_work`), and releases the thread's record if it was borrowed for one call.
 #[cold]
 fn run_errands(record: &'static ThreadRecord) {
     // A fork during this work leaves the limbo and locks of freed objects locked in the child.
@@ -414,7 +440,7 @@ fn run_errands(record: &'static ThreadRecord) {
     drop(errands);
 }
 
-/// Releases a record that was borrowed for one call (see `adopt_record`).
+/// Releases a thread record that was borrowed for one call only.
 fn give_back(record: &ThreadRecord) {
     if record.borrowed.load(Ordering::Relaxed) && !record.may_hold_locks() {
         record.borrowed.store(false, Ordering::Relaxed);
@@ -424,7 +450,8 @@ fn give_back(record: &ThreadRecord) {
     }
 }
 
-/// Use of a thread's hazard pointer, by a call that waits outside the epoch and uses one object.
+/// Guard of a thread's hazard pointer, which keeps one object alive while a call waits outside the
+/// epoch.
 pub(super) struct HazardPointer {
     record: &'static ThreadRecord,
 }
@@ -452,7 +479,7 @@ impl Drop for HazardPointer {
     }
 }
 
-/// Call in flight that is outside the epoch because it waits.
+/// Guard that counts the thread as being in a call while the call waits outside the epoch.
 pub struct Blocking {
     record: &'static ThreadRecord,
 }
@@ -468,7 +495,7 @@ impl Drop for Blocking {
 }
 
 /// Runs `free` once every thread that may use the object has left the epoch or cleared its hazard
-/// pointer. The object must be unlinked.
+/// pointer. The object must already be unlinked, so that no new user finds it.
 pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
     heavy_fence();
     let object = object.addr();
@@ -507,9 +534,9 @@ pub fn collect() {
     }
 }
 
-/// Waits until every other thread that is inside now has left, but no longer than `limit`; returns
-/// true if all have left. Such threads have then ended any use of what they found open before it
-/// was closed. The calling thread must not be inside the epoch.
+/// Waits until every other thread that is inside the epoch now has left it, but no longer than
+/// `limit`; returns true if all have left. These threads then no longer use anything that was
+/// closed before this call. The calling thread must not be inside the epoch.
 pub fn let_others_leave(limit: Duration) -> bool {
     heavy_fence();
     let inside: Vec<_> = RECORDS
@@ -530,8 +557,9 @@ pub fn let_others_leave(limit: Duration) -> bool {
     })
 }
 
-/// Returns true if any thread is inside a call or waits in one: another thread, or the calling
-/// thread in an outer call (it has not entered for this call).
+/// Returns true if any thread is inside a library call or waits in one: another thread, or the
+/// calling thread in an outer call. The calling thread must not have entered the epoch for the
+/// present call.
 pub fn anyone_inside() -> bool {
     heavy_fence();
     RECORDS.lock().iter().any(|record| record.is_in_call())

@@ -1,5 +1,5 @@
 //! Tables that map 64-bit handles to objects: typed, generational, safe against stale handles and
-//! against a destroy that races a use.
+//! against a destroy that races with a use.
 //!
 //! A handle is `type 8 | index 20 | generation 36`. The word of a slot is the handle of its object.
 //! While the slot has no object, the word is the last handle with one bit of its index inverted.
@@ -11,8 +11,8 @@
 //!
 //! - [`EpochRef`], or a plain reference that borrows a [`Guard`]: the thread is inside the epoch
 //!   and must not wait.
-//! - [`HazardRef`]: the thread is outside the epoch, and its record names the object. The thread
-//!   may wait.
+//! - [`HazardRef`]: the thread is outside the epoch, and the hazard pointer in its thread record
+//!   points to the object. The thread may wait.
 //! - `Arc`: an owned reference, by `HandleTable::pin`. It outlives the call.
 //!
 //! A [`SlotRef`] is a reference to a slot of a table; it finds the object faster than the handle
@@ -24,9 +24,8 @@
 //! shared memory. A reader holds an [`epoch`] guard, so the value that it has obtained stays until
 //! that guard is dropped. A writer allocates a new value, swaps the pointer and retires the old
 //! value. Memory ordering: the swap releases the contents of the new value, and the reader's load
-//! acquires them. That the old value outlives its readers follows from the argument of `epoch`,
-//! with the swap as the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock
-//! for them).
+//! acquires them. The old value outlives its readers by the argument in `epoch`, in which the swap
+//! is the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock for them).
 
 use crate::hints;
 use crate::sys::{
@@ -43,18 +42,20 @@ pub(super) const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
 /// log2 of the number of slots in a chunk. A chunk fills a page and is never moved.
 const CHUNK_BITS: u32 = 8;
 const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
-/// Number of chunks. Small for Miri, which checks every chunk wherever a table reference is passed.
+/// Number of chunks. It is small for Miri, which checks every chunk wherever a reference to the
+/// table is passed.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
 
 pub(super) struct HandleSlot<T> {
-    /// Handle of the object; with `ELSEWHERE` inverted if there is no object.
+    /// Handle of the object or, while there is no object, the last handle of the slot with the bit
+    /// `ELSEWHERE` inverted.
     word: AtomicU64,
     /// Pointer from `Arc::into_raw`; null if there is no object.
     object: AtomicPtr<T>,
 }
 
 impl<T> HandleSlot<T> {
-    /// Returns the object if `handle` is the slot's word; see [`HandleTable::get`].
+    /// Returns the object if the slot's word equals `handle`; see [`HandleTable::get`].
     #[inline]
     pub(super) fn object_of(&self, handle: u64) -> Option<*const T> {
         let object = self.object.load(Ordering::Acquire).cast_const();
@@ -71,12 +72,14 @@ struct Free {
     next_fresh: usize,
 }
 
-/// Objects of one type under their handles. A look-up reads only the table's first cache line.
+/// Table of objects of one type, addressed by handle. A look-up reads only the table's first cache
+/// line.
 #[repr(C, align(64))]
 pub struct HandleTable<T> {
     tag: u8,
     reserved: usize,
-    /// Chunks of slots. A chunk is null until the first insert that needs it, and fixed after that.
+    /// Chunks of slots. The pointer to a chunk is null until a slot of the chunk is first needed,
+    /// and does not change after that.
     chunks: [AtomicPtr<[HandleSlot<T>; CHUNK]>; CHUNKS],
     free: Mutex<Free>,
 }
@@ -138,8 +141,8 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         Some(handle)
     }
 
-    /// Inserts an object under a handle known beforehand: reserved index, generation 0. Returns
-    /// false if the index is in use or not reserved.
+    /// Inserts an object under a handle that is known beforehand, because it has a reserved index
+    /// and generation 0. Returns false if the index is in use or not reserved.
     pub fn put_fixed(&self, index: usize, object: Arc<T>) -> bool {
         let _one_inserts = self.free.lock();
         let Some(slot) = self.slot_or_grow(index).filter(|_| index < self.reserved) else {
@@ -170,13 +173,14 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         unsafe { object.as_ref() }
     }
 
-    /// Returns the slot of a handle, whether its object is in the slot yet or not.
+    /// Returns a reference to the slot of a handle. The object may be inserted into the slot later.
     pub fn slot_ref(&'static self, handle: u64) -> SlotRef<T> {
         let _one_makes_chunks = self.free.lock();
         SlotRef(self.slot_or_grow(index_of(handle)))
     }
 
-    /// Returns the object of a handle, for as long as the visit lasts.
+    /// Returns the object of a handle. The thread remains inside the epoch until the result is
+    /// dropped.
     #[inline]
     pub fn visit(&self, visit: Visit, handle: u64) -> Option<EpochRef<T>> {
         let object = ptr::from_ref(self.get(&visit, handle)?);
@@ -219,8 +223,9 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         Ok(HazardRef { object, _protection })
     }
 
-    /// Unlinks the object: from here on the handle is stale. The table's counted reference is
-    /// dropped once the last short-term user has left. `None` if the handle was stale already.
+    /// Unlinks the object and returns a counted reference to it. From here on the handle is stale.
+    /// The table's own counted reference is dropped once the last thread that may still access the
+    /// object has left the epoch. Returns `None` if the handle was stale already.
     #[must_use]
     pub fn remove(&self, inside: &Guard, handle: u64) -> Option<Arc<T>> {
         let index = index_of(handle);
@@ -267,7 +272,7 @@ pub(super) fn encode(tag: u8, index: usize, generation: u64) -> u64 {
         | generation
 }
 
-/// Returns the table index that a handle selects, whether an object is there or not.
+/// Returns the table index that a handle selects. There may be no object at that index.
 pub const fn index_of(handle: u64) -> usize {
     (handle >> GENERATION_BITS) as usize & (INDEX_LIMIT - 1)
 }
@@ -277,21 +282,21 @@ pub fn tag_of(handle: u64) -> u8 {
     (handle >> (INDEX_BITS + GENERATION_BITS)) as u8
 }
 
-/// Reference to an object during a visit of the epoch. Dropping the reference ends the visit.
+/// Reference to an object. The thread is inside the epoch until the reference is dropped.
 pub struct EpochRef<T> {
     pub(super) object: *const T,
     pub(super) visit: Visit,
 }
 
 impl<T> EpochRef<T> {
-    /// Returns the guard of the visit that this reference belongs to.
+    /// Returns the epoch guard, which is valid as long as this reference.
     #[must_use]
     pub fn inside(&self) -> &Guard {
         &self.visit
     }
 
-    /// Leaves the epoch with the object, for a call that may wait. Returns `None` if an outer call
-    /// of this thread uses the hazard pointer.
+    /// Leaves the epoch and keeps the object alive, for a call that may wait. Returns `None` if an
+    /// outer call of this thread uses the hazard pointer.
     #[inline]
     pub fn into_hazard(self) -> Option<HazardRef<T>> {
         let object = self.object;
@@ -299,7 +304,8 @@ impl<T> EpochRef<T> {
         Some(HazardRef { object, _protection: Protection::Pointer { _pointer: pointer } })
     }
 
-    /// Ends the visit to run a function of the program before the call ends.
+    /// Leaves the epoch so that the call can run a function of the program. Until the result is
+    /// dropped, the thread counts as being in a call.
     #[must_use]
     pub fn into_running(self) -> CallbackGuard {
         self.visit.into_running()
@@ -327,12 +333,13 @@ impl<T> Deref for EpochRef<T> {
 /// Reference to an object that stays alive while its user waits outside the epoch.
 pub struct HazardRef<T> {
     object: *const T,
-    /// Protection of the object; dropping it ends the protection.
+    /// Hazard pointer or counted reference that keeps the object alive until it is dropped.
     _protection: Protection<T>,
 }
 
 /// Protection that keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer.
-/// Calls nested in the call that uses it (from a function of the program) count references instead.
+/// While a call uses it, calls nested in that call (made by a function of the program) hold counted
+/// references instead.
 enum Protection<T> {
     Pointer { _pointer: HazardPointer },
     Count { _share: Arc<T>, _blocking: Blocking },
@@ -382,9 +389,9 @@ impl<T> SlotRef<T> {
     }
 }
 
-/// Slot and handle of an object, stored in the object. Set once, by the thread that inserts the
-/// object, before it passes the handle on. A thread that finds the object in another way at that
-/// moment may read one word set and the other not.
+/// Slot and handle of an object, stored in the object. The thread that inserts the object sets both
+/// once, before it passes the handle on. A thread that obtains the object by other means than its
+/// handle while the values are being set may see only one of them set.
 pub struct SlotRefCell<T: 'static> {
     slot: AtomicPtr<HandleSlot<T>>,
     handle: AtomicU64,
@@ -404,7 +411,7 @@ impl<T> SlotRefCell<T> {
         self.handle.store(handle, Ordering::Relaxed);
     }
 
-    /// Returns the slot; before `set`, a slot reference without an object.
+    /// Returns the reference to the slot; before `set`, a reference to no slot.
     pub fn get(&self) -> SlotRef<T> {
         // SAFETY: null, or a slot of a table that lives forever (`HandleTable::slot_ref`).
         SlotRef(unsafe { self.slot.load(Ordering::Relaxed).as_ref() })
@@ -416,7 +423,7 @@ impl<T> SlotRefCell<T> {
     }
 }
 
-/// Read-copy-update cell with the current value.
+/// Read-copy-update cell, which contains a pointer to the current value.
 pub struct Rcu<T> {
     now: AtomicPtr<T>,
 }
@@ -439,7 +446,8 @@ impl<T: Send + Sync + 'static> Rcu<T> {
 
     /// Replaces the current value. The old value is dropped once its last reader has left.
     ///
-    /// Consumes the guard, so that the caller has no reference to the old value by that guard.
+    /// Consumes the guard, so that the caller keeps no reference to the old value that borrows the
+    /// guard.
     pub fn replace(&self, value: T, inside: Guard) {
         let before = self.now.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
         // SAFETY: the pointer comes from a box, and the swap made this call its only owner.
@@ -457,8 +465,8 @@ impl<T> Drop for Rcu<T> {
     }
 }
 
-/// Shared reference (`Arc`) to a whole of which one part is used all the time, together with a
-/// direct reference to that part, so that no use needs to go through the whole.
+/// Shared reference (`Arc`) to an object, with a direct reference to the one part of it that is
+/// used.
 #[repr(C)]
 pub struct OwningRef<T: ?Sized, W: ?Sized> {
     whole: Arc<W>,
@@ -477,13 +485,13 @@ impl<T: ?Sized, W: ?Sized> OwningRef<T, W> {
         OwningRef { whole, part }
     }
 
-    /// Creates a reference to a part that the whole may lack; `None` if `part` returns `None`.
+    /// Creates a reference to an optional part; `None` if `part` returns `None`.
     pub fn find(whole: Arc<W>, part: impl FnOnce(&W) -> Option<&T>) -> Option<Self> {
         let part = NonNull::from(part(&whole)?);
         Some(OwningRef { whole, part })
     }
 
-    /// Returns the part of the whole.
+    /// Returns the referenced part of the object.
     #[inline]
     pub fn part(&self) -> &T {
         // SAFETY: the pointer came from a reference that is valid as long as one to the whole (or

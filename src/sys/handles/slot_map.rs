@@ -1,12 +1,14 @@
-//! Handles to objects that stay in place: slots that are never freed, each with a lock of its own.
-//! The table serves objects that are created and destroyed with every operation. Ending such an
-//! object needs neither the allocator nor a barrier of all threads, which `handle_table` needs
-//! because its objects are used without a lock. An object that is used once costs one atomic
-//! read-modify-write in its life: a thread reuses the slots that it has freed, while it has some.
+//! Map from handles to objects that stay in place. Its slots are never freed, and each slot has a
+//! lock of its own. The table serves objects that are created and destroyed with every operation.
+//! Removing such an object needs neither the allocator nor a barrier of all threads.
+//! (`handle_table` needs both, because its objects are used without a lock.) An object that is used
+//! once needs one atomic read-modify-write in its life, as long as the thread that creates the
+//! object can reuse a slot that it has freed itself.
 //!
-//! The word of a slot is the handle of its object. While the object is in use, and while there is
-//! no object, the word is that handle, or the last one, with one of two bits of its index inverted.
-//! Such a word is no valid handle: its index selects another slot (`handle_table`).
+//! The word of a slot is the handle of its object. While the object is in use, the word is that
+//! handle with one bit of its index inverted (`BUSY`). While there is no object, the word is the
+//! last handle with another bit of its index inverted (`ELSEWHERE`). Such a word is no valid
+//! handle: its index selects another slot (`handle_table`).
 //!
 //! Memory ordering. The word is the lock of a slot. To lock, an acquire exchange replaces the
 //! handle by the handle with `BUSY` inverted. To unlock, a release store writes the handle or, at
@@ -18,15 +20,16 @@
 //! object has ended. The head of the list has a counter, so that a slot that was taken and returned
 //! meanwhile is not mistaken for a slot that stayed (ABA).
 //!
-//! The group of an object (`group`) is read without the lock, which may be in use for long. The
-//! group is read between two loads of the word, and stored with release after the word of the
-//! preceding object: a thread that reads a later group also sees that the word has changed. A
-//! thread's own free slots are in a list that only this thread accesses ([`SpareSlots`]).
-//! Nevertheless `next` is stored with release and loaded with acquire in the shared list: by then,
-//! the slot of a loaded head may be in another thread's list, linked to a slot of a chunk whose
-//! publication the loading thread has not seen. The read of that slot is then complete, and is
-//! discarded with the head. Chunks of slots are published as in `handle_table`. `tests/models`
-//! checks this.
+//! The group of an object (`group`, the handle of the object's owner) is read without the lock,
+//! which may be locked for a long time. The group is read between two loads of the word, and stored
+//! with release after the word of the preceding object: a thread that reads a later group also sees
+//! that the word has changed. A thread's own free slots are in a list that only this thread
+//! accesses ([`SpareSlots`]). Nevertheless `next` is stored with release and loaded with acquire in
+//! the shared list: after a thread has loaded the head, another thread may take that slot into its
+//! own list, where `next` may link to a slot of a chunk whose publication the loading thread has
+//! not seen. Release and acquire make the contents of the linked slot visible. The value read from
+//! it is discarded, because the exchange of the head fails. Chunks of slots are published as in
+//! `handle_table`. `tests/models` checks this.
 
 use super::epoch::{self, SpareSlots};
 use super::handle_table::{ELSEWHERE, INDEX_LIMIT, LAST_GENERATION, encode, index_of};
@@ -44,32 +47,37 @@ use std::ptr;
 /// log2 of the number of slots in a chunk. A chunk is allocated and written as a whole.
 const CHUNK_BITS: u32 = 7;
 const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
-/// Number of chunks. Small for Miri, which checks every chunk wherever a table reference is passed.
+/// Number of chunks. It is small for Miri, which checks every chunk wherever a reference to the
+/// table is passed.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
 
-/// Maximum number of free slots in a thread's own list. (None in a model: a list that only one
-/// thread accesses has no interleavings to try.)
+/// Maximum number of free slots in a thread's own list. (It is 0 under the model checker: a list
+/// that only one thread accesses has no interleavings to check.)
 const KEPT: u32 = sync::size(64, 0) as u32;
 
-/// Number of attempts on a busy object between two yields.
+/// Number of attempts to lock an object that another thread uses, between two yields of the
+/// processor.
 const SPINS: u32 = sync::size(100, 1) as u32;
 
-/// Second bit of an index (`ELSEWHERE` is the first): the object is in use.
+/// Second-lowest bit of the index in a handle (`ELSEWHERE` is the lowest). It is inverted in the
+/// slot's word while the object is in use.
 const BUSY: u64 = ELSEWHERE << 1;
 
 /// Slot for an object. It has cache lines of its own, as threads use adjacent slots concurrently.
 #[repr(C, align(64))]
 struct Slot<T> {
-    /// Handle of the object and lock of the slot, by two bits of the index (`BUSY`, `ELSEWHERE`).
+    /// Handle of the object and lock of the slot. The index bit `BUSY` is inverted while the slot
+    /// is locked, the index bit `ELSEWHERE` while the slot has no object.
     word: AtomicU64,
     /// Next slot in the list of free slots, or null at the end.
     next: AtomicPtr<Slot<T>>,
-    /// Group of the object. It does not change during the object's life.
+    /// Handle of the object's owner (its group). It does not change during the object's life.
     group: AtomicU64,
     /// The object; initialized while `word` is a handle, or a handle with `BUSY` inverted.
     object: UnsafeCell<MaybeUninit<T>>,
-    /// Mark (`epoch::thread_mark`) of the thread that holds the lock and may call the program,
-    /// which may access the object again; 0 otherwise. A thread only compares it with its own mark.
+    /// Result of `epoch::thread_mark` in the thread that holds the lock, if that thread may call
+    /// functions of the program, which may access the object again; 0 otherwise. A thread only
+    /// compares it with its own mark.
     owner: AtomicUsize,
 }
 
@@ -78,7 +86,8 @@ struct Slot<T> {
 pub struct SlotMap<T> {
     tag: u8,
     chunks: [AtomicPtr<[Slot<T>; CHUNK]>; CHUNKS],
-    /// Head of the free list: count << 32 | index + 1, or count << 32 if the list is empty.
+    /// Head of the free list: a count of the list's changes in the upper 32 bits; the index of the
+    /// first slot plus 1, or 0 if the list is empty, in the lower 32 bits.
     free: AtomicU64,
     /// Number of slots that were ever used.
     used: Mutex<usize>,
@@ -88,15 +97,15 @@ pub struct SlotMap<T> {
 // file), so the object need not be Sync.
 unsafe impl<T: Send> Sync for SlotMap<T> {}
 
-/// Fate of an object after its use, with the result of that use.
+/// Decision whether an object stays in the table after its use, with the result of that use.
 pub enum SlotAction<R> {
     /// The object stays.
     Keep(R),
-    /// The object ends, and its handle is stale.
+    /// The object is removed and dropped, and its handle is stale.
     End(R),
 }
 
-/// Reason why a look-up returns no object.
+/// Reason why a lookup returns no object.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LookupFailure {
     /// The handle names no object.
@@ -108,7 +117,7 @@ pub enum LookupFailure {
 }
 
 impl<T> Slot<T> {
-    /// Returns index + 1 of a slot in the free list.
+    /// Returns the index of a free slot plus 1, as stored in the head of the free list.
     fn number(&self) -> u32 {
         index_of(self.word.load(Ordering::Relaxed) ^ ELSEWHERE) as u32 + 1
     }
@@ -129,7 +138,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// Exclusive access to a live object, by the lock of its slot.
+/// Guard of the lock of a slot, which gives exclusive access to the slot's live object.
 pub struct Locked<T: 'static> {
     slot: &'static Slot<T>,
     handle: u64,
@@ -166,18 +175,19 @@ impl<T> DerefMut for Locked<T> {
 }
 
 impl<T: Send + 'static> Locked<T> {
-    /// Returns the group of the object.
+    /// Returns the group of the object (the handle of its owner).
     pub fn group(&self) -> u64 {
         self.slot.group.load(Ordering::Relaxed)
     }
 
-    /// Records this thread as the holder of the lock until it unlocks. Meant for a caller that may
-    /// call the program, which may access the object again.
+    /// Records this thread as the holder of the lock until it unlocks. Required before a call to a
+    /// function of the program, which may access the object again.
     pub fn set_owner(&self) {
         self.slot.owner.store(epoch::thread_mark(), Ordering::Relaxed);
     }
 
-    /// Ends the object: its handle is stale. `own` is the calling thread's list of free slots.
+    /// Removes and drops the object; its handle is then stale. `own` is the calling thread's list
+    /// of free slots.
     #[inline(always)] // row: any_source_8
     pub fn end(self, own: Option<&SpareSlots>) {
         self.slot.owner.store(0, Ordering::Relaxed);
@@ -187,7 +197,8 @@ impl<T: Send + 'static> Locked<T> {
         });
     }
 
-    /// Ends an object that owns no resources, and whose owner was not set, without dropping it.
+    /// Removes an object without dropping it. The object must own no resources, and
+    /// [`Locked::set_owner`] must not have been called.
     pub fn forget(self, own: Option<&SpareSlots>) {
         self.end_by(own, |_| ());
     }
@@ -213,7 +224,7 @@ impl<T: Send + 'static> SlotMap<T> {
         }
     }
 
-    /// Returns the slot of an index, or `None` if its chunk does not exist.
+    /// Returns the slot with an index, or `None` if the chunk of the slot does not exist.
     #[inline]
     fn slot(&'static self, index: usize) -> Option<&'static Slot<T>> {
         let chunk = self.chunks.get(index >> CHUNK_BITS)?.load(Ordering::Acquire);
@@ -243,7 +254,8 @@ impl<T: Send + 'static> SlotMap<T> {
         self.slot(index)
     }
 
-    /// Takes a free slot: from the thread's own list if that has one.
+    /// Takes a free slot from the thread's own list. If that list has no slot of this table, takes
+    /// a slot from the shared free list or a slot that was never used.
     #[inline]
     fn pop(&'static self, own: Option<&SpareSlots>) -> Option<&'static Slot<T>> {
         let own = own.filter(|own| own.is_of(self));
@@ -257,14 +269,14 @@ impl<T: Send + 'static> SlotMap<T> {
         Some(slot)
     }
 
-    /// Takes a slot from the shared free list, or a fresh slot.
+    /// Takes a slot from the shared free list or, if that is empty, a slot that was never used.
     #[cold]
     #[inline(never)]
     fn pop_elsewhere(&'static self) -> Option<&'static Slot<T>> {
         self.pop_shared().or_else(|| self.fresh())
     }
 
-    /// Frees the slot of a handle. A slot that has used its last generation is retired.
+    /// Frees the slot of a handle. A slot whose last generation is used up is never used again.
     #[inline]
     fn give_back(&'static self, own: Option<&SpareSlots>, handle: u64, slot: &'static Slot<T>) {
         if handle & LAST_GENERATION == LAST_GENERATION {
@@ -286,8 +298,9 @@ impl<T: Send + 'static> SlotMap<T> {
         own.count.store(own.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Frees a slot where the thread's own list is full, or belongs to another table. If that list
-    /// is empty, it becomes a list of this table.
+    /// Frees a slot if the thread's own list is full or belongs to another table. If that list is
+    /// empty, it becomes a list of this table and receives the slot. Otherwise the shared list
+    /// receives the slot.
     #[cold]
     #[inline(never)]
     fn push_elsewhere(&'static self, own: Option<&SpareSlots>, slot: &'static Slot<T>) {
@@ -324,9 +337,10 @@ impl<T: Send + 'static> SlotMap<T> {
         let _ = self.free.checked_update(Ordering::AcqRel, Ordering::Relaxed, push);
     }
 
-    /// Inserts an object of a group and returns its handle. `make` builds the object in place: a
-    /// copy would cost as much as the rest of the call. `own` is the calling thread's list of free
-    /// slots. Returns `Err` with `make`, uncalled, if no slot is left.
+    /// Inserts an object that belongs to `group` (the handle of its owner) and returns the object's
+    /// handle. `make` builds the object in place: a copy would cost as much as the rest of the
+    /// call. `own` is the calling thread's list of free slots. Returns `Err` with `make`, uncalled,
+    /// if no slot is left.
     #[inline]
     pub fn put<F: FnOnce() -> T>(
         &'static self,
@@ -364,7 +378,8 @@ impl<T: Send + 'static> SlotMap<T> {
         is_there().then_some(group)
     }
 
-    /// Returns true if an outer call of this thread, after [`Locked::set_owner`], uses the object.
+    /// Returns true if an outer call of this thread has locked the object and has called
+    /// [`Locked::set_owner`].
     pub fn is_own(&'static self, handle: u64) -> bool {
         let mark = epoch::thread_mark();
         let slot = self.slot(index_of(handle)).filter(|_| mark != 0);
@@ -404,7 +419,8 @@ impl<T: Send + 'static> SlotMap<T> {
         })
     }
 
-    /// Locks an object without waiting. The holder decides at the end whether the object stays.
+    /// Tries to lock an object; fails with `Busy` if it is locked. The caller may remove the object
+    /// by calling [`Locked::end`].
     #[inline]
     pub fn try_look(&'static self, handle: u64) -> Result<Locked<T>, LookupFailure> {
         let Some(slot) = self.slot(index_of(handle)) else { return Err(LookupFailure::Stale) };
@@ -416,7 +432,8 @@ impl<T: Send + 'static> SlotMap<T> {
         self.handles_where(|_| true)
     }
 
-    /// Returns the handles of a group's objects. Takes few instructions per slot of another group.
+    /// Returns the handles of the objects of a group. Skipping a slot of another group costs a few
+    /// instructions.
     pub fn handles_of(&'static self, group: u64) -> Vec<u64> {
         let mut handles = self.handles_where(|other| other == group);
         // Between the two reads of a slot, an object of another group may have replaced its object.
@@ -456,7 +473,8 @@ impl<T: Send + 'static> SlotMap<T> {
     }
 }
 
-/// Returns the slot of a list pointer, or `None` at the end of the list.
+/// Converts a pointer from a free list to a reference to the slot; returns `None` for null, the end
+/// of the list.
 #[inline]
 fn free_slot<T>(slot: *mut Slot<T>) -> Option<&'static Slot<T>> {
     // SAFETY: null or a slot, and slots are never freed. The thread that stored the pointer had

@@ -1,15 +1,15 @@
-//! Raw memory as values: addresses, regions, owned scratch memory. This is the one place that
-//! copies bytes for callers that pass plain pointers.
+//! Raw memory as values: addresses, regions, owned scratch memory. All copies between plain
+//! pointers of callers are made here.
 //!
 //! A [`Region`] is a guarantee, given once where the region is created from a C pointer: the bytes
 //! stay valid until the operation that received them ends. All later use is checked arithmetic.
 //!
 //! Some address ranges only ever contain ordinary host memory: the program image (text, data, bss),
 //! the brk heap, and the calling thread's stack. No driver maps device memory there while the
-//! program uses the range. A caller that would query a driver about each pointer checks these
-//! ranges first. A negative answer means "unknown": mmapped malloc blocks, the other malloc arenas
-//! and mapped files come and go, and a driver may map device memory at their former addresses. So
-//! such ranges are not cached.
+//! program uses the range. Code that queries a driver about pointers checks these ranges first. A
+//! negative result means "unknown": mmapped malloc blocks, the other malloc arenas and mapped files
+//! come and go, and a driver may map device memory at their former addresses. So such ranges are
+//! not cached.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -19,7 +19,8 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
 
-/// Address that may move between threads. It guarantees nothing about the memory at the address.
+/// Address that may be passed between threads. It guarantees nothing about the memory at the
+/// address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Addr(*mut c_void);
@@ -54,7 +55,7 @@ impl Addr {
     }
 
     /// Returns the region of `bytes` bytes at the address, or `None` if memory cannot have that
-    /// address or size. The caller that provides the address is responsible for the memory there.
+    /// address or size. The caller guarantees that the memory is valid.
     #[inline]
     pub fn some(self, bytes: usize) -> Option<Region> {
         let is_memory =
@@ -62,7 +63,7 @@ impl Addr {
         is_memory.then_some(Region { addr: self, len: bytes })
     }
 
-    /// Returns the address `bytes` bytes further on.
+    /// Returns the address plus `bytes` bytes.
     pub fn offset(self, bytes: usize) -> Addr {
         Addr(self.0.wrapping_byte_add(bytes))
     }
@@ -74,12 +75,13 @@ impl std::fmt::Debug for Addr {
     }
 }
 
-/// Minimum number of bytes for which the string instruction is at least as fast as a loop, at any
-/// distance.
+/// Minimum number of bytes for which the string instruction (`rep movsb`) is at least as fast as a
+/// loop of stores, whatever the distance between the two cores that access the memory.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const STRING_FROM: usize = 4096;
 
-/// Range of bytes that its creator guarantees to be valid during the operation that receives it.
+/// Range of bytes whose creator guarantees that they are valid during the operation that receives
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {
     addr: Addr,
@@ -90,7 +92,7 @@ impl Region {
     /// Empty region at the null address.
     pub const EMPTY: Region = Region { addr: Addr::NULL, len: 0 };
 
-    /// Creates a region over foreign memory.
+    /// Creates a region of `len` bytes at `addr`.
     ///
     /// # Safety
     /// `len` bytes at `addr` must stay valid for reads (and for writes if the operation writes the
@@ -99,7 +101,7 @@ impl Region {
         Region { addr: Addr::new(addr), len }
     }
 
-    /// Creates a region of an allocation of a memory component, valid while its owner keeps it.
+    /// Creates a region over allocated memory. The region is valid until the allocation is freed.
     pub fn allocated(addr: Addr, len: usize) -> Self {
         Region { addr, len }
     }
@@ -119,7 +121,7 @@ impl Region {
         self.len == 0
     }
 
-    /// Returns the part of at most `len` bytes from `offset` on, clipped to this region.
+    /// Returns the `len` bytes from `offset` on, clipped to this region.
     pub fn part(self, offset: usize, len: usize) -> Region {
         let offset = offset.min(self.len);
         Region { addr: self.addr.offset(offset), len: len.min(self.len - offset) }
@@ -165,10 +167,12 @@ impl Region {
         }
     }
 
-    /// Copies bytes from `source`, up to the length of the shorter region. They must not overlap,
-    /// and another core uses one of them. From some KiB on, the method uses the string instruction,
-    /// which does not fetch the cache lines that it overwrites. They are in the other core's cache,
-    /// and a loop of stores waits for each (1 MiB between far cores: 34 us, with a loop 130 us).
+    /// Copies bytes from `source`, up to the length of the shorter region. The regions must not
+    /// overlap. Meant for copies where another core uses one of the two regions. From 4096 bytes
+    /// on, the method uses the string instruction (`rep movsb`), which does not fetch the cache
+    /// lines that it overwrites. Those lines are in the other core's cache, and a loop of stores
+    /// would wait for each of them (1 MiB between distant cores takes 34 us, with a loop of stores
+    /// 130 us).
     #[inline]
     pub fn copy_across(self, source: Region) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -196,7 +200,8 @@ impl Region {
         }
     }
 
-    /// Compare-and-swap without atomicity: copies `value` here if this region equals `expected`.
+    /// Compare-and-swap without atomicity: copies `value` to this region if the region equals
+    /// `expected`.
     pub fn swap_if(self, expected: Region, value: Region) {
         // SAFETY: the region's creator guarantees its bytes; the caller ensures that nothing writes
         // them now.
@@ -239,7 +244,7 @@ impl Region {
     }
 }
 
-/// Scratch memory that the library owns, 64-byte aligned unless it is a short copy.
+/// Scratch memory that the library owns; 64-byte aligned, except for short copies.
 pub struct Scratch {
     memory: Lines,
     len: usize,
@@ -247,7 +252,8 @@ pub struct Scratch {
 
 enum Lines {
     Whole(Vec<MaybeUninit<Line>>),
-    /// Elements with the alignment of malloc, which often has such memory in its cache.
+    /// Elements of 16 bytes for short copies. They need only the alignment of malloc, which often
+    /// has such blocks cached.
     Quarters(Vec<MaybeUninit<Quarter>>),
 }
 
@@ -273,7 +279,7 @@ impl Scratch {
     }
 
     /// Allocates `len` bytes that must be written before they are read; `None` if out of memory.
-    /// Until written, they cost only address space.
+    /// Until the bytes are written, they occupy only address space.
     pub fn unwritten(len: usize) -> Option<Self> {
         Some(Scratch { memory: Lines::Whole(room(len)?), len })
     }
@@ -377,7 +383,7 @@ impl Drop for AlignedBlock {
 /// Linux leaves at least 128 MiB below its top free of other mappings.
 const MAIN_STACK: usize = 8 << 20;
 
-/// Ranges that are fixed for the life of the process.
+/// Boundaries of the program image and of the brk heap that are fixed for the life of the process.
 struct Process {
     image: Range<usize>,
     /// First byte of the brk heap; `usize::MAX` = unknown.
@@ -391,12 +397,14 @@ thread_local! {
     static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// Determines the ranges of the process. Reads /proc/self/stat, so call it outside the data path.
+/// Determines the address ranges of the program image and of the brk heap for
+/// [`is_in_host_ranges`]. Reads /proc/self/stat, so call it outside the data path.
 pub fn find_host_ranges() {
     PROCESS.get_or_init(|| Process { image: image(), heap: heap_start().unwrap_or(usize::MAX) });
 }
 
-/// Returns true if the whole range, which is in use now, is certain to be host memory.
+/// Returns true if the whole region is certain to be ordinary host memory. The region must be in
+/// use.
 pub fn is_in_host_ranges(region: Region) -> bool {
     let Some(process) = PROCESS.get() else { return false };
     let (first, end) = (region.addr().get(), region.addr().get().saturating_add(region.len()));
@@ -408,7 +416,7 @@ pub fn is_in_host_ranges(region: Region) -> bool {
 }
 
 /// Returns the current end of the brk heap. The C library cannot lower it below a block that is in
-/// use, so the result stays valid for the buffer that is checked.
+/// use, so the result stays valid for a region that is in use.
 fn heap_end() -> usize {
     // SAFETY: an increment of 0 changes nothing; the C library returns a word that it caches.
     unsafe { libc::sbrk(0) }.addr()
@@ -423,7 +431,7 @@ fn heap_start() -> Option<usize> {
     (start != 0).then_some(start)
 }
 
-/// Returns the range from the lowest to the highest loaded segment of the program.
+/// Returns the address range from the lowest to the highest loaded segment of the executable file.
 fn image() -> Range<usize> {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> i32 {
         // SAFETY: the loader passes a description that is valid during this call.
@@ -459,7 +467,8 @@ fn stack() -> (usize, usize) {
     found
 }
 
-/// Queries the C library, once per thread. For the main thread glibc reads /proc/self/maps.
+/// Queries the C library for the first byte and the end of the calling thread's stack; `None` if
+/// the query fails. The query is slow: for the main thread, glibc reads /proc/self/maps.
 #[cold]
 fn find_stack() -> Option<(usize, usize)> {
     // SAFETY: the struct is plain data, for which all-zero is a value.
@@ -482,8 +491,9 @@ fn find_stack() -> Option<(usize, usize)> {
     Some((low, high))
 }
 
-/// Returns the 64-bit FNV-1a hash of `bytes`: equal in every process and every build, for names and
-/// for detecting damage. The hash is not cryptographic: collisions are easy to construct.
+/// Returns the 64-bit FNV-1a hash of `bytes`, which is used to hash names and to detect corrupted
+/// data. The hash is equal in every process and every build. The hash is not cryptographic:
+/// collisions are easy to construct.
 pub fn fnv1a<'a>(bytes: impl IntoIterator<Item = &'a u8>) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
     bytes.into_iter().fold(0xCBF2_9CE4_8422_2325, step)

@@ -1,13 +1,14 @@
-//! Pages of host memory: their size, locking, and a search for unmapped pages.
+//! Pages of host memory: page size, page locking (mlock), and a search for unmapped pages.
 
 use super::buf::Addr;
 
-/// Returns the number of bytes of a page, the unit of mappings.
+/// Returns the size of a page in bytes.
 pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
-/// Locks pages in memory. Returns the system's error message as `Err`.
+/// Locks the pages of a range in memory (mlock). On failure, returns the error message of the
+/// system.
 pub fn lock(addr: Addr, size: u64) -> Result<(), String> {
     // SAFETY: mlock changes no bytes; for a range that is not fully mapped it returns an error.
     if unsafe { libc::mlock(addr.ptr(), size as usize) } == 0 {
@@ -22,7 +23,7 @@ pub fn unlock(addr: Addr, size: u64) {
     let _ = unsafe { libc::munlock(addr.ptr(), size as usize) };
 }
 
-/// Returns the first address of a range at which nothing is mapped, or `None` if all is mapped.
+/// Returns the first unmapped address of a range, or `None` if the whole range is mapped.
 pub fn first_hole(addr: Addr, size: u64) -> Option<usize> {
     const PAGES: usize = 1024;
     let page = page_size();

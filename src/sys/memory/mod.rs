@@ -1,7 +1,7 @@
-//! Addresses, regions, host memory. In reading order:
+//! Host memory: addresses and regions, allocation, pages. In reading order:
 //!
-//! - `buf`: addresses and regions of memory, aligned allocation, ranges that only ever contain host
-//!   memory.
+//! - `buf`: addresses and regions of memory, aligned allocation, and the address ranges that never
+//!   contain device memory.
 //! - `host_pages`: page locking, search for unmapped pages.
 //! - `heap`: the allocator of host memory.
 

@@ -1,23 +1,28 @@
-//! Descriptors that a forked child closes: sockets whose end signals the end of this process.
+//! Descriptors that a forked child closes: sockets whose peers detect the end of this process by
+//! the end of the connection.
 //!
 //! A child gets a copy of every descriptor, and a socket lives as long as any copy of it. So the
 //! child closes the descriptors that are recorded here, before fork returns in the child. A child
-//! that runs another program has none of them in any case: exec closes them.
+//! that executes another program needs no such measure: exec closes these descriptors.
 
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Limit of the descriptor numbers that can be recorded: usually the maximum of a process.
-/// Descriptors with higher numbers stay open in children.
+/// Upper bound (exclusive) of the descriptor numbers that can be recorded, usually the maximum
+/// number of descriptors of a process. Descriptors with higher numbers stay open in forked
+/// children.
 const NUMBERS: usize = 1 << 20;
-/// Bit set of the recorded descriptors. No lock, as another thread may have held it at the fork.
+/// Bit set of the recorded descriptors. It has no lock, because another thread could hold a lock at
+/// the fork.
 ///
-/// Relaxed: the child reads its own copy of the memory, which no other thread writes. A descriptor
-/// that another thread is about to add or to remove at the fork stays open in the child.
+/// Relaxed ordering suffices: the child reads its own copy of the memory, which no other thread
+/// writes. A descriptor that another thread is adding or removing at the time of the fork may stay
+/// open in the child.
 static NOTED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
-/// Number of words of the bit set that were ever used.
+/// Number of words of the bit set that have ever contained a recorded descriptor, counted from the
+/// first word.
 static USED: AtomicUsize = AtomicUsize::new(0);
 static ASKED: Once = Once::new();
 
@@ -57,13 +62,15 @@ impl<T: AsFd> Drop for CloseOnFork<T> {
     }
 }
 
-/// Returns the word index and the bit of a descriptor; `None` if its number is out of range.
+/// Returns the index of the word and the bit mask of a descriptor in the bit set; `None` if the
+/// descriptor's number is out of range.
 fn place(fd: RawFd) -> Option<(usize, u64)> {
     let number = usize::try_from(fd).ok().filter(|number| *number < NUMBERS)?;
     Some((number / 64, 1 << (number % 64)))
 }
 
-/// Closes the recorded descriptors, in the child: one thread, and locks may stay locked forever.
+/// Closes the recorded descriptors in a forked child. The function takes no lock: the child has one
+/// thread, so a lock that another thread held at the fork stays locked forever.
 extern "C" fn close_all() {
     for (word, bits) in NOTED.iter().take(USED.load(Ordering::Relaxed)).enumerate() {
         let mut bits = bits.swap(0, Ordering::Relaxed);

@@ -1,7 +1,8 @@
-//! The dynamic loader: shared objects by path, symbols by name, and the object of this code. Also
-//! checks, by owner and permissions, that code may be loaded from a file or folder.
+//! Dynamic loader: loads shared objects, looks up symbols, and finds the object file that contains
+//! this code. Also checks by owner and permissions whether code may be loaded from a file or
+//! folder.
 //!
-//! Not here: the rules for plugins (`runtime::plugins`).
+//! The rules for plugins are in `runtime::plugins`.
 
 use crate::sys::memory::buf::Addr;
 use std::ffi::{CStr, CString, OsStr, c_char, c_void};
@@ -14,7 +15,8 @@ use std::path::{Component, Path, PathBuf};
 use std::ptr::NonNull;
 use std::{fmt, fs, io};
 
-/// Loaded shared object. Never unloaded: its threads, destructors, pointers may outlive any owner.
+/// Loaded shared object. It is never unloaded, because threads that run its code, destructors that
+/// it has registered and pointers into it may outlive this value.
 pub struct SharedObject(NonNull<c_void>);
 
 // SAFETY: the loader's handle is not bound to a thread; any thread may call dlsym.
@@ -23,11 +25,11 @@ unsafe impl Send for SharedObject {}
 unsafe impl Sync for SharedObject {}
 
 impl SharedObject {
-    /// Loads an object, with all symbols bound at once and none visible to other objects. The error
-    /// is the loader's message.
+    /// Loads a shared object (RTLD_NOW | RTLD_LOCAL): binds all symbols at once and makes none
+    /// visible to other objects. On failure, returns the message of the loader.
     ///
     /// # Safety
-    /// The object's constructors run: the object must be one that is meant to be loaded here.
+    /// This call runs the constructors of the object, so they must be sound to run in this process.
     pub unsafe fn open(path: &Path) -> Result<Self, String> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| "a NUL in the path".to_owned())?;
@@ -36,7 +38,7 @@ impl SharedObject {
         NonNull::new(handle).map(SharedObject).ok_or_else(last_error)
     }
 
-    /// Returns an object that is already loaded, by its path or the requested name.
+    /// Returns the object that is already loaded under this path or name; `None` if there is none.
     pub fn loaded(path: &Path) -> Option<Self> {
         Self::reopen(path, libc::RTLD_LOCAL)
     }
@@ -54,7 +56,8 @@ impl SharedObject {
         NonNull::new(handle).map(SharedObject)
     }
 
-    /// Returns the address of a symbol of the object, or of the objects that were loaded with it.
+    /// Returns the address of a symbol in the object or in its dependencies; `None` if there is no
+    /// such symbol.
     pub fn symbol(&self, name: &CStr) -> Option<Addr> {
         // SAFETY: a handle that is never closed and a NUL-terminated name.
         let address = unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) };
@@ -62,8 +65,8 @@ impl SharedObject {
     }
 }
 
-/// Returns the address of a symbol that the program itself would use under this name: its own, a
-/// linked library's, or that of a library that was loaded with global visibility.
+/// Returns the address of the symbol that the program itself would use under this name: a symbol of
+/// the program, of a library linked to it, or of a library that was loaded with global visibility.
 pub fn process_symbol(name: &CStr) -> Option<Addr> {
     // SAFETY: the handle of the default search and a NUL-terminated name.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -91,7 +94,7 @@ pub fn loaded_files() -> Vec<PathBuf> {
     list
 }
 
-/// Returns the loader's description of this thread's last failure.
+/// Returns the message of the loader (dlerror) for the last failure in this thread.
 fn last_error() -> String {
     // SAFETY: takes no arguments; the text stays valid until this thread's next call of the loader.
     let text = unsafe { libc::dlerror() };
@@ -131,7 +134,8 @@ pub fn file_of(address: Addr) -> Option<PathBuf> {
     }
 }
 
-/// Returns true if this code, in file `own`, was linked into the program, not loaded as a library.
+/// Returns true if this library is linked into the executable file. `own` is the file that contains
+/// this code, without symbolic links ([`own_file`]).
 pub fn is_in_program(own: &Path) -> bool {
     std::fs::read_link("/proc/self/exe").is_ok_and(|program| program == own)
 }
@@ -143,7 +147,7 @@ pub fn is_privileged() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Identity of a file, independent of its names.
+/// Identity of a file, independent of its path: device and inode numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     device: u64,
@@ -168,7 +172,8 @@ pub fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, false)
 }
 
-/// Resolves the path of a folder like [`resolve`]; creates missing folders for this user alone.
+/// Resolves the path of a folder like [`resolve`]; creates missing folders, with access for this
+/// user only.
 pub fn make_folder(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, true)
 }
@@ -177,14 +182,17 @@ fn link_fault(_: &Path, link: &Metadata) -> Option<String> {
     owner_fault(TrustedOwner::of_this_process(), link.uid())
 }
 
-/// Returns the fault of a link in the path of a file that the user has named. Only a link that any
-/// user could have created is a fault.
+/// Returns the reason why a symbolic link must not be followed in the path of a file that the user
+/// has named; `None` if the link is permitted. Links in folders that not every user can write to
+/// are always permitted.
 fn named_link_fault(folder: &Path, link: &Metadata) -> Option<String> {
     let is_open = fs::metadata(folder).map_or(true, |about| about.mode() & OTHERS_WRITE != 0);
     if is_open { link_fault(folder, link) } else { None }
 }
 
-/// Follows a path link by link, to check each link; `canonicalize` does not return the links.
+/// Resolves a path component by component and checks every symbolic link with `fault`, because
+/// `canonicalize` does not report the links that it follows. If `makes_folders` is true, creates
+/// missing folders with mode 0700.
 fn walk(
     path: &Path,
     fault: &dyn Fn(&Path, &Metadata) -> Option<String>,
@@ -245,7 +253,8 @@ fn about_file(path: &Path) -> Result<Metadata, Refusal> {
     Ok(about)
 }
 
-/// Checks a regular file and the folder that contains it.
+/// Checks that code may be loaded from a regular file: by its owner and permissions, and by those
+/// of the folder that contains it.
 pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     let path = resolve(path)?;
     let about = about_file(&path)?;
@@ -258,8 +267,9 @@ pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     }
 }
 
-/// Checks a regular file that the user has named. Only a file that any user could have put there is
-/// an error, as a site's libraries often belong to a user of their own and are writable by a group.
+/// Checks that code may be loaded from a regular file that the user has named. Fails only if any
+/// user could have written or replaced the file: the libraries of a site often belong to a
+/// dedicated user and are writable by a group.
 pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
     let path = walk(path, &named_link_fault, false)?;
     let about = about_file(&path)?;
@@ -272,9 +282,10 @@ pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
     Ok(path)
 }
 
-/// Returns the path to pass to the loader for a library that a setting names. A file that any user
-/// could have written is an error. A plain name without a folder is passed to the loader unchanged,
-/// which searches for it like for the program's own libraries.
+/// Returns the path to pass to the loader for a library that a configuration setting names. Fails
+/// if a user other than root and the owner of the process could have written or replaced the file.
+/// A name without a folder is returned unchanged; the loader then searches its library directories
+/// for it.
 pub fn library_path(name: &str) -> Result<PathBuf, String> {
     if !name.contains('/') {
         return Ok(PathBuf::from(name));
@@ -285,7 +296,8 @@ pub fn library_path(name: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// Checks a folder (a path without symbolic links), and that no other user can replace it.
+/// Checks that code may be loaded from a folder: by its owner and permissions, and by whether
+/// another user can replace it. `path` must have no symbolic links.
 pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     let about = fs::metadata(path)?;
     if !about.is_dir() {
@@ -298,7 +310,8 @@ pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     check_above(path)
 }
 
-/// Checks the parent folders: a user that may rename one of them could replace it.
+/// Checks that no folder above `path` is writable by all users without the sticky bit: such a user
+/// could rename and replace a part of the path.
 fn check_above(path: &Path) -> Result<(), Refusal> {
     for above in path.ancestors().skip(1) {
         let mode = fs::metadata(above)?.mode();
@@ -318,7 +331,8 @@ fn check_above(path: &Path) -> Result<(), Refusal> {
 pub enum Refusal {
     /// The system returned an error.
     System(io::Error),
-    /// Other users could have put a file there. The string contains the remedy.
+    /// Other users could have written or replaced the file or folder. The string contains the
+    /// reason and the remedy.
     Untrusted(String),
 }
 
@@ -337,12 +351,12 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Owners whose files this process trusts.
+/// User whose files this process trusts, in addition to those of root.
 #[derive(Clone, Copy)]
 struct TrustedOwner {
     uid: u32,
-    /// With raised privileges only root's files are trusted: the program may run as the user that
-    /// started it.
+    /// True if the process has raised privileges. Then only files of root are trusted, because
+    /// `uid` may be the user that started the program.
     is_privileged: bool,
 }
 
@@ -354,7 +368,8 @@ impl TrustedOwner {
 
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
-/// Mode bit of a folder in which only the owner of a file can replace it.
+/// Sticky bit in the mode of a folder: a file in the folder can only be renamed or deleted by its
+/// owner (or the owner of the folder, or root).
 const STICKY: u32 = 0o1000;
 
 fn owner_fault(own: TrustedOwner, owner: u32) -> Option<String> {
@@ -367,7 +382,8 @@ fn owner_fault(own: TrustedOwner, owner: u32) -> Option<String> {
     is_foreign.then(|| format!("belongs to user {owner}: it must belong to {who}"))
 }
 
-/// Returns the fault of owner and permissions, with the remedy.
+/// Returns a string that describes why the owner or the permissions of a file or folder are not
+/// safe, with the remedy; `None` if they are safe.
 fn judge(own: TrustedOwner, owner: u32, mode: u32, is_folder: bool) -> Option<String> {
     if let Some(fault) = owner_fault(own, owner) {
         return Some(fault);

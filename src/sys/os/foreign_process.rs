@@ -1,4 +1,5 @@
-//! Memory and files of other processes of this machine, and the permission to read them.
+//! Access to the memory and files of other processes on this machine, and the permission for others
+//! to access this process.
 
 use super::process::keep_fd;
 use crate::sys::memory::buf::Region;
@@ -9,8 +10,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-/// Copies from addresses of another process into regions, and returns the number of bytes copied.
-/// One call reads the memory of one program, whatever the process does meanwhile.
+/// Copies from addresses of another process into regions (process_vm_readv), and returns the number
+/// of bytes copied. If the process executes another program during the call, all bytes still come
+/// from the memory of one of the two programs.
 pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::Result<usize> {
     let remote = |address: u64, len| libc::iovec {
         iov_base: std::ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0)),
@@ -26,18 +28,19 @@ pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::R
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
 }
 
-/// Memory of the program that a process ran when its memory was opened. The kernel holds a
-/// reference to that memory, not to the process id. Once the process has ended or runs another
-/// program (exec), nothing can be read or written any more, even if another process has the id by
-/// then or other memory is mapped at the address.
+/// Address space that a process had when it was opened (/proc/PID/mem). The kernel holds a
+/// reference to the address space, not to the process id. Once the process has ended or has
+/// executed another program, nothing can be read or written any more, even if another process has
+/// the same id by then or the new program has memory at the same address.
 pub struct ForeignMemory {
     file: File,
     pid: i32,
 }
 
 impl ForeignMemory {
-    /// Opens the memory for reading and writing, which needs ptrace permission. The id may belong
-    /// to another process by now: the caller must compare bytes that only the intended process has.
+    /// Opens the memory of a process for reading and writing, which needs ptrace permission. The id
+    /// may meanwhile belong to another process, so the caller must verify the process by reading
+    /// bytes that only the intended process has.
     pub fn open(pid: i32) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
         Ok(ForeignMemory { file: File::from(keep_fd(file.into())?), pid })
@@ -48,8 +51,9 @@ impl ForeignMemory {
         self.pid
     }
 
-    /// Copies from an address into `into` and returns the number of bytes copied. Fewer bytes are
-    /// copied if the program has ended. An error means that these bytes cannot be copied.
+    /// Copies from an address of the process into `into` and returns the number of bytes copied,
+    /// which is smaller than the region if the program has ended. An error means that not all bytes
+    /// can be copied; some may have been copied.
     pub fn read(&self, address: u64, into: Region) -> io::Result<usize> {
         all(into.len(), |done| {
             let (to, at) = (into.part(done, into.len()), offset(address, done)?);
@@ -58,8 +62,9 @@ impl ForeignMemory {
         })
     }
 
-    /// Copies `from` to an address and returns the number of bytes copied. Fewer bytes are copied
-    /// if the program has ended. After an error some bytes may have been copied.
+    /// Copies `from` to an address of the process and returns the number of bytes copied, which is
+    /// smaller than the region if the program has ended. On an error, some bytes may have been
+    /// copied.
     pub fn write(&self, address: u64, from: Region) -> io::Result<usize> {
         all(from.len(), |done| {
             let (rest, at) = (from.part(done, from.len()), offset(address, done)?);
@@ -75,7 +80,8 @@ fn offset(address: u64, done: usize) -> io::Result<libc::off_t> {
     at.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// Repeats a system call that continues a copy, until `len` bytes are copied or it copies none.
+/// Calls `copy`, which continues a copy at the offset in its argument, until `len` bytes are copied
+/// or a call copies no bytes. Returns the number of bytes copied.
 fn all(len: usize, mut copy: impl FnMut(usize) -> io::Result<isize>) -> io::Result<usize> {
     let mut done = 0;
     while done < len {
@@ -88,13 +94,14 @@ fn all(len: usize, mut copy: impl FnMut(usize) -> io::Result<isize>) -> io::Resu
     Ok(done)
 }
 
-/// Reference to the file behind another process's descriptor, obtained without opening the file
-/// (O_PATH). It has no effect on the file, and always refers to that file.
+/// Reference to a file that another process has open, obtained without opening the file (O_PATH).
+/// It refers to the same file even if the process closes its descriptor.
 pub struct PathFd(File);
 
 impl PathFd {
-    /// Creates a reference to the file of a process's descriptor. The kernel permits this to a
-    /// process of an equal user that has no fewer privileges.
+    /// Creates a reference to the file of the descriptor `number` in the process `pid`. The kernel
+    /// requires that both processes belong to one user and that this process has at least the
+    /// privileges of the other.
     pub fn of(pid: i32, number: RawFd) -> io::Result<Self> {
         let seen = File::options()
             .read(true)
@@ -108,7 +115,7 @@ impl PathFd {
         fs::read_link(self.path())
     }
 
-    /// Opens the file with a new descriptor, to read and write.
+    /// Opens the file for reading and writing, with a new file description.
     pub fn open(&self) -> io::Result<OwnedFd> {
         keep_fd(File::options().read(true).write(true).open(self.path())?.into())
     }
@@ -118,8 +125,9 @@ impl PathFd {
     }
 }
 
-/// Lets any process of this user read the memory of this process where the Yama module restricts
-/// that. Without Yama there is no restriction, and the call fails with EINVAL.
+/// Permits all processes of this user to access the memory of this process on systems where the
+/// Yama security module restricts that. Without Yama there is no such restriction, and the call
+/// fails with EINVAL.
 pub fn allow_readers() -> io::Result<()> {
     Ok(rustix::process::set_ptracer(PTracer::Any)?)
 }

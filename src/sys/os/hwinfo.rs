@@ -1,8 +1,9 @@
-//! Memory and processor of this machine, from /proc and the control groups.
+//! Memory sizes and processor name of this machine, from /proc and the control groups.
 
 use std::fs;
 
-/// Returns the free and the total bytes of memory, bounded by the control group; 0 = unknown.
+/// Returns the available and the total memory in bytes, bounded by the limit of the control group;
+/// 0 = unknown.
 pub fn memory() -> (u64, u64) {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let (mut free, mut total) = (field(&meminfo, "MemAvailable:"), field(&meminfo, "MemTotal:"));

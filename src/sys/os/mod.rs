@@ -1,13 +1,14 @@
-//! Descriptors, sockets, processes, shared memory, the loader, the hardware. In reading order:
+//! Interfaces of the operating system: descriptors, sockets, processes, shared memory, the dynamic
+//! loader, hardware information. In reading order:
 //!
-//! - `process`: this process: identity, processors, descriptors; running a program; threads that
-//!   handle no signal.
+//! - `process`: ids, processors and descriptors of this process; running programs; starting threads
+//!   in which signals are blocked.
 //! - `foreign_process`: memory and files of other processes.
-//! - `poller`: repeated waiting for many descriptors (epoll).
+//! - `poller`: polling of many descriptors (epoll).
 //! - `unix_socket`: Unix sockets that pass a descriptor.
 //! - `tcp`: TCP sockets and the addresses of this machine.
 //! - `close_on_fork`: descriptors that a forked child closes.
-//! - `hwinfo`: memory and processor of this machine.
+//! - `hwinfo`: memory sizes and processor name of this machine.
 //! - `shm_segment`: memory shared between processes.
 //! - `dl`: the dynamic loader, and checks of the files that may be loaded.
 

@@ -1,5 +1,5 @@
-//! Repeated polling of many descriptors with one system call each (epoll). `process::wait_readable`
-//! waits once for a few.
+//! Repeated polling of many descriptors, with one system call per poll (epoll).
+//! `process::wait_readable` waits once for a few descriptors.
 
 use super::process::{self, timespec};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -13,7 +13,8 @@ pub enum Interest {
     Reading,
     /// Data to read, end of the stream, or room to write.
     Both,
-    /// Data to read, or end of the stream: the first event only, as a process exits only once.
+    /// Data to read, or end of the stream. Only the first event is reported (EPOLLONESHOT); used
+    /// for process descriptors, because a process exits only once.
     Once,
 }
 
@@ -27,16 +28,16 @@ impl Interest {
     }
 }
 
-/// Poller of many descriptors with one system call (epoll). The kernel stores the set.
+/// Set of descriptors that are polled with one system call (epoll). The kernel stores the set.
 pub struct Poller(OwnedFd);
 
 impl Poller {
-    /// Creates a poller without descriptors.
+    /// Creates an empty set of descriptors to poll.
     pub fn new() -> io::Result<Self> {
         process::keep_fd(epoll::create(CreateFlags::CLOEXEC)?).map(Poller)
     }
 
-    /// Adds a descriptor, whose events are reported by `number`.
+    /// Adds a descriptor. [`Poller::ready`] reports its events under `number`.
     pub fn add(&self, what: BorrowedFd<'_>, number: u64, wanted: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.0, what, EventData::new_u64(number), wanted.flags())?)
     }
@@ -46,15 +47,16 @@ impl Poller {
         Ok(epoll::modify(&self.0, what, EventData::new_u64(number), wanted.flags())?)
     }
 
-    /// Removes a descriptor. Call before it is closed: the kernel removes it by itself only when no
-    /// forked child has a copy of it any more.
+    /// Removes a descriptor. Call this before closing the descriptor: the kernel removes a closed
+    /// descriptor by itself only when no forked child has a copy of it any more.
     pub fn remove(&self, what: BorrowedFd<'_>) {
         // Fails only for a descriptor that is not in the set.
         let _ = epoll::delete(&self.0, what);
     }
 
-    /// Returns the numbers of ready descriptors, at most `MOST` of them. Waits up to `timeout_ns`
-    /// nanoseconds for the first (`u64::MAX`: without limit). One system call.
+    /// Waits until at least one descriptor is ready, for at most `timeout_ns` nanoseconds
+    /// (`u64::MAX`: without limit). Returns the numbers of at most `MOST` ready descriptors, as
+    /// passed to [`Poller::add`]. Makes one system call.
     pub fn ready(&self, timeout_ns: u64) -> ReadySet {
         let mut entries = [NO_EVENT; MOST];
         // Rounded up to the kernel's milliseconds, or the last millisecond would be spent spinning.
@@ -66,18 +68,18 @@ impl Poller {
     }
 }
 
-/// Returns the descriptor of the set itself, readable if one of the polled descriptors is ready.
+/// Returns the epoll descriptor, which is readable while one of the polled descriptors is ready.
 impl AsFd for Poller {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// Maximum number of descriptors that one call reports.
+/// Maximum number of descriptors that one call to [`Poller::ready`] returns.
 const MOST: usize = 32;
 const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
 
-/// Numbers of descriptors that are ready.
+/// Numbers of the ready descriptors, as passed to [`Poller::add`].
 pub struct ReadySet {
     entries: [Event; MOST],
     count: usize,

@@ -1,6 +1,6 @@
-//! TCP sockets that never block, and the addresses of this machine.
+//! Nonblocking TCP sockets, and the network addresses of this machine.
 //!
-//! Not here: Unix sockets (`sys::os::unix_socket`) and waiting for sockets (`sys::os::poller`).
+//! Unix sockets are in `sys::os::unix_socket`. Waiting for sockets is in `sys::os::poller`.
 
 use super::process;
 use rustix::io::Errno;
@@ -10,10 +10,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Maximum number of connections that are not accepted yet; the system may allow fewer.
+/// Maximum number of pending connections of a listening socket (backlog); the system may allow
+/// fewer.
 const BACKLOG: i32 = 4096;
 
-/// Listens at an address of this machine (port 0 = any). Accepting does not block.
+/// Creates a nonblocking socket that listens on an address of this machine (port 0: any free port).
 pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::from(process::keep_fd(TcpListener::bind(at)?.into())?);
     // A second `listen` gives the listening socket the longer backlog.
@@ -22,14 +23,16 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Listens at a port of all addresses (0 = any).
+/// Creates a nonblocking socket that listens on a port of all addresses of this machine (port 0:
+/// any free port).
 pub fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
     // IPv6 accepts IPv4 too, unless configured otherwise; IPv4 alone where IPv6 is missing.
     listen((Ipv6Addr::UNSPECIFIED, port).into())
         .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))
 }
 
-/// Accepts the next connection; returns `None` if there is none. The stream does not block.
+/// Accepts the next connection of a nonblocking listener; returns `None` if no connection is
+/// pending. The new stream is nonblocking.
 pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     match listener.accept() {
         Ok((stream, from)) => Ok(Some((quiet(stream.into())?, from))),
@@ -48,8 +51,8 @@ fn quiet(socket: OwnedFd) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Starts to connect. When the stream is writable, it has connected or failed:
-/// `TcpStream::take_error` returns which.
+/// Starts to connect a nonblocking stream. The stream becomes writable when the connection is
+/// established or has failed; `TcpStream::take_error` then returns the error, if any.
 pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -60,8 +63,9 @@ pub fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Makes the kernel close a connection whose peer is silent for `silent`, like a machine without
-/// power, or accepts no sent data for that time, because its buffer is full.
+/// Makes the kernel close the connection if the peer does not respond for the time `silent` (for
+/// example after a power failure), or if it accepts no data for that time because its receive
+/// buffer is full.
 pub fn end_if_silent(stream: &TcpStream, silent: Duration) -> io::Result<()> {
     let seconds = silent.as_secs().clamp(1, i32::MAX as u64);
     // A probe each second, or at a fifth of a longer limit; the first probe after one interval.
@@ -75,7 +79,7 @@ pub fn end_if_silent(stream: &TcpStream, silent: Duration) -> io::Result<()> {
     Ok(sockopt::set_tcp_user_timeout(stream, millis)?)
 }
 
-/// Address of this machine, with its network interface.
+/// Network interface of this machine, with one of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// Name of the interface.
@@ -84,7 +88,7 @@ pub struct Interface {
     pub address: IpAddr,
 }
 
-/// Returns the addresses of the interfaces that are up, in the system's order.
+/// Returns the addresses of all network interfaces that are up, in the order of getifaddrs.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: writes one pointer, to `first`.
@@ -112,7 +116,8 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 }
 
 /// # Safety
-/// `name` must be null, or point to a complete address of the family in its first field.
+/// `name` must be null, or point to a complete socket address of the family that its first field
+/// specifies.
 unsafe fn address_of(name: *const libc::sockaddr) -> Option<IpAddr> {
     if name.is_null() {
         return None;

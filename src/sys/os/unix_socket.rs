@@ -1,7 +1,8 @@
-//! Unix sockets that pass a descriptor. Waiting for sockets is not here but in `sys::os::poller`.
+//! Unix sockets, which can pass descriptors between processes. Waiting for sockets is in
+//! `sys::os::poller`.
 //!
-//! The sockets are those of the standard library, with abstract names: these names are no files,
-//! and the kernel removes a name with the last descriptor of its socket.
+//! The sockets have the types of the standard library and abstract names. An abstract name is not a
+//! file; the kernel removes it when the last descriptor of its socket is closed.
 
 use super::process;
 use rustix::io::Errno;
@@ -15,7 +16,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
-/// Listens under an abstract name; fails with AddrInUse if the name is in use.
+/// Creates a nonblocking socket that listens on an abstract name; fails with AddrInUse if the name
+/// is in use.
 pub fn listen(name: &str) -> io::Result<UnixListener> {
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
     let listener = UnixListener::from(process::keep_fd(listener.into())?);
@@ -23,12 +25,13 @@ pub fn listen(name: &str) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Connects to an abstract name. The stream does not block.
+/// Connects to the socket with an abstract name. The new stream is nonblocking.
 pub fn connect(name: &str) -> io::Result<UnixStream> {
     quiet(UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?)
 }
 
-/// Accepts the next connection; returns `None` if there is none. The stream does not block.
+/// Accepts the next connection of a nonblocking listener; returns `None` if no connection is
+/// pending. The new stream is nonblocking.
 pub fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
     match listener.accept() {
         Ok((stream, _)) => quiet(stream).map(Some),
@@ -55,13 +58,13 @@ pub fn abstract_names() -> Vec<String> {
     sockets.lines().filter_map(name).collect()
 }
 
-/// Sends as many bytes as fit into the socket's buffer and returns their number. A disconnected
-/// peer is an error, not SIGPIPE.
+/// Sends as many bytes as fit into the socket's buffer and returns their number. Returns an error
+/// if the peer has disconnected, without raising SIGPIPE.
 pub fn send_some(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
     Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL)?)
 }
 
-/// Sends one byte that carries a descriptor.
+/// Sends one byte and, as its control message (SCM_RIGHTS), the descriptor `passed`.
 pub fn send_descriptor(stream: &UnixStream, passed: BorrowedFd<'_>) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -77,7 +80,8 @@ pub fn send_descriptor(stream: &UnixStream, passed: BorrowedFd<'_>) -> io::Resul
     }
 }
 
-/// Receives the byte of [`send_descriptor`]; fails with InvalidData if no descriptor came with it.
+/// Receives one byte from [`send_descriptor`], and returns the descriptor that came with it. Fails
+/// with InvalidData if no descriptor came with the byte.
 pub fn receive_descriptor(stream: &UnixStream) -> io::Result<OwnedFd> {
     let mut byte = [0_u8];
     let mut parts = [IoSliceMut::new(&mut byte)];

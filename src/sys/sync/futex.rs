@@ -1,20 +1,23 @@
-//! Sleeping until another thread of this process changes a word, by the kernel's futex.
+//! Waits on futex words: a thread sleeps until another thread of this process wakes it.
 //!
-//! The functions guarantee no more: a sleeper must check the word again when it wakes up (wake-ups
-//! may be spurious), and a thread that changes the word must wake the sleepers. `tests/models` has
-//! a module of equal name over loom's locks. Source: futex(2); U. Drepper, "Futexes Are Tricky".
+//! A sleeping thread must check the word again when it wakes, because wake-ups may be spurious, and
+//! a thread that changes the word must wake the sleeping threads. In `tests/models`, a module of
+//! the same name that is based on the locks of loom replaces this one. Source: futex(2); U.
+//! Drepper, "Futexes Are Tricky".
 
 use rustix::thread::futex::{self, Flags, Timespec};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// Sleeps until woken if the word is `value`; returns at once otherwise. May wake spuriously.
+/// Sleeps until another thread calls [`wake`] if `word` has the value `value`; otherwise returns at
+/// once. May return spuriously.
 pub fn wait(word: &AtomicU32, value: u32) {
     // Whatever the reason for the return, the caller reads the word again.
     let _ = futex::wait(word, Flags::PRIVATE, value, None);
 }
 
-/// Sleeps until woken (perhaps spuriously), for at most `limit`, if the word is `value`.
+/// Sleeps until another thread calls [`wake`], for at most `limit`, if `word` has the value
+/// `value`; otherwise returns at once. May return spuriously.
 pub fn wait_for(word: &AtomicU32, value: u32, limit: Duration) {
     let limit = Timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
@@ -29,7 +32,8 @@ pub fn wake(word: &AtomicU32, most: u32) {
     let _ = futex::wake(word, Flags::PRIVATE, most.min(i32::MAX as u32));
 }
 
-/// Sleeps until woken if the upper half of the word is `value`; returns at once otherwise.
+/// Sleeps until another thread calls [`wake_upper`] if the upper 32 bits of `word` have the value
+/// `value`; otherwise returns at once. May return spuriously.
 pub fn wait_upper(word: &AtomicU64, value: u32) {
     // Miri treats the kernel's read of one half as an access of the program, which may not mix
     // access sizes. So no thread sleeps under Miri.
@@ -39,12 +43,13 @@ pub fn wait_upper(word: &AtomicU64, value: u32) {
     wait(upper(word), value);
 }
 
-/// Wakes at most `most` threads that sleep on the upper half of `word`.
+/// Wakes at most `most` threads that sleep in [`wait_upper`] on `word`.
 pub fn wake_upper(word: &AtomicU64, most: u32) {
     wake(upper(word), most);
 }
 
-/// Returns the upper half of `word`, for the kernel: no code of this process accesses it alone.
+/// Returns a reference to the upper 32 bits of `word`, to pass to the kernel. No code of this
+/// process accesses these bits separately.
 fn upper(word: &AtomicU64) -> &AtomicU32 {
     let halves = word.as_ptr().cast::<AtomicU32>();
     let half = halves.wrapping_add(usize::from(cfg!(target_endian = "little")));

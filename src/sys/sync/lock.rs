@@ -1,17 +1,19 @@
-//! Atomics and locks for concurrent code. The atomics, fences, `Arc`, process-wide and thread-local
+//! Atomics and locks for concurrent code. The atomics, fences, `Arc`, statics and thread-local
 //! values are those of the standard library, re-exported at no cost.
 //!
-//! `tests/models` compiles the files that use this module a second time, with a module of equal
-//! name and shape over loom. There, every interleaving is tried, and every value that the memory
-//! model allows a load to return. docs/explanation/concurrency.md lists what each model covers.
+//! For tests with the model checker loom, `tests/models` recompiles the files that use this module,
+//! with a module of the same name and interface that is based on loom. The tests (models) try every
+//! interleaving, and every value that the memory model permits a load to return.
+//! docs/explanation/concurrency.md lists what each model covers.
 //!
-//! Mutexes, read-write locks and condition variables survive a fork. Each is a standard-library
-//! lock, which waits on a futex word inside the object, so lock objects share no state. (A lock
-//! with a process-wide table of waiting threads is broken in a forked child: the threads in the
-//! table do not exist there. The observed failure was an endless loop.) A panic under a lock is
-//! caught at the C boundary and reported, so locks ignore poisoning.
+//! Mutexes, read-write locks and condition variables are usable in a forked child. They are those
+//! of the standard library, which wait on a futex word inside the object, so they have no shared
+//! state. (A lock with a process-wide table of waiting threads fails in a forked child, because the
+//! threads in the table do not exist there. The observed failure was an endless loop.) A panic of a
+//! thread that holds a lock is caught and reported at the C interface, so locks ignore poisoning.
 //!
-//! [`OpenState`] is the state word of the library, in memory that a fork wipes.
+//! [`OpenState`] is the state of the library (open, closed, forked), in memory that the kernel
+//! zeroes in a forked child.
 
 use std::ptr;
 use std::sync::{self, PoisonError, TryLockError};
@@ -29,17 +31,20 @@ pub const fn nulls<T, const N: usize>() -> [AtomicPtr<T>; N] {
     [const { AtomicPtr::new(std::ptr::null_mut()) }; N]
 }
 
-/// Returns `real`. In a model, returns `_model`, which is small enough to reach every corner case.
+/// Returns `real`. In the loom tests, this function returns `_model` instead, a size small enough
+/// to reach every corner case.
 pub const fn size(real: usize, _model: usize) -> usize {
     real
 }
 
-/// Declares a `const fn`. (A model declares a plain one: modelled atomics cannot be constants.)
+/// Declares a `const fn`. (In the loom tests it declares a plain `fn`, because the atomics of loom
+/// cannot be created in a constant.)
 macro_rules! const_fn {
     ($(#[$meta:meta])* $vis:vis fn $($rest:tt)+) => { $(#[$meta])* $vis const fn $($rest)+ };
 }
 
-/// Declares a static. (A model re-creates the value for each of its runs.)
+/// Declares a static. (In the loom tests, the value is created again for each execution of a
+/// model.)
 macro_rules! global {
     ($(#[$meta:meta])* $vis:vis static $name:ident: $of:ty = $value:expr;) => {
         $(#[$meta])* $vis static $name: $of = $value;
@@ -49,21 +54,21 @@ macro_rules! global {
 pub(crate) use const_fn;
 pub(crate) use global;
 
-/// Conditional read-modify-write of an atomic integer: a closure computes the next value.
+/// Conditional read-modify-write of an atomic integer with a closure that computes the new value.
 ///
-/// The standard library deprecates `fetch_update` in favor of `try_update`, which the minimum
-/// compiler (`rust-version` in Cargo.toml) does not have. Once the minimum compiler has
-/// `try_update`, replace this trait by that method.
+/// The standard library deprecates `fetch_update` in favor of `try_update`, which the oldest
+/// supported compiler (`rust-version` in Cargo.toml) does not have. Replace this trait by
+/// `try_update` once that compiler has it.
 pub trait AtomicUpdate {
     /// Integer type of the atomic.
     type Value;
 
     /// Replaces the value `v` by `next(v)` in one atomic step and returns `v`. If `next` returns
-    /// `None`, stores nothing. `success` orders the read-modify-write, `failure` the loads before
-    /// it.
+    /// `None`, stores nothing. `success` is the memory ordering of the read-modify-write, `failure`
+    /// that of the loads before it.
     ///
     /// # Errors
-    /// The current value, if `next` returned `None` for it.
+    /// The current value of the atomic, if `next` returned `None` for it.
     fn checked_update(
         &self,
         success: Ordering,
@@ -154,7 +159,7 @@ impl<T> RwLock<T> {
     }
 }
 
-/// Condition variable: waiting for a change of the data that a [`Mutex`] guards.
+/// Condition variable: threads wait for a change of the data that a [`Mutex`] protects.
 #[derive(Default)]
 pub struct Condvar(sync::Condvar);
 
@@ -164,12 +169,14 @@ impl Condvar {
         Condvar(sync::Condvar::new())
     }
 
-    /// Unlocks, waits until notified or woken spuriously, then locks again.
+    /// Unlocks the mutex, waits until this condition variable is notified (or a spurious wake-up),
+    /// then locks the mutex again.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Unlocks, waits until notified, woken spuriously or `limit` has passed, then locks again.
+    /// Unlocks the mutex, waits until this condition variable is notified or `limit` has passed (or
+    /// a spurious wake-up), then locks the mutex again.
     pub fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
         self.0.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
     }
@@ -185,39 +192,42 @@ impl Condvar {
     }
 }
 
-/// Content of the page.
+/// Content of the page that an [`OpenState`] allocates.
 struct Page {
     state: AtomicU32,
-    /// Pass of the open state; see [`OpenState::pass`].
+    /// Number that calls on the fast path check instead of the state; see [`OpenState::pass`].
     pass: AtomicU64,
 }
 
-/// State of the library that every call checks first, in a page that the kernel zeroes on fork.
+/// State of the library (open, closed, forked), which every call checks first. It is in a page that
+/// the kernel zeroes in a forked child.
 ///
-/// `fork` copies the calling thread alone, so the child's copy of the state of worker threads,
-/// sockets and shared memory does not describe the child. The kernel zeroes this page in the child
-/// (MADV_WIPEONFORK, Linux 4.14), so the child detects the fork at its first call, with no handler.
+/// Of all threads, only the one that calls `fork` exists in the child. So the data structures for
+/// worker threads, sockets and shared memory that the child inherits are not valid there. The
+/// kernel zeroes this page in the child (MADV_WIPEONFORK, Linux 4.14), so the child detects the
+/// fork at its first call to the library, without a fork handler.
 pub struct OpenState {
     page: AtomicPtr<Page>,
 }
 
-/// Content of an open state that has no page.
+/// Initial content of [`OpenState`], before a page is allocated.
 static NEVER: Page = Page { state: AtomicU32::new(OpenState::UNOPENED), pass: AtomicU64::new(0) };
 
 impl OpenState {
-    /// State: nothing is initialized yet (or this is a forked child, see [`OpenState::state`]).
+    /// State: the library was never initialized. The zeroed page of a forked child contains this
+    /// value too, but [`OpenState::state`] then returns FORKED.
     pub const UNOPENED: u32 = 0;
     /// State: calls may pass.
     pub const OPEN: u32 = 1;
-    /// State: the last finalize has run.
+    /// State: the library has been finalized by all its users.
     pub const CLOSED: u32 = 2;
     /// State: this process is a fork of a process that had opened the library.
     pub const FORKED: u32 = 3;
-    /// State: calls may pass, and each is recorded in a trace. This is a separate state, so that
-    /// untraced calls need no second check.
+    /// State: the library is open, and each call is recorded in a trace. This is a separate state,
+    /// so that calls need no second check while tracing is off.
     pub const TRACED: u32 = 4;
 
-    /// Creates the state of a library that was never opened.
+    /// Creates the state of a library that was never initialized.
     pub const fn new() -> Self {
         OpenState { page: AtomicPtr::new((&raw const NEVER).cast_mut()) }
     }
@@ -240,19 +250,22 @@ impl OpenState {
         !ptr::eq(self.page.load(Ordering::Acquire), &raw const NEVER)
     }
 
-    /// Returns the pass: a number that the shortest calls compare with a number of their own. Equal
-    /// numbers mean that the library is open. 0 means that the library is not open, or that such
-    /// calls are not allowed.
+    /// Returns the pass: a number that calls on the fast path (a few nanoseconds) check instead of
+    /// the state. It is 0 if the library is not open or the fast path must not be used; any other
+    /// value means that the library is open. The caller of [`OpenState::set_with_pass`] chooses the
+    /// value.
     pub fn pass(&self) -> u64 {
         self.page().pass.load(Ordering::Acquire)
     }
 
-    /// Sets the state, without a pass. Returns false if there is no memory for the page.
+    /// Sets the state, and sets the pass to 0 (see [`OpenState::pass`]). Returns false if there is
+    /// no memory for the page of the state.
     pub fn set(&self, state: u32) -> bool {
         self.set_with_pass(state, 0)
     }
 
-    /// Sets the state and the pass. Returns false if there is no memory for the page.
+    /// Sets the state and the pass (see [`OpenState::pass`]). Returns false if there is no memory
+    /// for the page of the state.
     pub fn set_with_pass(&self, state: u32, pass: u64) -> bool {
         if !self.has_page() {
             let page = new_page();

@@ -1,10 +1,11 @@
 //! Atomics, locks, waiting, time. In reading order:
 //!
 //! - `lock`: atomics and fences; mutex, read-write lock and condition variable without poisoning;
-//!   the state that a fork wipes. The models replace this module by one over loom.
+//!   the state of the library, which is reset in a forked child. The loom tests replace this
+//!   module.
 //! - `futex`: sleeping until a word changes.
 //! - `wait`: clocks, deadlines, durations; spinning, yielding, sleeping.
-//! - `spin_lock`: lock for nanoseconds, whose waiters never sleep.
+//! - `spin_lock`: lock for critical sections of nanoseconds; waiting threads never sleep.
 //! - `tls`: thread-local pointers that are read without a function call.
 
 pub mod futex;

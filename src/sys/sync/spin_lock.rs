@@ -1,17 +1,18 @@
-//! Lock for critical sections of nanoseconds that run for every message. Its waiters never sleep,
-//! so it is not for code that waits. `lock` has the locks whose waiters the kernel wakes.
+//! Spin lock for critical sections of a few nanoseconds, such as those that run for every message.
+//! Waiting threads never sleep, so a critical section must not block. Locks whose waiting threads
+//! sleep until they are woken are in `lock`.
 
 use crate::sys::sync::{self, AtomicBool, Ordering, const_fn, yield_now};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Mutual exclusion lock for critical sections that take nanoseconds and run for every message. It
-/// costs one atomic read-modify-write (5 to 8 ns) where a [`Mutex`](super::lock::Mutex) costs two,
-/// as no thread sleeps and would have to be woken. A waiter spins, then yields.
+/// Mutual exclusion lock for critical sections of a few nanoseconds. Locking and unlocking take one
+/// atomic read-modify-write (5 to 8 ns), while a [`Mutex`](super::lock::Mutex) needs two, because
+/// it must wake sleeping threads. A waiting thread spins, then yields.
 ///
-/// The acquire exchange of `lock` sees all earlier work under the lock, by the unlocking release
-/// store.
+/// The compare-and-swap of `lock` (acquire) synchronizes with the store that unlocks (release), so
+/// all writes of earlier critical sections are visible to the new holder.
 pub struct SpinLock<T> {
     is_taken: AtomicBool,
     value: UnsafeCell<T>,
@@ -20,7 +21,8 @@ pub struct SpinLock<T> {
 // SAFETY: only the one thread that holds the lock accesses the value.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-/// Number of checks of a locked lock before the first yield: the holder may not be running.
+/// Number of times that a waiting thread checks the lock before it yields for the first time. The
+/// thread that holds the lock may not be running.
 const SPINS: u32 = sync::size(100, 1) as u32;
 
 impl<T> SpinLock<T> {
@@ -39,7 +41,7 @@ impl<T> SpinLock<T> {
         }
     }
 
-    /// Locks if the lock is free; returns `None` if it is in use.
+    /// Locks the lock if it is free and returns its guard; returns `None` if it is locked.
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         let taken =
             self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
@@ -66,8 +68,8 @@ impl<T> SpinLock<T> {
     }
 }
 
-/// Guard that gives access to the value of a [`SpinLock`] and unlocks when it is dropped. It stays
-/// in its thread, like the guards of other locks.
+/// Guard that gives access to the value of a locked [`SpinLock`] and unlocks it when dropped. Like
+/// the guards of other locks, it cannot be sent to another thread.
 pub struct SpinGuard<'a, T>(&'a SpinLock<T>, PhantomData<*const ()>);
 
 impl<T> Deref for SpinGuard<'_, T> {

@@ -1,14 +1,16 @@
-//! Two pointers for each thread, which calls of the library read: the thread's record and its heap.
+//! Two thread-local pointers, which calls to the library read: one to the data that the library
+//! stores for each thread (its record), one to the thread's heap (`sys::memory::heap`).
 //!
-//! In a shared library the compiler reaches thread-local data through a function call
-//! (`__tls_get_addr`, 1.5 to 2 ns), which costs more than the rest of a call's entry. On x86-64
-//! Linux the pointers are therefore declared in assembly with the initial-exec model: an offset
-//! that the loader fills in once, then one load. The loader reserves room for such data (glibc: at
-//! least 1 KiB) also for libraries that are opened later; this module needs 16 bytes of it. On
-//! other platforms, and under Miri, which runs no assembly, the module uses thread-local values of
-//! the language. Source: U. Drepper, "ELF Handling For Thread-Local Storage", section 4.4.6.
+//! In a shared library, compiled code accesses thread-local data through a function call
+//! (`__tls_get_addr`, 1.5 to 2 ns), which costs more than the rest of the code that runs at the
+//! entry of a library call. On x86-64 Linux the pointers are therefore declared in assembly with
+//! the initial-exec TLS model, in which an access uses an offset that the dynamic loader has stored
+//! once, and needs no function call. The loader reserves space for such data (glibc: at least 1
+//! KiB), which libraries that are loaded later with dlopen can use too. This module needs 16 bytes.
+//! On other platforms, and under Miri, which supports no assembly, the module uses `thread_local!`.
+//! Source: U. Drepper, "ELF Handling For Thread-Local Storage", section 4.4.6.
 //!
-//! No destructor belongs to the pointers, so they can be read until the very end of a thread.
+//! The pointers have no destructor, so they can be read until the very end of a thread.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 mod model {
@@ -79,22 +81,24 @@ mod model {
         static HEAP: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
     }
 
-    /// Returns the calling thread's record pointer; null until set.
+    /// Returns the pointer to the record of the calling thread (the data that the library stores
+    /// for the thread); null before the first [`set`].
     pub fn get() -> *const () {
         POINTER.get()
     }
 
-    /// Sets the calling thread's record pointer.
+    /// Sets the pointer to the record of the calling thread (the data that the library stores for
+    /// the thread).
     pub fn set(value: *const ()) {
         POINTER.set(value);
     }
 
-    /// Returns the calling thread's heap pointer; null until set.
+    /// Returns the pointer to the calling thread's heap; null before the first [`set_heap`].
     pub fn heap() -> *const () {
         HEAP.get()
     }
 
-    /// Sets the calling thread's heap pointer.
+    /// Sets the pointer to the calling thread's heap.
     pub fn set_heap(value: *const ()) {
         HEAP.set(value);
     }

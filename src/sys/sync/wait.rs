@@ -1,11 +1,12 @@
-//! Time and waiting: clocks, deadlines, cheap measurement of durations, and waits for another
-//! thread or process that spin first, then yield, then sleep.
+//! Time and waiting: clocks, deadlines, fast measurement of durations, and loops that wait for
+//! another thread or process: they first spin, then yield, then sleep.
 //!
-//! Durations are measured at half the cost of two clock reads where that is possible. If Linux
-//! derives its own clock from the time stamp counter of an x86 processor, it has verified that the
-//! counter ticks at one rate, and in step on all processors (Intel SDM vol. 3, 18.17.1; Linux,
-//! arch/x86/kernel/tsc.c). This module then reads the counter itself, without the clock's fences
-//! and conversion. On all other systems it reads the clock.
+//! Where possible, a duration is measured at half the cost of two clock reads, with the time stamp
+//! counter (TSC) of an x86 processor. This module uses the counter if Linux uses it for its own
+//! clock: Linux has then verified that the counter runs at a constant rate and is synchronized
+//! across all processors (Intel SDM vol. 3, 18.17.1; Linux, arch/x86/kernel/tsc.c). Reading the
+//! counter directly avoids the fences and the conversion of a clock read. On all other systems this
+//! module reads the clock.
 
 use std::sync::{
     OnceLock,
@@ -13,7 +14,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-/// Returns the nanoseconds since the first call of this function in this process.
+/// Returns the time since the first call of this function in this process, in nanoseconds.
 pub fn now_ns() -> u64 {
     static START: AtomicU64 = AtomicU64::new(0);
     let now = node_ns();
@@ -24,18 +25,20 @@ pub fn now_ns() -> u64 {
     now.saturating_sub(start)
 }
 
-/// Returns the nanoseconds of the system's monotonic clock, which all processes of the node share.
+/// Returns the time of the system's monotonic clock in nanoseconds. All processes of a node share
+/// this clock.
 pub fn node_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Returns the nanoseconds of a coarse clock. The clock advances every few milliseconds; a read
-/// takes a few nanoseconds.
+/// Returns the time of the system's coarse monotonic clock in nanoseconds. The clock advances every
+/// few milliseconds; a read takes a few nanoseconds.
 pub fn coarse_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
-/// Reads a clock, in nanoseconds. Every Linux has these clocks; 0 for a missing clock.
+/// Returns the time of a clock in nanoseconds; 0 if the system does not have the clock (every Linux
+/// has the clocks used here).
 fn read(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to the `timespec` behind the pointer, which lives through the call.
@@ -43,7 +46,7 @@ fn read(clock: libc::clockid_t) -> u64 {
     now.tv_sec.unsigned_abs().wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec.unsigned_abs())
 }
 
-/// Time at which an operation times out; `u64::MAX` nanoseconds mean never.
+/// Time at which an operation times out, or never.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Option<u64>);
 
@@ -65,7 +68,8 @@ impl Deadline {
         self.0.is_some_and(|at| now_ns() >= at)
     }
 
-    /// Returns the nanoseconds until the deadline; `u64::MAX` if it is infinite.
+    /// Returns the time until the deadline in nanoseconds; 0 if it has passed, `u64::MAX` if it is
+    /// infinite.
     pub fn left_ns(self) -> u64 {
         self.0.map_or(u64::MAX, |at| at.saturating_sub(now_ns()))
     }
@@ -81,23 +85,25 @@ impl Deadline {
     }
 }
 
-/// Nanoseconds of a tick; `None` if the clock is read instead. Constant after its first use.
+/// Nanoseconds per tick of the time stamp counter; `None` if durations are measured with the clock,
+/// not with the counter. Set once, at the first measurement.
 static TICK_NS: OnceLock<Option<f64>> = OnceLock::new();
-/// Time for which ticks are counted to measure their rate, in nanoseconds. A clock read takes only
-/// about 30.
+/// Time in nanoseconds over which the rate of the time stamp counter is measured, long compared
+/// with a clock read (about 30 ns).
 const MEASURE_NS: u64 = 300_000;
 
-/// Start time of a measured duration.
+/// Timer that measures a duration; contains the start time in ticks or nanoseconds.
 #[derive(Clone, Copy)]
 pub struct TscTimer(u64);
 
 impl TscTimer {
-    /// Starts a timer. The first call of a process takes a third of a millisecond.
+    /// Starts a timer. The first call in a process takes about a third of a millisecond if the rate
+    /// of the time stamp counter must be measured.
     pub fn start() -> Self {
         TscTimer(if TICK_NS.get_or_init(measure).is_some() { ticks() } else { now_ns() })
     }
 
-    /// Returns the nanoseconds since the start.
+    /// Returns the time since the start of the timer in nanoseconds.
     pub fn elapsed_ns(self) -> u64 {
         match TICK_NS.get_or_init(measure) {
             Some(tick_ns) => (ticks().saturating_sub(self.0) as f64 * tick_ns) as u64,
@@ -120,8 +126,9 @@ fn measure() -> Option<f64> {
     (end.0 > begin.0).then(|| (end.1 - begin.1) as f64 / (end.0 - begin.0) as f64)
 }
 
-/// Reads ticks and nanoseconds at one moment. Of 16 tries it returns the shortest, because other
-/// threads may have run on the processor between the reads.
+/// Reads the time stamp counter and the clock at nearly the same time, and returns both. Returns
+/// the result of the fastest of 16 attempts, because another thread may have run on the processor
+/// between the two reads.
 fn both() -> (u64, u64) {
     let look = |_| {
         let (before, now) = (ticks(), now_ns());
@@ -136,37 +143,45 @@ fn ticks() -> u64 {
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
-/// Returns 0. Never called: `measure` returns `None` where there is no counter.
+/// Returns 0. Replaces the read of the time stamp counter on systems without one, where it is never
+/// called because `measure` returns `None`.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn ticks() -> u64 {
     0
 }
 
-/// Number of polls that spin before the first yield: a few times as long as a cache line transfer.
+/// Number of polls without success after which a waiting thread yields instead of spinning, if
+/// nothing is known about the load of the processors. Together these polls take a few times as long
+/// as the transfer of a cache line.
 const SPINS: u32 = 50;
-/// Number of polls that spin before the first yield where each thread or process has a processor of
-/// its own. There a yield helps no other thread, and may cost the processor for milliseconds.
+/// Number of polls without success after which a waiting thread yields, if each thread or process
+/// has a processor of its own. In that case a yield helps no other thread, and the thread may lose
+/// the processor for milliseconds.
 const LONG_SPINS: u32 = 2_000;
-/// Number of polls that spin before the first yield where there are more waiters than processors: a
-/// spinning waiter can keep the thread that it waits for from running. Four ranks on two
-/// processors: a broadcast and a barrier take a sixth less time with 1 than with 12; barriers alone
-/// take as long.
+/// Number of polls without success after which a waiting thread yields, if there are more waiting
+/// threads than processors: a spinning thread can keep the thread that it waits for from running.
+/// With four ranks on two processors, a broadcast followed by a barrier takes a sixth less time
+/// with 1 poll than with 12; a barrier alone takes equally long.
 const CROWDED_SPINS: u32 = 1;
-/// Number of polls that yield before the first sleep (a yield takes about half a microsecond).
+/// Number of polls with a yield after each, before the first sleep. A yield takes about half a
+/// microsecond.
 const YIELDS: u32 = 2_000;
 /// Longest sleep between two polls.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
-/// Number of polls that yield before the first sleep of a waiter that other threads can wake. Such
-/// a waiter sleeps sooner, so that hundreds of threads on a few cores leave the cores to those with
-/// work. It also sleeps longer, because the timeout only has to catch events that do not wake it.
+/// Number of polls with a yield after each, before the first sleep of a thread that other threads
+/// can wake. Such a thread sleeps sooner than others, so that hundreds of waiting threads on a few
+/// cores leave the cores to threads with work. It also sleeps longer (`LONGEST_REST`), because the
+/// timeout is needed only for events that do not wake it.
 const YIELDS_IF_WOKEN: u32 = 100;
 const LONGEST_REST: Duration = Duration::from_millis(10);
 
-/// Progress of one wait from spinning to sleeping. Each wait needs a new `Backoff`.
+/// State of one wait, which first spins, then yields, then sleeps between polls. Each wait needs a
+/// new `Backoff`.
 pub struct Backoff {
     polls: u32,
     spins: u32,
-    /// First argument of `rest`, as its latest call stored it; see [`Backoff::pause_on`].
+    /// Value that the `rest` closure of [`Backoff::pause_on`] stores through its first argument,
+    /// for its next call.
     seen: u64,
 }
 
@@ -176,8 +191,8 @@ impl Default for Backoff {
     }
 }
 
-/// Returns the number of polls that spin. `is_crowded` is true if there are more waiters than
-/// processors, and `None` if that is unknown.
+/// Returns the number of polls during which a waiting thread spins before it yields. `is_crowded`
+/// is true if there are more waiting threads than processors, and `None` if that is unknown.
 pub fn spins(is_crowded: Option<bool>) -> u32 {
     match is_crowded {
         Some(true) => CROWDED_SPINS,
@@ -192,7 +207,8 @@ impl Backoff {
         Backoff { polls: 0, spins: SPINS, seen: 0 }
     }
 
-    /// Pauses between two polls that found nothing: spins, yields or sleeps.
+    /// Pauses after a poll without success: spins, yields or sleeps, depending on the number of
+    /// polls so far.
     pub fn pause(&mut self) {
         self.polls = self.polls.saturating_add(1);
         if self.polls <= self.spins {
@@ -205,10 +221,10 @@ impl Backoff {
         }
     }
 
-    /// Pauses between two polls that found nothing, where another thread may wake this one. `rest`
+    /// Pauses after a poll without success, if another thread can wake this one. The closure `rest`
     /// sleeps for at most the duration in its second argument, unless an event has occurred since
-    /// the call that set its first argument; it returns whether it can sleep. `spins`: see
-    /// [`spins`].
+    /// its previous call, which stored the state of the event in the first argument. It returns
+    /// false if it cannot sleep. For `spins`, see the function [`spins`].
     pub fn pause_on(&mut self, spins: u32, rest: impl FnOnce(&mut u64, Duration) -> bool) {
         self.spins = spins;
         if self.polls < spins {
@@ -225,31 +241,34 @@ impl Backoff {
         }
     }
 
-    /// Returns true on every `of`-th poll.
+    /// Returns true if the number of polls so far is a multiple of `of`.
     pub fn is_turn(&self, of: u32) -> bool {
         self.polls % of == 0
     }
 
-    /// Returns true once the wait is past spinning: time to check clocks and the health of peers.
+    /// Returns true on every 64th poll after the first `SPINS` polls and, once the wait sleeps
+    /// between polls, on every poll. Callers check deadlines and whether peers are alive only then.
     pub fn is_long(&self) -> bool {
         self.polls > SPINS && self.polls % 64 == 0 || self.polls > self.spins + YIELDS
     }
 }
 
-/// Nanoseconds that a thread spins (`SPIN_NS`), and spins or yields (`PATIENCE_NS`), before it
-/// sleeps until another thread wakes it. Both are longer than a wake-up (about 30 us), so that
-/// loops in quick succession find all threads awake.
+/// Time in nanoseconds that a waiting thread spins (`SPIN_NS`), and that it spins or yields in
+/// total (`PATIENCE_NS`), before it sleeps until another thread wakes it. Both are longer than a
+/// wake-up (about 30 us), so that the threads are still awake when parallel loops follow each other
+/// quickly.
 const SPIN_NS: u64 = 50_000;
 const PATIENCE_NS: u64 = 200_000;
-/// Nanoseconds that a thread spins (`CROWDED_SPIN_NS`), and spins or yields
-/// (`CROWDED_PATIENCE_NS`), before it sleeps, where there are more threads than processors: a
-/// spinning thread keeps another thread from running.
+/// Time in nanoseconds that a waiting thread spins (`CROWDED_SPIN_NS`), and that it spins or yields
+/// in total (`CROWDED_PATIENCE_NS`), before it sleeps, if there are more threads than processors: a
+/// spinning thread then keeps another thread from running.
 const CROWDED_SPIN_NS: u64 = 2_000;
 const CROWDED_PATIENCE_NS: u64 = 50_000;
 /// Number of polls between two reads of the clock.
 const POLLS: u32 = 16;
 
-/// One wait that, after a bounded time of polling, ends in a [`futex`](super::futex) sleep.
+/// State of one wait, in which the caller polls for a bounded time and then sleeps on a
+/// [`futex`](super::futex).
 pub struct FutexBackoff {
     polls: u32,
     begin_ns: Option<u64>,
@@ -258,7 +277,8 @@ pub struct FutexBackoff {
 }
 
 impl FutexBackoff {
-    /// Creates the state of a new wait. `is_crowded`: there are more threads than processors.
+    /// Creates the state of a new wait. `is_crowded` is true if there are more threads than
+    /// processors.
     pub fn new(is_crowded: bool) -> Self {
         let (spin_ns, limit_ns) = if is_crowded {
             (CROWDED_SPIN_NS, CROWDED_PATIENCE_NS)
@@ -268,7 +288,8 @@ impl FutexBackoff {
         FutexBackoff { polls: 0, begin_ns: None, spin_ns, limit_ns }
     }
 
-    /// Pauses between two polls that found nothing. Returns false when it is time to sleep.
+    /// Pauses after a poll without success: spins or yields. Returns false if the caller should
+    /// sleep now.
     pub fn pause(&mut self) -> bool {
         self.polls += 1;
         if self.polls % POLLS != 0 {

@@ -1,10 +1,10 @@
-//! Models of the lock-free and concurrent pieces of the library: every interleaving of a few
-//! threads and every value that the memory model lets a load return, by loom.
+//! Models of the lock-free and concurrent parts of the library: loom tries every interleaving of a
+//! few threads, and every value that the memory model allows a load to return.
 //!
-//! The pieces are the library's own files, compiled here a second time; only what they stand on
-//! (`sys::sync` with its locks and `tls`, the memory of rings) is replaced by loom's. Not a part of
-//! the library's build. Run by `./run models`; docs/explanation/concurrency.md says what each
-//! covers.
+//! The models compile the library's own files a second time. Only the modules below them
+//! (`sys::sync` with its locks and `tls`, the memory of rings) are replaced by modules over loom.
+//! The models are not a part of the library's build; `./run models` runs them.
+//! docs/explanation/concurrency.md lists what each model covers.
 //!
 //!     dtl-models [PART OF A NAME]
 #![allow(dead_code, unused_imports, reason = "the library's files hold more than the models use")]
@@ -26,8 +26,8 @@ use std::time::Instant;
 
 type Model = (&'static str, fn());
 
-/// Switches away from a thread that could go on, in one execution. loom's authors: 2 or 3 find most
-/// errors in a fraction of the time.
+/// Maximum number of preemptions of a runnable thread in one execution. According to loom's
+/// authors, 2 or 3 find most errors in a fraction of the time.
 const PREEMPTIONS: usize = 3;
 
 fn check((name, body): Model) -> bool {

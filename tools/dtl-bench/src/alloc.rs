@@ -1,6 +1,7 @@
-//! `alloc`: allocation and free, compared with malloc of this process.
+//! Subcommand `alloc`: measures allocation and free, compared with malloc of this process.
 //!
-//! LD_PRELOAD can replace the malloc that is measured; nothing changes here.
+//! With LD_PRELOAD, another implementation of malloc can be measured without a change of this
+//! program.
 
 use crate::library::{call, check, open_host};
 use crate::local::{self, Case, time};
@@ -21,19 +22,19 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 const SIZES: &[usize] = &[64, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB];
 const PAGE: usize = 4096;
-/// Blocks that are held at a time.
+/// Number of blocks that the test "held" allocates before it frees any.
 const HELD: usize = 64;
-/// Largest block size of the test that holds 64 blocks at once; more memory would be too much.
+/// Largest block size in bytes of the test "held"; larger blocks would use too much memory.
 const MOST_HELD: usize = 64 * KIB;
 
-/// Somebody who has memory.
+/// Allocator under measurement: the library or malloc.
 trait Source {
     fn take(&self, bytes: usize) -> Outcome<*mut u8>;
     fn give(&self, at: *mut u8) -> Outcome;
 }
 
-/// Reads a function pointer through `black_box`, so that the compiler cannot inline or specialise
-/// the call.
+/// Converts a function to a pointer through `black_box`, so that the compiler cannot inline or
+/// specialize calls to the function.
 macro_rules! unseen {
     ($kind:ty: $function:ident) => {
         black_box($function as $kind)
@@ -114,7 +115,7 @@ impl Source for Malloc {
     }
 }
 
-/// Allocates and frees one block; writes its first byte.
+/// Allocates one block, writes its first byte, and frees the block.
 fn pair(source: &impl Source, bytes: usize) -> Outcome {
     let at = source.take(bytes)?;
     // SAFETY: one byte of a block.
@@ -122,7 +123,7 @@ fn pair(source: &impl Source, bytes: usize) -> Outcome {
     source.give(at)
 }
 
-/// Allocates and frees one block; writes one byte of each page.
+/// Allocates one block, writes one byte of each of its pages, and frees the block.
 fn touch(source: &impl Source, bytes: usize) -> Outcome {
     let at = source.take(bytes)?;
     for offset in (0..bytes).step_by(PAGE) {
@@ -132,7 +133,7 @@ fn touch(source: &impl Source, bytes: usize) -> Outcome {
     source.give(at)
 }
 
-/// Allocates many blocks, then frees them in the order of allocation.
+/// Allocates `HELD` blocks, then frees them in the order of allocation.
 fn hold(source: &impl Source, bytes: usize) -> Outcome {
     let mut held = [ptr::null_mut(); HELD];
     for place in &mut held {
@@ -151,7 +152,7 @@ fn batch(source: &impl Source, test: &str, bytes: usize) -> Outcome<f64> {
     }
 }
 
-/// Measures as the command line says.
+/// Runs the measurements of `alloc` that the command line selects.
 pub(crate) fn run(wanted: &Sizes) -> Outcome {
     let backend = open_host()?;
     let processors = machine::settle(&wanted.place);

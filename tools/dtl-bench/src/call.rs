@@ -1,6 +1,7 @@
-//! `call`: overhead of the library over a direct call of a backend's function. The functions of a
-//! registered table, which do nothing, are called through dtl_ functions and directly.
-//! benches/call.c measures the same in C, with the shared library.
+//! Subcommand `call`: measures the overhead of a library call over a direct call of the backend
+//! function that it calls. This program registers a backend whose functions do nothing, and calls
+//! them through the library and directly. benches/call.c measures the same from C, with the shared
+//! library.
 
 use crate::library::{call, check};
 use crate::local::{self, Case, time};
@@ -25,7 +26,7 @@ const CALLS: usize = 1000;
 
 type Object = *mut c_void;
 
-/// Writes an output through a pointer of the caller or of the library.
+/// Writes `value` to the output parameter `place`.
 fn put<T>(place: *mut T, value: T) -> dtl_status_t {
     // SAFETY: the library and the rows below pass writable places.
     unsafe { place.write(value) };
@@ -57,7 +58,8 @@ unsafe extern "C" fn set(_: Object, _: i32) -> dtl_status_t {
     DTL_SUCCESS
 }
 
-/// What slots get as their own.
+/// Object whose address is passed to the functions of the registered backend as their `self`
+/// argument.
 static OWN: u8 = 0;
 
 fn device() -> dtl_device_vtable_t {
@@ -126,7 +128,8 @@ fn register() -> Outcome<dtl_backend_t> {
     Ok(backend)
 }
 
-/// Builds a row: the call through the library and the equivalent direct call.
+/// Creates a row of the table, which compares the call through the library with the equivalent
+/// direct call.
 fn row<'a>(
     name: &'static str,
     ours: impl Fn() -> dtl_status_t + 'a,
@@ -138,8 +141,8 @@ fn row<'a>(
     Case { test: name, bytes: None, unit: Unit::Nanoseconds, sides }
 }
 
-/// Calls a slot as C code with access to the table would, with the function unknown to the
-/// compiler.
+/// Creates a closure that calls a function of a backend's function table directly, through a
+/// pointer whose target is unknown at compile time, as in C code.
 macro_rules! slot {
     ($table:ident.$name:ident($($argument:expr),*)) => {
         move || match black_box($table).$name {
@@ -150,7 +153,8 @@ macro_rules! slot {
     };
 }
 
-/// Calls a library function as a separately compiled program would.
+/// Creates a closure that calls a library function through a pointer whose target is unknown at
+/// compile time, as a separately compiled program does.
 macro_rules! through {
     ($kind:ty: $function:ident($($argument:expr),*)) => {{
         let function = black_box($function as $kind);
@@ -163,7 +167,7 @@ macro_rules! through {
 type OfTwo<A, B> = unsafe extern "C" fn(A, B) -> dtl_status_t;
 type OfOne<A> = unsafe extern "C" fn(A) -> dtl_status_t;
 
-/// Measures as the command line says.
+/// Runs the measurements of `call` that the command line selects.
 pub(crate) fn run(wanted: &Call) -> Outcome {
     call!(dtl_init(ptr::null()))?;
     let processors = machine::settle(&wanted.place);

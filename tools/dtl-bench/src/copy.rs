@@ -1,4 +1,4 @@
-//! `copy`: dtl_mem_copy between blocks of host memory, next to memcpy.
+//! Subcommand `copy`: measures dtl_mem_copy between blocks of host memory, compared with memcpy.
 
 use crate::library::{call, open_host};
 use crate::local::{self, Case, time};
@@ -18,7 +18,7 @@ const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 const SIZES: &[usize] = &[8, 64, KIB, 16 * KIB, 256 * KIB, MIB, 4 * MIB, 64 * MIB];
 
-/// A block of the library's memory.
+/// Block of memory that the library has allocated.
 struct Block {
     backend: dtl_backend_t,
     at: *mut c_void,
@@ -40,7 +40,7 @@ impl Drop for Block {
     }
 }
 
-/// Measures as the command line says.
+/// Runs the measurements of `copy` that the command line selects.
 pub(crate) fn run(wanted: &Sizes) -> Outcome {
     let backend = open_host()?;
     let processors = machine::settle(&wanted.place);
@@ -77,7 +77,7 @@ fn case<'a>(from: &'a Block, into: &'a Block, bytes: usize) -> Case<'a> {
     Case { test: "copy", bytes: Some(bytes), unit: Unit::Bandwidth(bytes as f64), sides }
 }
 
-/// That copies copy.
+/// Checks that a copy transfers all bytes.
 fn verify(from: &Block, into: &Block, bytes: usize) -> Outcome {
     call!(dtl_mem_copy(into.at, from.at, bytes as u64))?;
     // SAFETY: the block has that many bytes, which are initialised.

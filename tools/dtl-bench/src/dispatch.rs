@@ -1,5 +1,5 @@
-//! `dispatch`: cost of finding and invoking the handler of a query, compared with a direct call of
-//! the handler's function.
+//! Subcommand `dispatch`: measures how long it takes to find and to invoke the handler that a
+//! dispatcher selects for a query, compared with a direct call of the handler's function.
 
 use crate::library::{call, check};
 use crate::local::{self, Case, time};
@@ -20,16 +20,18 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const CALLS: usize = 1000;
-/// Keys beside the one that is found.
+/// Number of keys in the large dispatcher, in addition to the key that the measured query matches.
 const MANY: u64 = 1000;
 const OPERATION: u64 = 0x0006_03E8_0000_0000;
 
-/// A memory kind of [`register_words`].
+/// Returns the numeric value of the memory kind `number` of this program, which [`register_words`]
+/// registers.
 const fn kind(number: u64) -> u64 {
     0x0001_0000_0000_0000 | (number + 1000) << 32
 }
 
-/// Registers the enumeration members of the keys. Further calls have no effect.
+/// Registers the memory kinds and the operation that the dispatch keys contain. Has no effect for
+/// those that are already registered.
 fn register_words() -> Outcome<()> {
     let words = (0..=MANY).map(kind).chain([OPERATION]);
     for (number, word) in words.enumerate() {
@@ -68,7 +70,8 @@ fn query() -> dtl_dispatch_query_t {
     }
 }
 
-/// Creates a dispatcher with a handler for the query and other handlers.
+/// Creates a dispatcher with one handler, registered for the key of the query and for `others`
+/// further keys.
 fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
     register_words()?;
     let mut made = DTL_DISPATCHER_NULL;
@@ -105,7 +108,7 @@ fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
     Ok(made)
 }
 
-/// Finds the handler many times.
+/// Looks up the handler of the query repeatedly; returns nanoseconds per lookup.
 fn find(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
     let (query, mut found) = (query(), DTL_REGISTRATION_NULL);
     time(CALLS, || {
@@ -113,7 +116,8 @@ fn find(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
     })
 }
 
-/// Finds the handler while another thread does the same.
+/// Looks up the handler of the query repeatedly while another thread does the same; returns
+/// nanoseconds per lookup.
 fn find_beside(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -141,7 +145,7 @@ fn invoke(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
     })
 }
 
-/// The function itself.
+/// Calls the handler's function directly; returns nanoseconds per call.
 fn bare() -> Outcome<f64> {
     let query = query();
     time(CALLS, || {
@@ -153,7 +157,7 @@ fn bare() -> Outcome<f64> {
     })
 }
 
-/// Measures as the command line says.
+/// Runs the measurements of `dispatch` that the command line selects.
 pub(crate) fn run(wanted: &Call) -> Outcome {
     call!(dtl_init(ptr::null()))?;
     let processors = machine::settle(&wanted.place);

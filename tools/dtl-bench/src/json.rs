@@ -1,10 +1,11 @@
-//! Results as JSON: the fields of `head` and a list of rows. Times are nanoseconds per operation.
+//! JSON output: one object with the properties of the run (the fields of `head`) and the list of
+//! rows. Times are in nanoseconds per operation.
 
 use crate::stats::Summary;
 use crate::table::{Line, Table, Unit};
 use serde_json::{Map, Value, json};
 
-/// The whole.
+/// Converts the results of a run to a JSON object.
 pub(crate) fn table(table: &Table) -> Value {
     let mut all = table.head.clone();
     all["rows"] = table.lines.iter().map(line).collect();

@@ -1,7 +1,8 @@
-//! `launch`: time to start two processes with dtlrun, compared with another launcher.
+//! Subcommand `launch`: measures the time to start two processes with dtlrun, compared with another
+//! launcher.
 //!
-//! The started program is this one; its subcommand `now` reports the time at which `main` began and
-//! exits.
+//! The started program is dtl-bench itself. Its subcommand `now` prints the time at which `main`
+//! began, then exits.
 
 use crate::library::own_file;
 use crate::local::{self, Case};
@@ -13,7 +14,7 @@ use serde_json::json;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Reports a time to `launch`, in nanoseconds since 1970.
+/// Prints the time `begun` in nanoseconds since 1970, for the subcommand `launch`.
 pub(crate) fn tell(begun: SystemTime) {
     say!("{}", since_1970(begun));
 }
@@ -22,7 +23,7 @@ fn since_1970(moment: SystemTime) -> u128 {
     moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
 }
 
-/// Measures as the command line says.
+/// Runs the measurements of `launch` that the command line selects.
 pub(crate) fn run(wanted: &Launch) -> Outcome {
     let own = own_file()?;
     let dtlrun = own.with_file_name("dtlrun").display().to_string();
@@ -48,8 +49,8 @@ pub(crate) fn run(wanted: &Launch) -> Outcome {
     Ok(())
 }
 
-/// Returns the nanoseconds until the later of two processes has entered main, or until the launcher
-/// has exited.
+/// Starts two processes of this program. Returns the time in nanoseconds until both have entered
+/// main or, if `is_whole` is true, until the launcher has exited.
 fn once(launcher: &Launcher, program: &str, is_whole: bool) -> Outcome<f64> {
     let mut command = Command::new(&launcher.words[0]);
     command.args(&launcher.words[1..]).args(["-n", "2", program, "now"]).stdin(Stdio::null());

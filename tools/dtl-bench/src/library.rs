@@ -1,4 +1,4 @@
-//! Calls of the library, with statuses converted to texts.
+//! Calls to the library, with failures converted to error messages.
 
 use crate::out::Outcome;
 use dtl_sys::{
@@ -9,8 +9,8 @@ use std::ffi::{CStr, c_char};
 use std::path::PathBuf;
 use std::ptr;
 
-/// Converts a status to a result. A failure has the function, the library's text and the status
-/// name.
+/// Converts a status to a result. The text of a failure contains the name of the function, the
+/// library's error message and the name of the status.
 #[inline]
 pub(crate) fn check(call: &str, status: dtl_status_t) -> Outcome {
     if status == DTL_SUCCESS { Ok(()) } else { Err(failure(call, status)) }
@@ -29,12 +29,12 @@ pub(crate) fn open_host() -> Outcome<dtl_backend_t> {
     Ok(backend)
 }
 
-/// This program's file.
+/// Returns the path of this program.
 pub(crate) fn own_file() -> Outcome<PathBuf> {
     std::env::current_exe().map_err(|error| format!("this program's file: {error}"))
 }
 
-/// A text of the library's.
+/// Converts a C string that the library has returned; a null pointer becomes an empty string.
 pub(crate) fn text_of(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
@@ -43,7 +43,7 @@ pub(crate) fn text_of(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Calls a library function that takes raw pointers.
+/// Calls a library function and converts its status to a `Result`.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {{
         #[allow(unused_unsafe, reason = "some functions take no pointers")]

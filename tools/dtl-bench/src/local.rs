@@ -1,4 +1,5 @@
-//! Measures and prints tests within this process: cases whose sides are closures, run in turn.
+//! Measures tests that run within this process, and prints the results. In each test, the library
+//! and its peers (the implementations that it is compared with) are closures that run alternately.
 
 use crate::machine;
 use crate::measure::{self, Bench};
@@ -10,10 +11,11 @@ use crate::table::{self, Line, Progress, Table, Unit};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// Runs one batch and returns nanoseconds per operation.
+/// Function that runs one batch and returns nanoseconds per operation.
 type Batch<'a> = Box<dyn FnMut() -> Outcome<f64> + 'a>;
 
-/// Row: the library's side and those of its peers.
+/// Test that becomes one row of the table: the library and the implementations that it is compared
+/// with.
 pub(crate) struct Case<'a> {
     pub(crate) test: &'static str,
     pub(crate) bytes: Option<usize>,
@@ -46,8 +48,8 @@ impl Bench for Turns<'_, '_> {
     }
 }
 
-/// Measures the cases. `helper`: thread on a second processor, for cases that depend on the
-/// distance of processors.
+/// Measures the tests. `helper` is a thread on another processor, for tests whose time depends on
+/// the distance between two processors (round-trip time of a cache line).
 pub(crate) fn measure(
     mut cases: Vec<Case>,
     common: &Common,
@@ -74,7 +76,8 @@ pub(crate) fn measure(
     Ok(cases.into_iter().zip(all).map(line).collect())
 }
 
-/// Prints the results with the properties of this test.
+/// Prints the results with the properties of the machine and of the measurement, and with the
+/// further properties in `more`.
 pub(crate) fn show(
     measured: &str,
     lines: Vec<Line>,

@@ -5,8 +5,9 @@ use crate::out::complain;
 use dtl::tooling::os::{affinity, cpu_name, topology, usable_cores};
 use serde_json::{Value, json};
 
-/// Returns properties for tables and reports: enough to compare machines, without names.
-/// `processors` is the result of [`shared_processors`] from before any thread was pinned.
+/// Returns the properties of this machine for tables and reports: enough to compare machines,
+/// without the machine's name. `processors` is a result of [`shared_processors`] that was obtained
+/// before any thread was pinned.
 pub(crate) fn facts(processors: usize) -> Value {
     let built = topology();
     json!({
@@ -25,7 +26,7 @@ fn kernel() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// For people.
+/// Formats the result of [`facts`] as one readable line.
 pub(crate) fn line(facts: &Value) -> String {
     format!(
         "{}, {} core(s), {} of {} processor(s) usable",
@@ -36,8 +37,9 @@ pub(crate) fn line(facts: &Value) -> String {
     )
 }
 
-/// Returns the number of processors that the ranks of this node share. In a process that a launcher
-/// has bound to one processor this is the total of the machine. Call before [`pin`].
+/// Returns the number of processors that are available to all ranks of this node together. In a
+/// process that a launcher has bound to one processor, returns the number of all processors of the
+/// machine. Call before [`pin`].
 pub(crate) fn shared_processors() -> usize {
     match affinity().len() {
         0 | 1 => topology().cpus_online.max(1) as usize,
@@ -53,7 +55,8 @@ pub(crate) fn only_processor() -> Option<usize> {
     }
 }
 
-/// Returns the result of [`shared_processors`], then [`pin`]s this thread if requested.
+/// Binds this thread to a processor ([`pin`]) unless `place` forbids it. Returns the number of
+/// available processors ([`shared_processors`]), determined before the binding.
 pub(crate) fn settle(place: &Place) -> usize {
     let processors = shared_processors();
     if !place.no_pin {
@@ -62,8 +65,8 @@ pub(crate) fn settle(place: &Place) -> usize {
     processors
 }
 
-/// Binds this thread to the `place`-th of the allowed processors, unless a launcher has bound it
-/// already.
+/// Binds this thread to the processor with index `place` (modulo their number) among the processors
+/// in its affinity mask, unless a launcher has already bound it to one.
 pub(crate) fn pin(place: usize) {
     let allowed = affinity();
     if allowed.len() < 2 {

@@ -1,32 +1,38 @@
-//! The method: many short batches of each side in turn, and the distance of the processors around
-//! each batch.
+//! Measuring method: the implementations that are compared (sides) run many short batches
+//! alternately. The distance between two processors (round-trip time of a cache line) is measured
+//! before and after each batch.
 //!
-//! Averages of long runs depend more on other load of the machine than on the code.
+//! The average of a long run would depend more on other load of the machine than on the measured
+//! code.
 
 use crate::out::Outcome;
 use crate::stats::{Regime, Samples};
 use std::time::{Duration, Instant};
 
-/// Number of warm-up batches, if batches are short.
+/// Maximum number of warm-up batches of each side. Warm-up ends earlier if the measuring time is
+/// over.
 const WARM_UP: usize = 3;
-/// Limit on the number of batches of very fast operations.
+/// Maximum number of batches of each side. Only very fast operations reach it.
 const MOST: usize = 100_000;
 
-/// Test with one or more sides that do the same work.
+/// Test in which one or more implementations (sides) do the same work.
 pub(crate) trait Bench {
-    /// Runs one batch of a side and returns nanoseconds per operation.
+    /// Runs one batch of the side with this index and returns nanoseconds per operation.
     fn batch(&mut self, side: usize) -> Outcome<f64>;
 
-    /// Returns a cache line's round trip between two processors in nanoseconds; `None` if unknown.
+    /// Returns the round-trip time of a cache line between two processors in nanoseconds; `None` if
+    /// unknown.
     fn distance(&mut self) -> Option<f64>;
 
-    /// Returns the first rank's decision to continue, on all ranks.
+    /// Returns on every rank the value of `go_on` that rank 0 has passed. A test without ranks
+    /// returns `go_on`.
     fn agree(&mut self, go_on: bool) -> Outcome<bool> {
         Ok(go_on)
     }
 }
 
-/// Measures all sides in turn until the time for each is used up.
+/// Runs batches of all sides alternately until the measuring time `budget` for each side is over.
+/// Returns the samples of each side.
 pub(crate) fn in_turn(
     bench: &mut dyn Bench,
     sides: usize,
@@ -56,8 +62,9 @@ pub(crate) fn in_turn(
     Ok(samples)
 }
 
-/// Returns true to run another batch. Long operations get more time, so that there are enough
-/// samples for a percentile.
+/// Returns true if another batch is needed after `count` batches and the time `spent` for each
+/// side. Long operations get more time than `budget`, so that there are enough samples for a
+/// percentile.
 fn goes_on(count: usize, spent: Duration, budget: Duration) -> bool {
     let is_early =
         spent < budget || (count < 15 && spent < 4 * budget) || (count < 3 && spent < 40 * budget);

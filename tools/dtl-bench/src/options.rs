@@ -55,24 +55,24 @@ pub(crate) enum Command {
     Report(Report),
     /// Growth of the cost of collectives up to a million ranks and more, computed from their steps
     Model(Model),
-    /// Print the time at which the program began; `launch` starts this
+    /// Print the time at which the program began; `launch` starts this subcommand
     #[command(hide = true)]
     Now,
 }
 
-/// How long, and in which form.
+/// Common options: duration of the measurement, and output format.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Common {
-    /// Time for each row and side
+    /// Measuring time for each row of the table and each compared implementation
     #[arg(long, value_name = "SECONDS", default_value = "0.25", value_parser = parse_seconds)]
     pub(crate) seconds: Duration,
 
-    /// A very short look: as --seconds 0.01
+    /// Run a very short measurement: --seconds 0.01
     #[arg(long, conflicts_with = "seconds")]
     pub(crate) quick: bool,
 
-    /// Number of passes over all rows; more passes reduce the effect of temporary load of the
-    /// machine
+    /// Number of passes over all rows of the table; more passes reduce the effect of temporary load
+    /// of the machine
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
 
@@ -81,7 +81,7 @@ pub(crate) struct Common {
     pub(crate) json: bool,
 }
 
-/// Where it runs.
+/// Options for the placement of ranks and threads.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Place {
     /// Let the operating system move ranks and threads between processors
@@ -90,34 +90,35 @@ pub(crate) struct Place {
 }
 
 impl Common {
-    /// Time for a row and side.
+    /// Returns the measuring time for each row of the table and each compared implementation.
     pub(crate) fn budget(&self) -> Duration {
         if self.quick { Duration::from_millis(10) } else { self.seconds }
     }
 }
 
-/// What `comm` takes.
+/// Options of `comm`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Comm {
     /// Only these tests, separated by commas
     #[arg(long, value_name = "TEST,…", value_delimiter = ',', value_enum)]
     pub(crate) only: Vec<Test>,
 
-    /// Use these sizes (8, 64KiB, 1MiB, ...) instead of each test's own
+    /// Message sizes (8, 64KiB, 1MiB, ...) to use instead of the default sizes of each test
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_bytes)]
     pub(crate) sizes: Vec<usize>,
 
-    /// Kind of communicator: auto, shm, threads, mpi, hier or a registered one
+    /// Kind of communicator: auto, shm, threads, mpi, hier or a registered kind
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub(crate) kind: String,
 
-    /// Number of ranks to start: with dtlrun, or as threads for kind threads (default 2); not under
-    /// a launcher, which sets the number
+    /// Number of ranks to start: processes with dtlrun, or threads if the kind is "threads"
+    /// (default 2); omit it under a launcher, which sets the number
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(i32).range(2..=1024))]
     pub(crate) ranks: Option<i32>,
 
-    /// Peer to measure as well, in turn batch by batch; mpi: the MPI whose mpirun started this
-    /// program, or DTL_MPI_LIBRARY; ucx: the program ucx_perftest, for latency and bandwidth
+    /// Implementation to compare with, measured in alternating batches; mpi: the MPI whose mpirun
+    /// started this program, or DTL_MPI_LIBRARY; ucx: the program ucx_perftest, for latency and
+    /// bandwidth
     #[arg(long, value_enum, value_name = "PEER")]
     pub(crate) vs: Option<CommPeer>,
 
@@ -128,10 +129,10 @@ pub(crate) struct Comm {
     pub(crate) common: Common,
 }
 
-/// What `alloc` and `copy` take.
+/// Options of `alloc` and `copy`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Sizes {
-    /// These sizes (64, 4KiB, 16MiB, ...)
+    /// Block sizes (64, 4KiB, 16MiB, ...) to use instead of the default sizes
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_some_bytes)]
     pub(crate) sizes: Vec<usize>,
 
@@ -142,7 +143,7 @@ pub(crate) struct Sizes {
     pub(crate) common: Common,
 }
 
-/// What `call` and `dispatch` take.
+/// Options of `call`, `dispatch` and `select`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Call {
     #[command(flatten)]
@@ -152,10 +153,11 @@ pub(crate) struct Call {
     pub(crate) common: Common,
 }
 
-/// What `launch` takes.
+/// Options of `launch`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Launch {
-    /// Launcher to measure as well, in turn; may include variables and options
+    /// Launcher to compare with, measured alternately; may include environment variables and
+    /// options
     #[arg(long, value_name = "COMMAND")]
     pub(crate) mpirun: Option<Launcher>,
 
@@ -163,15 +165,15 @@ pub(crate) struct Launch {
     pub(crate) common: Common,
 }
 
-/// What `parallel_for` takes.
+/// Options of `parallel_for`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ParallelFor {
     /// Number of threads, including the caller [default: the number of allowed processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Option<u32>,
 
-    /// Peer to measure as well, in turn batch by batch; libgomp: GCC's OpenMP, whose threads spin
-    /// while they wait; tbb: oneTBB, compiled here with c++
+    /// Implementation to compare with, measured in alternating batches; libgomp: GCC's OpenMP,
+    /// whose threads spin while they wait; tbb: oneTBB, compiled here with c++
     #[arg(long, value_enum, value_name = "PEER")]
     pub(crate) vs: Option<LoopPeer>,
 
@@ -179,13 +181,13 @@ pub(crate) struct ParallelFor {
     pub(crate) common: Common,
 }
 
-/// What `report` takes.
+/// Options of `report`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Report {
     /// Files that dtl-bench has written with --json [default: run all measurements now]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Path of the page performance.md; plots and data go into the folder performance/ beside it
+    /// Path of the page performance.md; plots and data go into the folder performance/ next to it
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) output: PathBuf,
 
@@ -199,17 +201,18 @@ pub(crate) struct Report {
     )]
     pub(crate) only: Vec<Part>,
 
-    /// Launcher of each MPI to compare with; may include variables and options, as in
+    /// Launcher of each MPI to compare with; may include environment variables and options, as in
     /// "I_MPI_FABRICS=shm /opt/mpi/bin/mpirun --bind-to core" [default: mpirun.openmpi and
     /// mpirun.mpich, else mpirun]
     #[arg(long, value_name = "COMMAND", conflicts_with = "files")]
     pub(crate) mpirun: Vec<Launcher>,
 
-    /// Reuse results of an earlier report in the folder, and run only what is missing
+    /// Reuse the results of an earlier report in the output folder, and run only missing
+    /// measurements
     #[arg(long, conflicts_with = "files")]
     pub(crate) resume: bool,
 
-    /// Time for each row and side
+    /// Measuring time for each row of the table and each compared implementation
     #[arg(long, value_name = "SECONDS", default_value = "0.05", value_parser = parse_seconds, conflicts_with = "files")]
     seconds: Duration,
 
@@ -217,12 +220,12 @@ pub(crate) struct Report {
     #[arg(long, conflicts_with_all = ["seconds", "rounds", "files"])]
     quick: bool,
 
-    /// Go through all rows this many times
+    /// Number of passes over all rows of the table
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "files")]
     rounds: u32,
 }
 
-/// What a report is made of.
+/// Part of a report.
 #[derive(Clone, std::marker::Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum Part {
@@ -230,9 +233,9 @@ pub(crate) enum Part {
     Comm,
     /// The same between threads
     Threads,
-    /// What the library adds to each MPI
+    /// Overhead of the communicator kind mpi over direct calls to each MPI
     Mpi,
-    /// Small collectives of 4 and 8 ranks
+    /// Collectives with small messages and 4 or 8 ranks
     Crowd,
     /// Messages, against UCX
     Ucx,
@@ -249,7 +252,7 @@ pub(crate) enum Part {
 }
 
 impl Report {
-    /// Time for a row and side.
+    /// Returns the measuring time for each row of the table and each compared implementation.
     pub(crate) fn seconds(&self) -> Duration {
         if self.quick { Duration::from_millis(10) } else { self.seconds }
     }
@@ -259,7 +262,7 @@ impl Report {
     }
 }
 
-/// What loops are compared with.
+/// Implementation of parallel loops to compare with.
 #[derive(Clone, std::marker::Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LoopPeer {
     /// libgomp.so.1
@@ -268,7 +271,7 @@ pub(crate) enum LoopPeer {
     Tbb,
 }
 
-/// What messages are compared with.
+/// Implementation of messages and collectives to compare with.
 #[derive(Clone, std::marker::Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CommPeer {
     /// MPI's own functions
@@ -277,7 +280,7 @@ pub(crate) enum CommPeer {
     Ucx,
 }
 
-/// Command that starts processes: NAME=value ..., a program and its options.
+/// Command that starts processes: environment variables (NAME=value), a program and its options.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Launcher {
     pub(crate) variables: Vec<(String, String)>,
@@ -285,15 +288,15 @@ pub(crate) struct Launcher {
 }
 
 impl Launcher {
-    /// Returns the program's path with the folders that distinguish it from others of the same
-    /// name: mpi/bin/mpirun.
+    /// Returns the last three components of the program's path, such as mpi/bin/mpirun: the folders
+    /// distinguish programs of the same name.
     pub(crate) fn name(&self) -> String {
         let mut parts: Vec<&str> = self.words[0].rsplit('/').take(3).collect();
         parts.reverse();
         parts.join("/")
     }
 
-    /// As on a command line.
+    /// Formats the command as it is entered on a command line.
     pub(crate) fn text(&self) -> String {
         let variables = self.variables.iter().map(|(name, value)| format!("{name}={value}"));
         variables.chain(self.words.iter().cloned()).collect::<Vec<_>>().join(" ")
@@ -319,14 +322,15 @@ impl FromStr for Launcher {
     }
 }
 
-/// Parses NAME=value, as a shell accepts it before a command.
+/// Parses an assignment NAME=value, which a shell accepts before a command; `None` if `word` is
+/// none.
 fn variable(word: &str) -> Option<(String, String)> {
     let (name, value) = word.split_once('=')?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     is_name.then(|| (name.to_owned(), value.to_owned()))
 }
 
-/// The largest message.
+/// Maximum size of a message in bytes.
 const MAX_BYTES: usize = 1 << 30;
 
 pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {

@@ -1,15 +1,16 @@
-//! What the program says, and why it stops.
+//! Output of the program, and its error type.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 
-/// Why there is no result.
+/// Reason why the program ends without a result.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The command line is invalid.
     Misused(String),
-    /// An operation failed; the text is the library's if it was a call.
+    /// An operation failed. If the operation was a call to the library, the text contains the
+    /// library's error message.
     Failed(String),
 }
 
@@ -19,16 +20,16 @@ impl From<String> for Stop {
     }
 }
 
-/// The result of a part that can only fail.
+/// Result of a function whose error is a string.
 pub(crate) type Outcome<T = ()> = Result<T, String>;
 
-/// Prints to standard output; ignores a closed pipe.
+/// Prints a line to standard output; ignores a closed pipe.
 macro_rules! say {
     ($($text:tt)+) => { $crate::out::put(format_args!($($text)+)) };
 }
 pub(crate) use say;
 
-/// A line on standard error.
+/// Prints a line to standard error.
 macro_rules! complain {
     ($($text:tt)+) => { $crate::out::tell(format_args!($($text)+)) };
 }
@@ -42,7 +43,7 @@ pub(crate) fn tell(line: Arguments) {
 
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// See [`say`].
+/// Prints a line to standard output; ignores a closed pipe.
 pub(crate) fn put(line: Arguments) {
     let failed = writeln!(std::io::stdout(), "{line}").err();
     // `dtl-bench ... | head` is no failure.
@@ -51,7 +52,8 @@ pub(crate) fn put(line: Arguments) {
     }
 }
 
-/// Why something said did not arrive.
+/// Returns the error message of the first failed write to standard output, except to a closed pipe;
+/// `None` if all output was written.
 pub(crate) fn lost() -> Option<String> {
     LOST.get().cloned()
 }

@@ -1,9 +1,9 @@
-//! `parallel_for`: a loop on several threads, from the call to its return; next to GCC's OpenMP or
-//! oneTBB.
+//! Subcommand `parallel_for`: measures the time of a parallel loop on several threads, from the
+//! call to its return, compared with GCC's OpenMP or oneTBB.
 //!
-//! Each side runs loop after loop, so that its threads still spin for the next one. Between the
-//! sides there is time for the threads to sleep, because spinning threads of one side would slow
-//! the other.
+//! In a batch, loops follow each other immediately, so that the waiting threads are still spinning
+//! when the next loop begins. Before each batch there is a pause in which the threads of the other
+//! implementation stop spinning, because spinning threads would slow down the measured loops.
 
 use crate::library::{call, open_host};
 use crate::local::{self, Case, time};
@@ -26,14 +26,15 @@ use std::ptr;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Time in which idle threads stop spinning.
+/// Pause before each batch, in which idle threads stop spinning.
 const REST: Duration = Duration::from_millis(2);
-/// Loops that wake the threads again and are not timed.
+/// Number of untimed loops at the beginning of a batch, which wake the threads after `REST`.
 const WAKE_UP: usize = 10;
-/// Number of polls of OpenMP's threads before they sleep: a fraction of REST.
+/// Number of polls (GOMP_SPINCOUNT) after which an idle OpenMP thread sleeps. They take a fraction
+/// of `REST`.
 const GOMP_SPINS: &str = "20000";
 
-/// Loop body: y += a x, or an empty body if there are no elements.
+/// Parameters of a loop: y += 0.5 x for `length` elements, or an empty loop if `length` is 0.
 struct Saxpy {
     x: *const f32,
     y: *mut f32,
@@ -47,7 +48,8 @@ type Outlined = unsafe extern "C" fn(*mut c_void);
 type GompParallel = unsafe extern "C" fn(Outlined, *mut c_void, c_uint, c_uint);
 
 impl Saxpy {
-    /// Returns the end of the iteration range: an empty loop has one iteration for each thread.
+    /// Returns the end (exclusive) of the iteration range, which begins at 0. An empty loop has one
+    /// iteration for each thread.
     fn end(&self, threads: u32) -> u64 {
         if self.length == 0 { u64::from(threads) } else { self.length }
     }
@@ -73,7 +75,8 @@ extern "C" fn body(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t {
     DTL_SUCCESS
 }
 
-/// Function that a compiler generates for a loop with a static schedule.
+/// Runs the calling thread's part of the loop, like the function that a compiler generates for an
+/// OpenMP loop with a static schedule.
 unsafe extern "C" fn outlined(user: *mut c_void) {
     // SAFETY: the loop below passes a `Saxpy` that outlives it.
     let saxpy = unsafe { &*user.cast::<Saxpy>() };
@@ -83,7 +86,7 @@ unsafe extern "C" fn outlined(user: *mut c_void) {
     saxpy.range(saxpy.length * thread / saxpy.threads, saxpy.length * (thread + 1) / saxpy.threads);
 }
 
-/// GCC's OpenMP runtime, with the functions that a compiled loop uses.
+/// GCC's OpenMP runtime (libgomp): the functions that a compiled OpenMP loop calls.
 #[derive(Clone, Copy)]
 struct Gomp {
     parallel: GompParallel,
@@ -91,7 +94,8 @@ struct Gomp {
 }
 
 impl Gomp {
-    /// Loads the runtime, with threads that spin between loops.
+    /// Loads the runtime and configures its threads to spin between loops, unless the environment
+    /// configures that.
     fn load() -> Outcome<Gomp> {
         for (name, value) in [("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", GOMP_SPINS)] {
             if std::env::var_os(name).is_none() {
@@ -119,7 +123,7 @@ impl Gomp {
     }
 }
 
-/// Who else has threads for loops.
+/// Implementation of parallel loops with which the library is compared.
 #[derive(Clone, Copy)]
 enum Peer {
     Gomp(Gomp),
@@ -155,7 +159,7 @@ impl Peer {
         }
     }
 
-    /// One loop.
+    /// Runs one loop.
     #[inline]
     fn run(self, threads: u32, task: &Saxpy) {
         let user = black_box(ptr::from_ref(task).cast_mut().cast());
@@ -171,11 +175,11 @@ extern "C" fn tbb_body(begin: u64, end: u64, user: *mut c_void) {
     let _ = body(begin, end, user); // it cannot fail
 }
 
-/// Name, elements, loops in a batch.
+/// Measured loops: name, number of elements, and number of loops in a batch.
 const LOOPS: &[(&str, u64, usize)] =
     &[("empty", 0, 100), ("saxpy 1K", 1000, 100), ("saxpy 100K", 100_000, 10)];
 
-/// Measures as the command line says.
+/// Runs the measurements of `parallel_for` that the command line selects.
 pub(crate) fn run(wanted: &ParallelFor) -> Outcome {
     let peer = wanted.vs.map(Peer::load).transpose()?;
     let backend = open_host()?;
@@ -245,14 +249,14 @@ fn batch(repeats: usize, mut once: impl FnMut() -> Outcome) -> Outcome<f64> {
     time(repeats, &mut once)
 }
 
-/// One loop of the library's.
+/// Runs one loop with the library.
 fn ours(executor: dtl_executor_t, threads: u32, task: &Saxpy) -> Outcome {
     let grain = u64::from(task.length == 0);
     let user = black_box(ptr::from_ref(task).cast_mut().cast());
     call!(dtl_executor_parallel_for(executor, 0, task.end(threads), grain, Some(body), user))
 }
 
-/// That each loop does each element once.
+/// Checks that each implementation processes each element of a loop exactly once.
 fn verify(executor: dtl_executor_t, peer: Option<Peer>, threads: u32, tasks: &[Saxpy]) -> Outcome {
     for task in tasks.iter().filter(|task| task.length > 0) {
         ours(executor, threads, task)?;

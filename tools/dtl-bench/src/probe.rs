@@ -1,6 +1,7 @@
-//! The distance of two processors: round-trip time of a cache line.
+//! Measures the distance between two processors as the round-trip time of a cache line.
 //!
-//! Measured between ranks 0 and 1 of a communicator, in shared memory; unknown between nodes.
+//! The time is measured in shared memory, between ranks 0 and 1 of a communicator or between two
+//! threads of this process. It is unknown between ranks on different nodes.
 
 use dtl::tooling::os::{SharedMapping, SharedWord};
 use std::fs::File;
@@ -13,19 +14,21 @@ use std::time::Instant;
 
 const TRIPS: u64 = 60;
 const TRIES: usize = 3;
-/// Number of spins before the processor is yielded, because the other end may need it.
+/// Number of polls after which a waiting end of the probe yields its processor, because the other
+/// end may need the processor.
 const PATIENCE: u32 = 20_000;
-/// Offset of the second word: two cache lines, because processors prefetch pairs of lines.
+/// Offset in bytes of the second word (`pong`): two cache lines, because processors prefetch pairs
+/// of lines.
 const PONG: usize = 128;
 
-/// Which of the two.
+/// Role of an end of the probe: `Ping` begins each round trip, `Pong` answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Ping,
     Pong,
 }
 
-/// One end of it.
+/// One end of the probe.
 pub(crate) struct Probe {
     part: Part,
     ping: SharedWord,
@@ -33,7 +36,7 @@ pub(crate) struct Probe {
     turn: u64,
 }
 
-/// The memory of a probe.
+/// Allocates the shared memory through which the two ends of a probe communicate.
 pub(crate) fn memory() -> Result<Arc<SharedMapping>, String> {
     let make = || {
         let memory = SharedMapping::create(4096)?;
@@ -43,14 +46,16 @@ pub(crate) fn memory() -> Result<Arc<SharedMapping>, String> {
     make().map_err(|error: std::io::Error| format!("shared memory: {error}"))
 }
 
-/// Process and descriptor by which another process of this node opens the memory.
+/// Returns the id of this process and the number of the memory's descriptor, with which another
+/// process of this node opens the memory ([`open`]).
 pub(crate) fn address_of(memory: &SharedMapping) -> [u64; 2] {
     let descriptor =
         memory.descriptor().and_then(|it| u64::try_from(it.as_raw_fd()).ok()).unwrap_or(0);
     [u64::from(std::process::id()), descriptor]
 }
 
-/// The memory of another process.
+/// Opens the shared memory of a probe that another process has allocated. The argument is the
+/// result of [`address_of`] in that process.
 pub(crate) fn open([process, descriptor]: [u64; 2]) -> Result<Arc<SharedMapping>, String> {
     let path = format!("/proc/{process}/fd/{descriptor}");
     let file = File::options().read(true).write(true).open(&path);
@@ -63,8 +68,8 @@ impl Probe {
         Some(Probe { part, ping: memory.word(0)?, pong: memory.word(PONG)?, turn: 0 })
     }
 
-    /// Returns the nanoseconds of a round trip: the best of a few attempts. Both ends call it at
-    /// the same time.
+    /// Measures the time of a round trip and returns it in nanoseconds: the best of a few attempts.
+    /// Both ends must call this function at the same time.
     pub(crate) fn round_trip(&mut self) -> f64 {
         (0..TRIES).map(|_| self.once()).fold(f64::INFINITY, f64::min)
     }
@@ -85,14 +90,15 @@ impl Probe {
     }
 }
 
-/// Thread at the other end, for programs of one process. It sleeps between measurements.
+/// Probe within one process, whose other end is a thread that sleeps between measurements.
 pub(crate) struct Helper {
     own: Probe,
     ask: Sender<()>,
 }
 
 impl Helper {
-    /// Creates the helper; `None` if there is only one processor, or no memory.
+    /// Creates the probe and its thread; returns `None` if there is only one processor, or if no
+    /// shared memory can be allocated.
     pub(crate) fn new(processors: usize) -> Option<Helper> {
         let memory = memory().ok().filter(|_| processors > 1)?;
         let (own, mut other) = (Probe::new(&memory, Part::Ping)?, Probe::new(&memory, Part::Pong)?);
@@ -106,7 +112,8 @@ impl Helper {
         Some(Helper { own, ask })
     }
 
-    /// See [`Probe::round_trip`].
+    /// Measures a round trip between the calling thread and the thread of this helper; returns
+    /// nanoseconds.
     pub(crate) fn round_trip(&mut self) -> Option<f64> {
         self.ask.send(()).ok()?;
         Some(self.own.round_trip())

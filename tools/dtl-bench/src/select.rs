@@ -1,6 +1,7 @@
-//! `select`: submission of an empty task with each policy, by one thread and by two threads at
-//! once. With two threads, a row shows the time for each submission of either thread, so a ratio
-//! below 1 means that two threads together complete fewer submissions than one.
+//! Subcommand `select`: measures the submission of an empty task with each selection policy, by one
+//! thread and by two threads at once. For two threads, the value is the time divided by the number
+//! of submissions of both threads together, so a ratio (one thread / two threads) below 1 means
+//! that two threads together complete fewer submissions than one thread.
 
 use crate::library::{call, check};
 use crate::local::{self, Case};
@@ -17,9 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Submits of a batch, by each thread.
+/// Number of tasks that each thread submits in a batch.
 const SUBMITS: u64 = 10_000;
-/// What makes the second thread end.
+/// Value of `Second::wanted` that makes the second thread exit.
 const END: u64 = u64::MAX;
 
 type Submit = unsafe extern "C" fn(
@@ -39,13 +40,13 @@ extern "C" fn nothing(
     DTL_SUCCESS
 }
 
-/// A policy of a row.
+/// Row of the table, which measures one selection policy.
 #[derive(Clone, Copy)]
 struct Row {
     test: &'static str,
     name: &'static CStr,
     resources: u64,
-    /// Tunes all the time.
+    /// True if the policy measures its resources continuously.
     tunes: bool,
 }
 
@@ -103,14 +104,16 @@ fn submits(policy: dtl_policy_t, count: u64) -> Outcome {
     Ok(())
 }
 
-/// Thread on another processor that submits on request.
+/// State that the main thread shares with the second thread, which submits a batch of tasks on
+/// request.
 #[derive(Default)]
 struct Second {
-    /// Policy of the current batch; 0: wait, END: end the thread.
+    /// Id of the policy with which the second thread must submit a batch; 0 = no request; `END` =
+    /// the thread must exit.
     wanted: AtomicU64,
-    /// Turns that are over.
+    /// Number of batches that the second thread has completed.
     done: AtomicU64,
-    /// Turns that went wrong.
+    /// Number of batches of the second thread that have failed.
     failed: AtomicU64,
 }
 
@@ -137,7 +140,8 @@ impl Second {
         }
     }
 
-    /// Makes both threads submit. Returns nanoseconds for each submission of either thread.
+    /// Submits a batch in this thread and another one in the second thread. Returns the time in
+    /// nanoseconds divided by the number of submissions of both threads.
     fn batch(&self, policy: dtl_policy_t) -> Outcome<f64> {
         let turns = self.done.load(Ordering::Acquire);
         self.wanted.store(policy.id, Ordering::Release);
@@ -154,13 +158,14 @@ impl Second {
     }
 }
 
-/// Pauses between two checks of the other thread's state; there may be only one processor.
+/// Pauses between two checks of the other thread's state. Yields the processor too, because there
+/// may be only one.
 fn pause() {
     (0..100).for_each(|_| spin_loop());
     std::thread::yield_now();
 }
 
-/// Measures as the command line says.
+/// Runs the measurements of `select` that the command line selects.
 pub(crate) fn run(wanted: &Call) -> Outcome {
     call!(dtl_init(ptr::null()))?;
     let second = Second::start(); // before this thread is pinned: it may run elsewhere

@@ -1,15 +1,18 @@
-//! Samples: times of batches, grouped by the distance of the processors at that moment.
+//! Samples: the times of batches, grouped by the distance between the processors (round-trip time
+//! of a cache line) during each batch.
 
-/// Round trip of a cache line between the processors, measured around a batch.
+/// Class of the round-trip time of a cache line between the processors, measured before and after a
+/// batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Regime {
-    /// Below 200 ns before and after.
+    /// The round trip takes less than 200 ns before and after the batch.
     Near,
-    /// Above 300 ns before and after.
+    /// The round trip takes more than 300 ns before and after the batch.
     Far,
-    /// Neither, or it changed.
+    /// Neither `Near` nor `Far`, for example because the distance of the processors changed during
+    /// the batch.
     Between,
-    /// Not measured.
+    /// The round-trip time was not measured.
     Unknown,
 }
 
@@ -17,7 +20,8 @@ impl Regime {
     pub(crate) const ALL: [Regime; 4] =
         [Regime::Near, Regime::Far, Regime::Between, Regime::Unknown];
 
-    /// Returns the regime for the round trips before and after a batch, in nanoseconds.
+    /// Returns the regime for the round-trip times before and after a batch, in nanoseconds;
+    /// `Unknown` if one of them was not measured.
     pub(crate) fn of(before: Option<f64>, after: Option<f64>) -> Regime {
         match (before, after) {
             (Some(before), Some(after)) if before < 200.0 && after < 200.0 => Regime::Near,
@@ -27,7 +31,7 @@ impl Regime {
         }
     }
 
-    /// In tables and JSON.
+    /// Returns the name of the regime for tables and JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Regime::Near => "near",
@@ -38,16 +42,17 @@ impl Regime {
     }
 }
 
-/// Samples of one side of a row: nanoseconds per operation, one value for each batch.
+/// Samples of one implementation in one row of the table: nanoseconds per operation and regime, one
+/// value for each batch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<(Regime, f64)>);
 
-/// Summary of the samples of a regime, in nanoseconds per operation.
+/// Statistics of the samples of a regime, in nanoseconds per operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) count: usize,
     pub(crate) best: f64,
-    /// 10th percentile: the value for comparisons.
+    /// 10th percentile, the value that is used for comparisons.
     pub(crate) p10: f64,
     pub(crate) median: f64,
 }
@@ -61,7 +66,7 @@ impl Samples {
         self.0.append(&mut other.0);
     }
 
-    /// `None`: there are none of that regime.
+    /// Returns the statistics of the samples in a regime; `None` if there are no such samples.
     pub(crate) fn summary(&self, regime: Regime) -> Option<Summary> {
         let mut values: Vec<f64> =
             self.0.iter().filter(|sample| sample.0 == regime).map(|sample| sample.1).collect();

@@ -1,4 +1,4 @@
-//! Results as tables for people; `json` writes them for programs.
+//! Output of the results as a string table; the module `json` converts them to JSON.
 
 use crate::json;
 use crate::machine;
@@ -9,14 +9,14 @@ use serde_json::Value;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// How nanoseconds per operation are shown.
+/// Unit in which the table shows a measured time of an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Unit {
     /// Nanoseconds.
     Nanoseconds,
     /// Microseconds.
     Microseconds,
-    /// GB/s; an operation moves so many bytes.
+    /// GB/s; the value is the number of bytes that one operation transfers.
     Bandwidth(f64),
     /// Millions of operations a second.
     Rate,
@@ -41,33 +41,35 @@ impl Unit {
         }
     }
 
-    /// Whether more is better.
+    /// Returns true if larger values are better.
     pub(crate) fn grows(self) -> bool {
         matches!(self, Unit::Bandwidth(_) | Unit::Rate)
     }
 }
 
-/// A row with what its sides took.
+/// Row of the table: a test with the samples of each compared implementation (side).
 pub(crate) struct Line {
     pub(crate) test: String,
     pub(crate) bytes: Option<u64>,
     pub(crate) unit: Unit,
-    /// The library first, then its peers.
+    /// Name and samples of each side: the library first, then its peers.
     pub(crate) sides: Vec<(String, Samples)>,
 }
 
-/// All of a run.
+/// Results of a run.
 pub(crate) struct Table {
-    /// Where and how it was made.
+    /// Properties of the machine and of the run.
     pub(crate) head: Value,
     pub(crate) lines: Vec<Line>,
 }
 
-/// Minimum number of samples for a regime to be shown, if another regime has more.
+/// Minimum number of samples of each side with which the table shows a regime. If no regime has
+/// that many, the regimes with the most samples are shown.
 const FEW: usize = 5;
 
 impl Line {
-    /// Returns the regimes that have enough samples, each with a summary for each side.
+    /// Returns the regimes that have enough samples of every side, each with the statistics of each
+    /// side.
     pub(crate) fn regimes(&self) -> Vec<(Regime, Vec<Summary>)> {
         let of = |regime: Regime| {
             let all: Option<Vec<_>> =
@@ -84,7 +86,7 @@ impl Line {
     }
 }
 
-/// Writes it to standard output.
+/// Writes the table to standard output, as text or as JSON.
 pub(crate) fn show(table: &Table, as_json: bool) {
     if as_json {
         say!("{:#}", json::table(table));
@@ -152,7 +154,8 @@ fn row(line: &Line, regime: Regime, sides: &[Summary]) -> String {
     text
 }
 
-/// Four digits.
+/// Formats a value with four significant digits (fewer for values below 1, more for values of 10000
+/// and above).
 pub(crate) fn digits(value: f64) -> String {
     let places = match value.abs() {
         above if above >= 1000.0 => 0,
@@ -164,7 +167,7 @@ pub(crate) fn digits(value: f64) -> String {
     format!("{value:.places$}")
 }
 
-/// Progress bar on the terminal; none if there is no terminal.
+/// Progress bar on standard error; contains `None` if standard error is not a terminal.
 pub(crate) struct Progress(Option<ProgressBar>);
 
 impl Progress {
@@ -181,7 +184,8 @@ impl Progress {
         Progress(Some(bar))
     }
 
-    /// Makes the bar move during long steps. Only for steps in which nothing is measured.
+    /// Makes the bar redraw itself at regular intervals during long steps. Use only if this process
+    /// measures nothing meanwhile.
     pub(crate) fn ticking(self) -> Progress {
         if let Some(bar) = &self.0 {
             if let Ok(style) = ProgressStyle::with_template("{elapsed}, row {pos} of {len}: {msg}")
@@ -193,8 +197,8 @@ impl Progress {
         self
     }
 
-    /// Shows that the next step begins. A bar that does not tick is drawn only by this call, so
-    /// that nothing runs during a measurement.
+    /// Shows that the next step begins. A bar without [`Progress::ticking`] is drawn only in this
+    /// call, so that drawing does not disturb a measurement.
     pub(crate) fn next(&mut self, what: &str) {
         if let Some(bar) = &self.0 {
             bar.set_message(what.to_owned());

@@ -1,5 +1,6 @@
-//! oneTBB as a peer for loops. oneTBB consists of C++ templates: a few lines are compiled with the
-//! compiler and headers of this machine, and loaded.
+//! Parallel loops with oneTBB, with which those of the library are compared. The interface of
+//! oneTBB consists of C++ templates, so this module compiles a few lines of C++ with the compiler
+//! and headers of this machine, and loads the result.
 
 use crate::out::Outcome;
 use dtl::tooling::os::SharedObject;
@@ -10,16 +11,17 @@ use std::process::{Command, Stdio};
 
 const SOURCE: &str = include_str!("tbb.cpp");
 
-/// What a loop calls for each range.
+/// Loop body: function that a parallel loop calls with the begin and the end of a range of
+/// iterations.
 pub(crate) type Body = extern "C" fn(u64, u64, *mut c_void);
 type Loop = unsafe extern "C" fn(u64, c_int, Body, *mut c_void);
 
-/// The loaded function.
+/// Compiled and loaded function that runs a parallel loop with oneTBB.
 #[derive(Clone, Copy)]
 pub(crate) struct Tbb(Loop);
 
 impl Tbb {
-    /// Compiles and loads it.
+    /// Compiles and loads the function that runs a parallel loop.
     pub(crate) fn load() -> Outcome<Tbb> {
         let folder = std::env::temp_dir().join(format!("dtl-bench-tbb-{}", std::process::id()));
         let within = |error: std::io::Error| format!("{}: {error}", folder.display());
@@ -30,8 +32,8 @@ impl Tbb {
         loaded
     }
 
-    /// Runs a loop over 0 ... end with this number of threads. The number of the first call applies
-    /// to all calls.
+    /// Runs a parallel loop over the iterations from 0 to `end` (exclusive). The `threads` of the
+    /// first call is the number of threads for all calls.
     #[inline]
     pub(crate) fn run(self, end: u64, threads: u32, body: Body, user: *mut c_void) {
         // SAFETY: the caller's `user` outlives the call, which returns when all ranges are done.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_dtl-bench");
 
-/// Runs the program without any variable that the library or a launcher would set.
+/// Runs dtl-bench without the environment variables of the library and of launchers.
 fn run_by(launcher: &[&str], arguments: &[&str]) -> Output {
     let words: Vec<&str> =
         launcher.iter().copied().chain([BENCH]).chain(arguments.iter().copied()).collect();
@@ -39,7 +39,7 @@ fn run_by(launcher: &[&str], arguments: &[&str]) -> Output {
     command.args(&words[1..]).stdin(Stdio::null()).output().expect("it starts")
 }
 
-/// Runs it as so many ranks of dtlrun.
+/// Runs dtl-bench under dtlrun with this number of ranks.
 fn run_ranks(ranks: &str, arguments: &[&str]) -> Output {
     run_by(&[&program("dtlrun").to_string_lossy(), "-n", ranks], arguments)
 }
@@ -56,13 +56,13 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The rows of a run that must succeed.
+/// Returns the JSON that a run has printed. The run must have succeeded.
 fn json(output: &Output) -> Value {
     assert!(output.status.success(), "{output:?}");
     serde_json::from_str(&out(output)).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Checks that each row has plausible times of each side in at least one regime.
+/// Checks that each row has plausible times of each of `sides` in at least one regime.
 fn check_rows(all: &Value, count: usize, sides: &[&str]) {
     let rows = all["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), count, "{all:#}");
@@ -341,7 +341,7 @@ fn a_report_that_runs_its_parts() {
     );
 }
 
-/// A launcher is terminated with SIGTERM and then ends its ranks, even if the report is killed.
+/// Checks that the launcher ends its ranks even if the report is killed.
 #[test]
 fn a_report_that_is_killed_ends_its_launcher() {
     let folder = Folder::new("killed");
@@ -416,7 +416,8 @@ fn comes(file: &Path) -> bool {
     file.exists()
 }
 
-/// Numbers of ranks beyond this machine's processors: nothing is sent, so no processes are needed.
+/// Runs the model for more ranks than this machine has processors. The model sends nothing, so it
+/// needs no processes.
 #[test]
 fn a_model() {
     let common = [
@@ -485,7 +486,7 @@ fn a_model() {
     }
 }
 
-/// Checks the exit status, and that the error text names the problem.
+/// Checks the exit status, and that the error message names the problem.
 #[test]
 fn what_it_refuses() {
     let refused = |arguments: &[&str], status: i32, text: &str| {

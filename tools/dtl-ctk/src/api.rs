@@ -1,5 +1,5 @@
-//! Communicators and requests for this program: statuses become failures, handles are destroyed on
-//! drop.
+//! Wrappers of communicators and requests: an error status becomes a failure, and a communicator is
+//! destroyed on drop.
 
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, Failure, call, name_of, output};
@@ -9,26 +9,27 @@ use std::ffi::{CStr, CString};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// An info to be written.
+/// Returns a zeroed message envelope as the output argument of a receive or probe.
 pub(crate) fn no_info() -> dtl_recv_info_t {
     dtl_recv_info_t { source: 0, tag: 0, size_bytes: 0, status: 0, reserved0: 0, reserved1: 0 }
 }
 
-/// Returns the time limit for opening communicators.
+/// Returns the time limit in nanoseconds with which communicators are opened.
 pub(crate) fn limit_of(timeout_ns: u64, no_time_limit: bool) -> u64 {
     if no_time_limit { DTL_TIMEOUT_INFINITE } else { timeout_ns }
 }
 
-/// Returns true if a message longer than its buffer is truncated as the header specifies. A kind
-/// with the feature "comm.direct" passes messages unchanged to another library if there is no time
-/// limit, and that library may behave differently.
+/// Returns true if a message longer than its buffer is truncated as dtl.h specifies. Without a time
+/// limit, a communicator kind with the feature "comm.direct" passes messages unchanged to another
+/// library, which may behave differently.
 pub(crate) fn cuts(kind: &str, no_time_limit: bool) -> bool {
     // Built-in kinds are no backends.
     let is_direct = || Backend::find(kind).and_then(|backend| backend.supports("comm.direct"));
     !no_time_limit || !is_direct().is_ok_and(|yes| yes != 0)
 }
 
-/// Sets the calling thread's device: NCCL requires one device for each rank of a node.
+/// Selects a device of its own for the calling thread's rank, because NCCL requires a separate
+/// device for each rank of a node.
 fn own_device(place: Option<(i32, i32)>) {
     let launched =
         || launch::from_environment().ok().flatten().map_or(0, |launch| launch.local_rank);
@@ -52,13 +53,14 @@ pub(crate) struct Comm {
 }
 
 impl Comm {
-    /// Opens a communicator of a kind. `place` is rank and size, unless the launcher sets them.
+    /// Opens a communicator of a kind. `place` is the rank and the size; `None` uses those that the
+    /// launcher has set.
     pub(crate) fn open(kind: &str, place: Option<(i32, i32)>, timeout_ns: u64) -> Called<Comm> {
         let job = place.map(|_| own_job());
         Comm::open_as(job.as_deref(), kind, place, timeout_ns)
     }
 
-    /// Opens a communicator under a job name; `None`: the launcher's.
+    /// Opens a communicator under a job name; `None` selects the launcher's job.
     pub(crate) fn open_as(
         job: Option<&CStr>,
         kind: &str,
@@ -75,14 +77,14 @@ impl Comm {
         output!(DTL_COMM_NULL, dtl_comm_open(&raw const desc)).map(|handle| Comm { handle })
     }
 
-    /// All ranks of kind "threads".
+    /// Creates all ranks of a communicator of kind "threads".
     pub(crate) fn threads(ranks: u64, timeout_ns: u64) -> Called<Vec<Comm>> {
         let mut handles = vec![DTL_COMM_NULL; ranks as usize];
         call!(dtl_comm_threads(ranks as i32, timeout_ns, handles.as_mut_ptr()))?;
         Ok(handles.into_iter().map(|handle| Comm { handle }).collect())
     }
 
-    /// Rank and number of ranks.
+    /// Returns the rank and the number of ranks.
     pub(crate) fn place(&self) -> Called<(i32, i32)> {
         let rank = output!(-1, dtl_comm_rank(self.handle))?;
         Ok((rank, output!(-1, dtl_comm_size(self.handle))?))
@@ -92,14 +94,14 @@ impl Comm {
         output!(DTL_COMM_NULL, dtl_comm_dup(self.handle)).map(|handle| Comm { handle })
     }
 
-    /// `None`: this rank is in none.
+    /// Splits the communicator. Returns `None` if this rank is in no new communicator.
     pub(crate) fn split(&self, color: i32, key: i32) -> Called<Option<Comm>> {
         let color = if color < 0 { DTL_UNDEFINED } else { color };
         let handle = output!(DTL_COMM_NULL, dtl_comm_split(self.handle, color, key))?;
         Ok((handle != DTL_COMM_NULL).then_some(Comm { handle }))
     }
 
-    /// Gathers two numbers of every rank in rank order.
+    /// Gathers two numbers from every rank. Returns them in rank order.
     pub(crate) fn gather_all(&self, mine: [u64; 2], ranks: u64) -> Called<Vec<[u64; 2]>> {
         let mut all = vec![[0; 2]; ranks as usize];
         let (from, into) = (mine.as_ptr().cast(), all.as_mut_ptr().cast());
@@ -114,7 +116,7 @@ impl Drop for Comm {
     }
 }
 
-/// Returns the result of a call that must return this status.
+/// Checks that a call has returned the expected status.
 pub(crate) fn ended_with(expected: dtl_status_t, call: &str, ended: Called) -> Result<(), Failure> {
     match ended {
         Err(refused) if refused.status == expected => Ok(()),
@@ -136,7 +138,7 @@ pub(crate) fn wait(
     ended_with(expected, "dtl_request_wait", ended).map(|()| info)
 }
 
-/// Completes all requests in one of six ways.
+/// Completes all requests with the method that `how` selects.
 pub(crate) fn finish(
     requests: &mut [dtl_request_t],
     how: u64,
@@ -162,7 +164,7 @@ pub(crate) fn finish(
     }
 }
 
-/// Waits for some until there is none.
+/// Calls wait_some until no request is active.
 fn finish_some(requests: &mut [dtl_request_t], timeout_ns: u64) -> Result<(), Failure> {
     let count = requests.len() as u64;
     let (mut indices, mut left) = (vec![0; requests.len()], count);
@@ -179,7 +181,7 @@ fn finish_some(requests: &mut [dtl_request_t], timeout_ns: u64) -> Result<(), Fa
     Ok(())
 }
 
-/// Repeats a call until its output says that the operation is complete.
+/// Repeats a call until its output reports that the operation is complete.
 pub(crate) fn poll(
     call: &str,
     timeout_ns: u64,

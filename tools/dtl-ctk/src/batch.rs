@@ -1,5 +1,6 @@
-//! Batch of messages of one rank: receives that are posted early, sends, late receives, and a check
-//! that every message arrived completely, once, in order and with the right envelope.
+//! Runs one rank's part of a batch of messages: first the receives that are posted early, then the
+//! sends, then the other receives. Then checks that every message arrived completely, once, in
+//! order and with the right envelope.
 
 use crate::api::{self, no_info};
 use crate::case::{Message, RecvKind, SendKind};
@@ -8,10 +9,10 @@ use crate::kit::outcome::{Failure, call, output};
 use crate::plan::{GUARD, View};
 use dtl_sys::*;
 
-/// Number of the first data block of messages; lower numbers are those of collectives.
+/// Number of the first data block that messages use; collectives use lower numbers.
 const FIRST_BLOCK: u64 = 1000;
 
-/// A receive: its buffer, and what it told.
+/// A receive: its buffer and its envelope.
 struct Receive<'a> {
     index: usize,
     message: &'a Message,
@@ -111,7 +112,7 @@ impl<'a> Batch<'a> {
         Ok(sends)
     }
 
-    /// Sends a message. Returns the request if the send is not complete.
+    /// Sends a message. Returns the request and its buffer if the call created a request.
     fn send(&self, index: usize, message: &Message) -> Result<Option<Send>, Failure> {
         let buffer = self.view.input(message.source, FIRST_BLOCK + index as u64, message.count);
         let (bytes, count, dtype) = (buffer.as_ptr().cast(), message.count, self.view.step.dtype());
@@ -188,7 +189,8 @@ impl<'a> Batch<'a> {
         same_envelope(&seen, &receive.info)
     }
 
-    /// Finds the receive of each message, compares the data, and adds it to the hash in list order.
+    /// Finds the receive of each message, compares the data, and adds the data to the hash in list
+    /// order.
     fn judge(&self, before: u64, receives: &[Receive]) -> Result<u64, Failure> {
         let mut hash = before;
         let mut used = vec![false; receives.len()];
@@ -247,7 +249,7 @@ fn name(receive: &Receive) -> String {
     format!("receive of message {} from rank {}", receive.index, receive.message.source)
 }
 
-/// Source and tag of the receive.
+/// Returns the source and the tag that the receive of a message specifies.
 fn asked(message: &Message) -> (i32, i32) {
     let source = if message.any_source { DTL_ANY_SOURCE } else { message.source as i32 };
     (source, if message.any_tag { DTL_ANY_TAG } else { message.tag })
@@ -257,7 +259,7 @@ fn expected_status(message: &Message) -> dtl_status_t {
     if message.room < message.count { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
 }
 
-/// Compares the envelope of a probe with that of the receive.
+/// Checks that a probe and the receive after it returned the same source, tag and size.
 fn same_envelope(seen: &dtl_recv_info_t, got: &dtl_recv_info_t) -> Result<(), Failure> {
     let key = |info: &dtl_recv_info_t| (info.source, info.tag, info.size_bytes);
     if key(seen) == key(got) {

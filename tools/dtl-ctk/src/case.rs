@@ -1,6 +1,7 @@
-//! Case: the operations of all ranks, as numbers. `generate` creates a case from seed and number,
-//! `plan` derives one rank's buffers and calls, `shrink` reduces it. It can be written as a line of
-//! numbers for the MPI oracle.
+//! A case describes the operations of all ranks by numbers. `generate` creates a case from a seed
+//! and a number, `plan` derives the buffers and calls of one rank, and `shrink` reduces a case. A
+//! case can be written as a line of numbers for the program in tests/oracle, which runs the same
+//! cases with MPI.
 
 use crate::data::{self, Type};
 use crate::window::Schedule;
@@ -10,7 +11,7 @@ use std::fmt::Write;
 /// Defines an enumeration and its table: `Variant "name": "what is checked";`.
 macro_rules! operations {
     ($($op:ident $name:literal: $what:literal;)+) => {
-        /// Operation of a step. The numbers are those of the case file.
+        /// Operation of a step. The discriminants are the operation numbers in the files of cases.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Op {
             $($op),+
@@ -62,18 +63,18 @@ impl Op {
         OPS.iter().find(|(_, known, _)| *known == name).map(|(op, ..)| *op)
     }
 
-    /// Folds values.
+    /// Returns true for operations that reduce values.
     pub(crate) fn reduces(self) -> bool {
         use Op::*;
         matches!(self, Reduce | Allreduce | ReduceScatter | ReduceScatterBlock | Scan | Exscan)
     }
 
-    /// A batch of messages.
+    /// Returns true for batches of messages.
     pub(crate) fn is_batch(self) -> bool {
         matches!(self, Op::P2p | Op::Ssend | Op::Probe)
     }
 
-    /// Returns true for operations on a window that the step creates, uses and destroys.
+    /// Returns true for operations on an RMA window that the step creates, uses and destroys.
     pub(crate) fn is_window(self) -> bool {
         matches!(self, Op::Window | Op::WindowMixed | Op::WindowMisuse)
     }
@@ -83,7 +84,7 @@ impl Op {
         self.is_batch() || matches!(self, Op::Sendrecv | Op::Replace)
     }
 
-    /// Has a root.
+    /// Returns true for operations with a root.
     pub(crate) fn is_rooted(self) -> bool {
         use Op::*;
         matches!(self, Bcast | Reduce | Gather | Gatherv | Scatter | Scatterv)
@@ -101,10 +102,10 @@ pub(crate) enum SendKind {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RecvKind {
-    /// Posted before anything is sent.
+    /// Nonblocking receive, posted before anything is sent.
     Irecv,
     Persistent,
-    /// Called after everything was sent.
+    /// Blocking receive, called after everything was sent.
     Recv,
     Probe,
     Mprobe,
@@ -118,22 +119,23 @@ impl RecvKind {
     }
 }
 
-/// Message of a batch. Ranks are those of the case's communicator; a message of a rank that does
-/// not exist is skipped.
+/// Message of a batch. `source` and `dest` are ranks in the case's communicator. A message from or
+/// to a rank that does not exist is skipped.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) source: u64,
     pub(crate) dest: u64,
     pub(crate) tag: i32,
     pub(crate) count: u64,
-    /// Elements of the receive buffer.
+    /// Number of elements of the receive buffer.
     pub(crate) room: u64,
     pub(crate) send: SendKind,
     pub(crate) recv: RecvKind,
     pub(crate) any_tag: bool,
-    /// The same for all messages to one rank.
+    /// True if the receive uses DTL_ANY_SOURCE. The value is the same for all messages to one rank.
     pub(crate) any_source: bool,
-    /// Posting order of the receive; receives with equal values are posted in list order.
+    /// Position of the receive in the posting order. Receives with equal values are posted in list
+    /// order.
     pub(crate) order: u64,
 }
 
@@ -144,15 +146,19 @@ pub(crate) struct Step {
     pub(crate) ty: Type,
     pub(crate) reduction: dtl_reduce_op_t,
     pub(crate) nonblocking: bool,
-    /// True for DTL_IN_PLACE; for sendrecv: true if the ring is closed.
+    /// True if the call uses DTL_IN_PLACE; for sendrecv: true if the ring wraps around, so that
+    /// every rank has a peer.
     pub(crate) in_place: bool,
-    /// Root, modulo the number of ranks; for sendrecv: distance to the destination.
+    /// Number whose remainder modulo the size of the communicator is the root; for sendrecv:
+    /// distance from the source to the destination.
     pub(crate) root: u64,
-    /// Elements between blocks; for sendrecv: the tag.
+    /// Number of elements between blocks; for sendrecv: the tag.
     pub(crate) gap: u64,
-    /// Order of the blocks in their buffers; empty: contiguous blocks without displacements.
+    /// Order of the blocks in their buffers. If it is empty, the blocks are contiguous and in rank
+    /// order, and the call passes no displacements.
     pub(crate) order: Vec<u64>,
-    /// One count, one for each rank, or one for each pair (row: sender; -1: no edge).
+    /// Numbers of elements: one for all ranks, one for each rank, or a matrix with one for each
+    /// pair of ranks (a row for each sender; -1 if the sender has no edge to the receiver).
     pub(crate) counts: Vec<i64>,
     pub(crate) messages: Vec<Message>,
     pub(crate) window: Schedule,
@@ -163,18 +169,18 @@ impl Step {
         crate::user::dtype(self.ty.dtype)
     }
 
-    /// The only or first count.
+    /// Returns the first count, which is the only one in most operations.
     pub(crate) fn count(&self) -> u64 {
         self.counts.first().map_or(0, |&count| count.max(0) as u64)
     }
 
-    /// The count of a rank.
+    /// Returns the count of a rank.
     pub(crate) fn count_of(&self, rank: u64) -> u64 {
         self.counts.get(rank as usize).map_or(0, |&count| count.max(0) as u64)
     }
 
-    /// Returns the count from one rank to another; `None`: no edge. With DTL_IN_PLACE it must be
-    /// equal in both directions.
+    /// Returns the number of elements that `from` sends to `to`; `None` if there is no edge between
+    /// them. With DTL_IN_PLACE the number must be the same in both directions.
     pub(crate) fn count_between(&self, from: u64, to: u64, ranks: u64) -> Option<u64> {
         let in_place = self.in_place && self.op == Op::Alltoallv;
         let (row, column) = if in_place { (from.min(to), from.max(to)) } else { (from, to) };
@@ -183,24 +189,24 @@ impl Step {
     }
 }
 
-/// Which communicator a case runs on.
+/// Communicator on which a case runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Group {
     World,
     Dup,
-    /// Color and key of each rank; color -1: not in a new communicator.
+    /// Color and key of each rank. A rank with color -1 is in no new communicator.
     Split(Vec<(i32, i32)>),
 }
 
-/// A case.
+/// Random case: a communicator and the steps on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) number: u64,
     /// Number of ranks of the job.
     pub(crate) ranks: u64,
     pub(crate) group: Group,
-    /// How requests are completed: wait_all, one by one from the last, wait_any, wait_some,
-    /// test_all, test.
+    /// Number of the method of completing requests (0 to 5): wait_all, wait for one after another
+    /// from the last, wait_any, wait_some, test_all, test.
     pub(crate) finish: u64,
     pub(crate) steps: Vec<Step>,
 }
@@ -214,8 +220,9 @@ pub(crate) struct Place {
 }
 
 impl Case {
-    /// Enlarges each receive buffer to the size of its message. Messages that a probe reserves keep
-    /// their sizes: the size is known before the receive, so the library itself truncates them.
+    /// Enlarges each receive buffer to the size of its message, so that no message is truncated.
+    /// The buffers for matched probes keep their sizes: the size of the message is known before the
+    /// receive, so the library itself truncates the message.
     pub(crate) fn uncut(&mut self) {
         let messages = self.steps.iter_mut().flat_map(|step| &mut step.messages);
         for message in
@@ -225,7 +232,7 @@ impl Case {
         }
     }
 
-    /// A rank's place; `None`: it has no part.
+    /// Returns the position of a rank in the case's communicator; `None` if it is not a member.
     pub(crate) fn place(&self, rank: u64) -> Option<Place> {
         let Group::Split(places) = &self.group else {
             return Some(Place { rank, size: self.ranks, color: 0 });
@@ -238,7 +245,7 @@ impl Case {
         u64::try_from(color).ok().map(|color| Place { rank: before as u64, size, color })
     }
 
-    /// Returns the case as a line of numbers, with its description after a #.
+    /// Returns the case as a line of numbers, followed by a # and its description.
     pub(crate) fn line(&self) -> String {
         let mut line = format!("{} {} ", self.number, self.ranks);
         match &self.group {

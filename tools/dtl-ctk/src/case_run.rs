@@ -1,5 +1,5 @@
-//! Runs the cases on one rank: compares each result with the reference, and agrees with the other
-//! ranks after each case whether all results are correct.
+//! Runs the cases on one rank. Compares each result with the reference, and gathers after each case
+//! whether the results of all ranks are correct.
 
 use crate::api::{self, Comm};
 use crate::batch::Batch;
@@ -18,22 +18,22 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 
-/// What a rank works with.
+/// State of one rank that runs cases.
 pub(crate) struct CaseRun<'a> {
     pub(crate) run: &'a Run,
     pub(crate) rank: u64,
     pub(crate) ranks: u64,
-    /// The communicator under test.
+    /// Communicator under test.
     pub(crate) comm: Comm,
-    /// True if messages may be longer than their buffers.
+    /// True if the cases may contain messages that are longer than their receive buffers.
     pub(crate) cuts: bool,
     /// File in which rank 0 records the number of each case before it begins.
     pub(crate) progress: Option<File>,
 }
 
 impl CaseRun<'_> {
-    /// Runs all cases, or up to the first that fails on any rank. Returns `Err` if it failed on
-    /// this rank.
+    /// Runs the cases up to the first one that fails on any rank. Returns true if all passed, false
+    /// if a case failed on another rank only, and `Err` if it failed on this rank.
     pub(crate) fn go(&self) -> Result<bool, Failure> {
         let control = self.comm.dup()?;
         let mut digest = self.digest()?;
@@ -132,8 +132,8 @@ impl CaseRun<'_> {
         Ok(hash)
     }
 
-    /// Runs or starts the steps in order, then completes those that were started. Returns the hash
-    /// of the received messages for each batch.
+    /// Runs or starts the steps in order, then completes those that were started. Returns a hash
+    /// for each step that is a batch of messages or uses a window.
     fn steps(
         &self,
         comm: dtl_sys::dtl_comm_t,
@@ -172,7 +172,7 @@ impl CaseRun<'_> {
     }
 }
 
-/// Creates a failure that the other ranks may not detect.
+/// Creates a failure that other ranks may not detect, so that they may wait for this rank forever.
 fn outside(text: String) -> Failure {
     Failure { text, out_of_step: true }
 }

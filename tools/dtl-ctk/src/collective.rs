@@ -1,4 +1,4 @@
-//! Calls of the library for one step: blocking and nonblocking collectives, and exchanges around a
+//! Calls to the library for one step: blocking and nonblocking collectives, and exchanges around a
 //! ring.
 
 use crate::case::{Op, Step};
@@ -9,9 +9,10 @@ use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
 
-/// `form!(request, blocking, nonblocking, (arguments))`: calls the requested form. The plan's
-/// buffers have the lengths that its counts and displacements require, and live until the operation
-/// is complete: the owner of the plan waits for the request.
+/// `form!(request, blocking, nonblocking, (arguments))` calls the nonblocking function if `request`
+/// is `Some`, the address for the new request, otherwise the blocking function. The plan's buffers
+/// have the lengths that its counts and displacements require. They live until the operation is
+/// complete, because the owner of the plan waits for the request.
 macro_rules! form {
     ($request:expr, $blocking:ident, $starting:ident, ($($argument:expr),*)) => {
         match $request {
@@ -21,7 +22,7 @@ macro_rules! form {
     };
 }
 
-/// DTL_IN_PLACE.
+/// Returns DTL_IN_PLACE.
 pub(crate) fn in_place() -> *mut c_void {
     ptr::without_provenance_mut(usize::MAX)
 }
@@ -42,7 +43,7 @@ pub(crate) fn call(
     Ok(step.nonblocking.then_some(request))
 }
 
-/// Returns the addresses of the two buffers as passed to the call.
+/// Returns the addresses of the send and the receive buffer as passed to the call.
 fn buffers(plan: &mut Plan) -> (*const c_void, *mut c_void) {
     let recv = if plan.recv.is_empty() { ptr::null_mut() } else { plan.recv.as_mut_ptr().cast() };
     let recv = if plan.recv_in_place { in_place() } else { recv };
@@ -142,7 +143,7 @@ fn move_data(comm: dtl_comm_t, step: &Step, plan: &mut Plan, out: Out) -> Called
     }
 }
 
-/// Exchanges messages around the ring. Returns the envelope of the received message.
+/// Exchanges messages around a ring with sendrecv and checks the envelope of the received message.
 pub(crate) fn shift(comm: dtl_comm_t, step: &Step, plan: &mut Plan) -> Result<(), Failure> {
     let mut info = crate::api::no_info();
     let (s, r) = buffers(plan);

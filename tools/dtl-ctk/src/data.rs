@@ -1,8 +1,8 @@
-//! Data of the cases: element types, the formula of every input, the hash of outputs. Independent
-//! of communicators. tests/oracle/element.h has the same formulas in C.
+//! Data of the cases: element types, the formula of every input, and the hash of outputs. This
+//! module does not depend on communicators. tests/oracle/element.h has the same formulas in C.
 //!
-//! Operands of reductions are small enough that the result is exact for every dtype and any order
-//! of operands.
+//! Operands of reductions are small, so that the result is exact for every dtype and any order of
+//! operands.
 
 use dtl_sys::*;
 
@@ -17,20 +17,21 @@ pub(crate) enum Class {
     Float,
     Byte,
     Bool,
-    /// Real and imaginary part.
+    /// Complex number: real and imaginary part.
     Complex,
-    /// Value and index.
+    /// Pair of a value and an index.
     Pair,
     /// Six 32-bit numbers below 251, for user-defined operations.
     User,
 }
 
-/// Number in the kit for a user-defined dtype and its operations, which `user` creates.
+/// Numbers by which the kit refers to its user-defined dtype and to its two user-defined
+/// operations. The module `user` maps these numbers to those that the library assigned.
 pub(crate) const USER_DTYPE: dtl_dtype_t = 100;
 pub(crate) const USER_SUM: dtl_reduce_op_t = 100;
 pub(crate) const USER_MATRIX: dtl_reduce_op_t = 101;
 
-/// An element type.
+/// Element type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Type {
     pub(crate) dtype: dtl_dtype_t,
@@ -94,7 +95,7 @@ pub(crate) fn reduction_name(op: dtl_reduce_op_t) -> &'static str {
     REDUCTIONS.into_iter().find(|(known, _)| *known == op).map_or("?", |(_, name)| name)
 }
 
-/// Returns true if an operation is defined for a type.
+/// Returns true if a reduction operation is defined for a class of types.
 pub(crate) fn go_together(op: dtl_reduce_op_t, class: Class) -> bool {
     let is_integer = matches!(class, Class::Signed | Class::Unsigned);
     match op {
@@ -116,14 +117,15 @@ pub(crate) fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Origin of an input: everything on which its values depend.
+/// Origin of an input: all parameters on which its values depend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// Of seed, case, step, group.
+    /// Key of the step's data: see [`key`].
     pub(crate) key: u64,
     /// Rank in the case's communicator that provides the input.
     pub(crate) source: u64,
-    /// Number of ranks of the job; bounds the values.
+    /// Number of ranks of the job. The values are small enough for an exact reduction over that
+    /// many operands.
     pub(crate) ranks: u64,
 }
 
@@ -134,8 +136,9 @@ pub(crate) fn key(seed: u64, case: u64, step: u64, color: u64) -> u64 {
         .fold(mix(seed ^ GOLDEN), |key, part| mix(key ^ part.wrapping_mul(GOLDEN)))
 }
 
-/// Fills `out` with the elements of an origin from index `block` x 2^40. With `reduction`, values
-/// are small operands for it; with `None`, arbitrary bits that are only moved.
+/// Fills `out` with the elements of an origin, starting at index `block` x 2^40. With a
+/// `reduction`, the values are small operands; otherwise they are arbitrary values that the step
+/// only copies.
 pub(crate) fn fill(
     out: &mut [u8],
     ty: Type,
@@ -150,7 +153,7 @@ pub(crate) fn fill(
     }
 }
 
-/// An input's value.
+/// Returns the value of an input element.
 fn input(word: u64, ty: Type, reduction: Option<dtl_reduce_op_t>, from: Origin) -> i64 {
     let signed = matches!(ty.class, Class::Signed | Class::Float);
     let modulo = |count: u64| (word % count) as i64;
@@ -183,22 +186,23 @@ fn input(word: u64, ty: Type, reduction: Option<dtl_reduce_op_t>, from: Origin) 
     }
 }
 
-/// Joins two parts to one value, for pairs and complex numbers.
+/// Joins two parts into one value, for pairs and complex numbers.
 pub(crate) fn join(first: i64, second: i64) -> i64 {
     (first << 32) | i64::from(second as u32)
 }
 
-/// The parts of a value.
+/// Splits a value into its two parts.
 pub(crate) fn parts(value: i64) -> (i64, i64) {
     (value >> 32, i64::from(value as i32))
 }
 
-/// The first six numbers as one value.
+/// Joins the first six of eight numbers into one value.
 fn join_six(numbers: [u8; 8]) -> i64 {
     i64::from_le_bytes(numbers) & ((1 << 48) - 1)
 }
 
-/// Returns the types of the two parts of an element, and the offset of the second.
+/// Returns the types of the two parts of a pair or complex number, and the offset of the second
+/// part.
 fn parts_of(ty: Type) -> Option<(Type, Type, usize)> {
     let of = |dtype: dtl_dtype_t| TYPES.into_iter().find(|ty| ty.dtype == dtype);
     let (first, second) = match ty.dtype {
@@ -217,7 +221,8 @@ fn parts_of(ty: Type) -> Option<(Type, Type, usize)> {
     Some((of(first)?, of(second)?, ty.size / 2))
 }
 
-/// Copies the padding of pairs, which a reduction may leave in any state.
+/// Replaces the padding in pairs by the expected bytes, because a reduction may leave the padding
+/// in any state.
 pub(crate) fn settle_padding(is: &mut [u8], expected: &[u8], ty: Type) {
     let Some((first, second, place)) = parts_of(ty) else { return };
     for (is, expected) in is.chunks_exact_mut(ty.size).zip(expected.chunks_exact(ty.size)) {
@@ -266,7 +271,7 @@ pub(crate) fn encode(element: &mut [u8], ty: Type, value: i64) {
     }
 }
 
-/// The value of an element.
+/// Returns the value of an element.
 pub(crate) fn decode(element: &[u8], ty: Type) -> i64 {
     if let Some((first, second, place)) = parts_of(ty) {
         let (a, b) = (&element[..first.size], &element[place..place + second.size]);
@@ -290,7 +295,7 @@ pub(crate) fn decode(element: &[u8], ty: Type) -> i64 {
     }
 }
 
-/// Formats an element: its value, or its bits if the value is ambiguous.
+/// Formats an element: its value, or its bytes if it is not a single number.
 pub(crate) fn show(element: &[u8], ty: Type) -> String {
     if element.len() != ty.size {
         return format!("{element:?}");
@@ -315,7 +320,7 @@ pub(crate) fn hash(before: u64, bytes: &[u8]) -> u64 {
     mix(hash ^ (bytes.len() as u64).wrapping_mul(GOLDEN))
 }
 
-/// Continues a hash with a number.
+/// Adds a number to a hash.
 pub(crate) fn hash_number(before: u64, number: u64) -> u64 {
     mix(before ^ number)
 }
@@ -335,12 +340,12 @@ impl Random {
         mix(self.state)
     }
 
-    /// 0 ... `count` - 1; 0 if there is none.
+    /// Returns a number in 0 ... `count` - 1; 0 if `count` is 0.
     pub(crate) fn below(&mut self, count: u64) -> u64 {
         self.next() % count.max(1)
     }
 
-    /// True in `percent` of 100.
+    /// Returns true with a probability of `percent` in 100.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -349,8 +354,8 @@ impl Random {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// Returns a number in 0 ... `most`, with equal probability for each power of two, and 0 once
-    /// in eight.
+    /// Returns a random number in 0 ... `most`. It is 0 in 12 of 100 calls; otherwise each range
+    /// between two powers of two has the same probability.
     pub(crate) fn spread(&mut self, most: u64) -> u64 {
         if self.chance(12) || most == 0 {
             return 0;
@@ -359,7 +364,7 @@ impl Random {
         ((1 << bits) + self.below(1 << bits)).min(most)
     }
 
-    /// 0 ... `count` - 1 in random order.
+    /// Returns the numbers 0 ... `count` - 1 in random order.
     pub(crate) fn permutation(&mut self, count: u64) -> Vec<u64> {
         let mut order: Vec<u64> = (0..count).collect();
         for index in (1..order.len()).rev() {

@@ -1,10 +1,10 @@
-//! The process that the user starts. It runs no test itself: it starts workers (`session`),
-//! supervises them and prints their results. A crash or hang of a worker is a failure.
+//! Driver: the process that the user starts. It runs no tests itself, but starts workers
+//! (`session`), supervises them and prints their results. A crash or hang of a worker is a failure.
 //!
 //! Named tests: the first stage calls each slot on its own; if it fails, no other test runs. Then a
-//! worker runs the tests of each component. If it exits or hangs, the current test has failed, and
-//! the remaining tests run in a new worker. Random cases: a failing case is reduced to the smallest
-//! form that still fails.
+//! worker runs the tests of each component. If the worker exits or hangs in a test, this test has
+//! failed, and the remaining tests run in a new worker. Random cases: a failing case is reduced to
+//! the smallest form that still fails.
 
 use crate::generate;
 use crate::kit::catalog::{self, COMPONENTS, Test};
@@ -21,13 +21,13 @@ use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// At most so many tries of smaller cases.
+/// Maximum number of runs with smaller cases while a failing case is reduced.
 const TRIES: usize = 200;
-/// Time limit of a hanging attempt with a smaller case.
+/// Maximum time limit of a call while the failing case is reduced.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// Runs the tests or cases and reports. `launched`: a launcher has started this process as one of
-/// several ranks.
+/// Runs the tests or cases and reports the results. `launched`: a launcher has started this process
+/// as one of several ranks.
 pub(crate) fn drive(run: &Run, launched: bool) -> ExitCode {
     let ended = if run.is_random() { cases(run) } else { tests(run, launched) };
     ended.unwrap_or_else(|(code, text)| {
@@ -45,10 +45,10 @@ fn bar(length: u64, template: &str) -> ProgressBar {
     }
 }
 
-/// How a run of random cases ended.
+/// Outcome of a run of random cases.
 struct Outcome {
     status: Option<ExitStatus>,
-    /// What the ranks said.
+    /// Messages of the ranks.
     said: String,
     /// Case that rank 0 was running; `None` if it had begun none.
     case: Option<u64>,
@@ -119,7 +119,8 @@ fn say_command(run: &Run) {
     errln!("dtl-ctk: repeat with\n  dtl-ctk {}{launcher}", run.arguments().join(" "));
 }
 
-/// Adds reductions to the run as long as it fails. Returns the ranks' last messages.
+/// Adds reductions to the run as long as the reduced case still fails. Returns the error output of
+/// the ranks in the last failing run.
 fn smaller(run: &mut Run) -> String {
     let number = run.random.case.unwrap_or(0);
     let mut said = String::new();
@@ -138,14 +139,14 @@ fn smaller(run: &mut Run) -> String {
     }
 }
 
-/// Returns the run with one more reduction if it still fails.
+/// Runs the case with one more reduction. Returns the outcome if the case still fails.
 fn attempt(run: &Run, change: Change) -> Option<Outcome> {
     let mut changed = run.clone();
     changed.random.shrink.push(change);
     watched(&changed, &ProgressBar::hidden()).ok().filter(Outcome::failed)
 }
 
-/// Runs the cases in a worker.
+/// Runs the cases in a worker and supervises the worker.
 fn watched(run: &Run, bar: &ProgressBar) -> Result<Outcome, Hopeless> {
     let session = Session::new(run, true, "")?;
     let status = session.run(&[], &mut |session| {
@@ -209,7 +210,7 @@ fn selected(run: &Run) -> Vec<&'static Test> {
     tests
 }
 
-/// The files that were asked for.
+/// Writes the files that the options request.
 fn write(run: &Run, report: &Report) -> Result<(), String> {
     let put = |path: &Path, text: String| {
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
@@ -220,15 +221,15 @@ fn write(run: &Run, report: &Report) -> Result<(), String> {
     run.named.junit.as_ref().map_or(Ok(()), |path| put(path, report.junit()))
 }
 
-/// What has been shown so far.
+/// Results that have been printed so far.
 struct Shown<'a> {
     run: &'a Run,
     expected: &'a [Expected],
     bar: ProgressBar,
     entries: Vec<Entry>,
-    /// Failure texts, each with its tests.
+    /// Failure messages, each with the names of the tests that failed with it.
     alike: Vec<(String, Vec<&'static str>)>,
-    /// Reason why no more tests are run, if so.
+    /// Reason why no more tests are run, if there is one.
     stopped: Option<String>,
 }
 
@@ -238,7 +239,7 @@ impl<'a> Shown<'a> {
         Shown { run, expected, bar, entries: Vec::new(), alike: Vec::new(), stopped: None }
     }
 
-    /// Prints a line above the progress bar on a terminal, else a plain line.
+    /// Prints a line: above the progress bar on a terminal, otherwise as plain output.
     fn line(&self, line: &str) {
         match std::io::stderr().is_terminal() {
             true => self.bar.suspend(|| outln!("{line}")),
@@ -260,7 +261,8 @@ impl<'a> Shown<'a> {
         self.entries.push(entry);
     }
 
-    /// Returns true if no earlier test has failed with this text.
+    /// Records the failure text of a test. Returns true if no earlier test has failed with this
+    /// text.
     fn is_new(&mut self, entry: &Entry) -> bool {
         let text = entry.text();
         match self.alike.iter_mut().find(|(known, _)| *known == text) {
@@ -270,7 +272,8 @@ impl<'a> Shown<'a> {
         self.alike.iter().any(|(_, tests)| tests.as_slice() == [entry.test])
     }
 
-    /// Counts the result. Stops the run after a failure of the first stage, or at `--max-failures`.
+    /// Counts a failure. Stops the run if the test belongs to the first stage (the tests that call
+    /// slots directly), or if the limit of `--max-failures` is reached.
     fn count(&mut self, test: &Test) {
         let failures = 1 + self.failures();
         if test.body.is_first() {
@@ -284,7 +287,7 @@ impl<'a> Shown<'a> {
         self.entries.iter().filter(|entry| entry.is_bad()).count() as u64
     }
 
-    /// Runs tests in sessions until none are left.
+    /// Runs tests in one worker process after another until no test is left.
     fn test(&mut self, run: &Run, mut left: &[&'static Test]) -> Result<(), Hopeless> {
         while let Some(first) = left.first() {
             if let Some(why) = self.stopped.clone() {
@@ -357,7 +360,8 @@ fn all(run: &Run, tests: &[&'static Test], expected: &[Expected]) -> Result<Vec<
     Ok(shown.entries)
 }
 
-/// Runs this rank's part if the user's launcher has started all ranks. Only rank 0 returns entries.
+/// Runs this rank's part of the tests in a job whose ranks the user's launcher has started. Only
+/// rank 0 returns entries.
 fn under_launcher(
     run: &Run,
     tests: &[&'static Test],

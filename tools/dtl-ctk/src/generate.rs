@@ -1,11 +1,11 @@
-//! Random cases. They depend only on seed, number and options, so that all ranks generate the same
-//! case.
+//! Generator of random cases. A case depends only on the seed, its number, the number of ranks and
+//! the options, so that all ranks generate the same case.
 
 use crate::case::*;
 use crate::data::{self, Class, Random, Type};
 use crate::window::{Schedule, schedule};
 
-/// What cases may have in them.
+/// Bounds on the contents of cases.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     pub(crate) seed: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Space {
     pub(crate) ops: Vec<Op>,
 }
 
-/// The case of a number.
+/// Generates the case with the given number.
 pub(crate) fn case(space: &Space, number: u64) -> Case {
     let mut random = Random::new(space.seed, number);
     let group = match random.below(100) {
@@ -100,7 +100,7 @@ fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
     step
 }
 
-/// Returns the elements of one block: none in one of four blocks, else about `mean`.
+/// Returns the number of elements of one block: 0 for one block in four, otherwise about `mean`.
 fn block(random: &mut Random, mean: u64) -> i64 {
     if random.chance(25) { 0 } else { random.below(2 * mean + 2) as i64 }
 }
@@ -116,19 +116,21 @@ fn reduction(random: &mut Random) -> (Type, i32) {
     (random.pick(of), op)
 }
 
-/// How one rank receives.
+/// Properties that all receives of one rank have in common.
 #[derive(Clone, Copy)]
 struct Receiver {
     early: bool,
-    /// Form of the receives: 0 by source; 1 any source, one tag; 2 any source, any tag.
+    /// 0: each receive specifies a source. 1: all receives use DTL_ANY_SOURCE, and all messages
+    /// have the tag `tag`. 2: all receives use DTL_ANY_SOURCE and DTL_ANY_TAG.
     any: u64,
     tag: i32,
 }
 
-/// Generates a batch: several messages between some pairs. Its outcome is deterministic: the
-/// receives of a pair are posted in the order of its messages, or in another order if their tags
-/// differ; a rank that receives from any source uses only such receives; a blocking send goes to a
-/// rank that posts its receives early.
+/// Generates a batch of several messages between some pairs of ranks. Three rules make its outcome
+/// deterministic. The receives for a pair of ranks are posted in the order in which its messages
+/// are sent, or in another order if their tags differ. If one receive of a rank uses
+/// DTL_ANY_SOURCE, all receives of this rank use it. A blocking send goes only to a rank that posts
+/// its receives before its sends.
 fn messages(random: &mut Random, op: Op, ranks: u64, elements: u64) -> Vec<Message> {
     let receivers: Vec<Receiver> = (0..ranks)
         .map(|_| Receiver {
@@ -209,7 +211,8 @@ fn tag(random: &mut Random) -> i32 {
     random.pick(&[0, 1, 5, 1 << 20, dtl_sys::DTL_TAG_MAX])
 }
 
-/// Enlarges receives from any source, so that each has room for every message of its rank.
+/// Enlarges the buffers of receives from any source, so that each has room for every message to its
+/// rank.
 fn widen(list: &mut [Message]) {
     let most = |message: &Message| {
         list.iter().filter(|other| other.dest == message.dest).map(|other| other.count).max()

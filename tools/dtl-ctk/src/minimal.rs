@@ -1,8 +1,8 @@
-//! Communicator kind "minimal": the five required functions of a comm table and nothing else. Ranks
+//! Communicator kind "minimal", which has only the five required functions of a comm table. Ranks
 //! are threads of this process; messages are copied into a queue of the receiver.
 //!
-//! It shows what the library provides over a minimal backend; it is not meant to be fast.
-//! docs/how-to/register-a-backend.md is about real backends.
+//! It shows what the library provides for a minimal backend; it is not meant to be fast.
+//! docs/how-to/register-a-backend.md describes real backends.
 
 use crate::kit::outcome::{Called, output};
 use crate::kit::vtables;
@@ -14,13 +14,13 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Size in bytes from which kind "faulty" changes the last byte of a message.
+/// Size in bytes above which the kind "faulty" changes the last byte of a message.
 const FAULTY_BYTES: u64 = 1000;
 
-/// What is registered.
+/// State shared by all ranks. The slots receive a pointer to it as `self`.
 pub(crate) struct Job {
     queues: Vec<Mutex<VecDeque<Message>>>,
-    /// By rank: lock held while an element of its windows is changed.
+    /// For each rank: the lock that is held while an element of its windows is changed.
     locks: Vec<Mutex<()>>,
     is_faulty: bool,
 }
@@ -29,8 +29,8 @@ struct Message {
     source: i32,
     word: u64,
     bytes: Vec<u8>,
-    /// Planted fault: the sender's buffer, read when the message is delivered; 0: the message has
-    /// its own copy.
+    /// Address of the sender's buffer for a planted fault that reads it only when the message is
+    /// delivered; 0 if the message has its own copy.
     from: usize,
 }
 
@@ -52,7 +52,8 @@ fn spoiled(mut message: Message) -> Message {
     message
 }
 
-/// Delivers a message. `op` counts the sends, for faults that affect only some of them.
+/// Adds a message to the receiver's queue. `op` is the number of the send among the sender's
+/// operations, for planted faults that affect only some messages.
 fn put_into(queue: &Mutex<VecDeque<Message>>, message: Message, op: u64) {
     if_fault!("comm.isend.loses_one" if op % 500 == 499 => return);
     let twice = fault::is("comm.isend.sends_twice") && op % 50 == 49;
@@ -89,9 +90,9 @@ pub(crate) struct Rank {
     posted: VecDeque<Posted>,
     done: HashMap<u64, dtl_comm_done_t>,
     last_op: u64,
-    /// Pending one-sided operations; only for the backend "sample".
+    /// Pending one-sided operations; used only by the backend "sample".
     pub(crate) waiting: VecDeque<Waiting>,
-    /// Calls of `test`.
+    /// Calls to `test`.
     pub(crate) turns: u64,
 }
 
@@ -102,7 +103,8 @@ impl Job {
     }
 }
 
-/// Returns the table of the five functions. Their `self` begins with a [`Job`].
+/// Returns the vtable of a minimal communicator, with the five functions of this module. Their
+/// argument `self` points to a [`Job`], or to a structure that begins with one.
 pub(crate) fn table() -> dtl_comm_vtable_t {
     dtl_comm_vtable_t {
         open: Some(open),
@@ -114,7 +116,7 @@ pub(crate) fn table() -> dtl_comm_vtable_t {
     }
 }
 
-/// Registers it for a job of so many ranks.
+/// Registers the kind for a job of this number of ranks.
 pub(crate) fn register(kind: &str, ranks: u64) -> Called {
     let is_faulty = kind == "faulty";
     // Backends live until the process ends.
@@ -172,7 +174,8 @@ unsafe extern "C" fn close(_: Ptr, comm: Ptr) -> Status {
 }
 
 /// # Safety
-/// `comm` was returned by `open`, and the library calls one function at a time on it.
+/// `comm`, the rank whose state is returned, was created by `open`, and the library calls one
+/// function at a time on it.
 pub(crate) unsafe fn rank<'a>(comm: *mut c_void) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { &mut *comm.cast::<Rank>() }
@@ -299,7 +302,7 @@ impl Rank {
         self.last_op
     }
 
-    /// Matches what has come.
+    /// Matches the messages in this rank's queue with the posted receives.
     fn take_in(&mut self) {
         let Some(queue) = self.job.queues.get(self.rank as usize) else { return };
         loop {

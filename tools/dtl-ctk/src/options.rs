@@ -45,7 +45,7 @@ pub(crate) enum Command {
     },
     /// Check the nine requirements of a new backend in the files of its folder
     Checklist {
-        /// The folder of its sources
+        /// Folder with the sources of the backend
         folder: PathBuf,
     },
     /// Write random cases to a file, one line of numbers each, for another implementation to run
@@ -54,7 +54,7 @@ pub(crate) enum Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// List the operations for --only of random cases
+    /// List the operations that --only accepts for random cases
     #[arg(long)]
     pub(crate) cases: bool,
 
@@ -71,7 +71,7 @@ pub(crate) struct List {
     pub(crate) only: Vec<String>,
 }
 
-/// What the cases are.
+/// Options that select the random cases.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Choice {
     /// Seed. The cases also depend on the number of ranks, --max-bytes and --only
@@ -108,8 +108,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "KIND", group = "target")]
     pub(crate) kind: Option<String>,
 
-    /// Number of ranks of comm tests; under a launcher (dtlrun, mpirun, srun) the launcher's
-    /// [default: 1 for random cases and kind self, else 2]
+    /// Number of ranks of comm tests; under a launcher (dtlrun, mpirun, srun) the number that it
+    /// has started [default: 1 for random cases and kind self, else 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
     pub(crate) ranks: Option<u64>,
 
@@ -156,7 +156,7 @@ pub(crate) struct Named {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Write the results as JUnit's XML
+    /// Write the results as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 
@@ -169,11 +169,11 @@ pub(crate) struct Named {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_failures: Option<u64>,
 
-    /// Also run threads with random operations for this number of seconds each
+    /// Also run the stress tests (threads with random operations), each for this number of seconds
     #[arg(long, value_name = "SECONDS")]
     pub(crate) stress: Option<u64>,
 
-    /// Also measure what calls take
+    /// Also measure how long calls take
     #[arg(long)]
     pub(crate) time: bool,
 
@@ -196,12 +196,13 @@ pub(crate) struct Named {
 /// Kernels to test in place of the kit's own source.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Kernels {
-    /// A file whose kernel the exec.module tests use instead of source of language 0.
-    /// DTL_LANGUAGE_PTX if it ends in .ptx, DTL_LANGUAGE_SPIRV in .spv, else DTL_LANGUAGE_BINARY
+    /// File with a kernel that the exec.module tests use instead of the kit's source in language 0.
+    /// Its language is DTL_LANGUAGE_PTX if its name ends in .ptx, DTL_LANGUAGE_SPIRV if it ends in
+    /// .spv, else DTL_LANGUAGE_BINARY
     #[arg(long, value_name = "FILE")]
     pub(crate) binary: Option<PathBuf>,
 
-    /// The kernel in it [default: add]
+    /// Name of the kernel in that file [default: add]
     #[arg(long, value_name = "NAME", requires = "binary")]
     pub(crate) kernel: Option<String>,
 
@@ -212,7 +213,7 @@ pub(crate) struct Kernels {
     pub(crate) signature: Option<String>,
 }
 
-/// Where the ranks of comm tests are.
+/// Form in which the ranks of comm tests run: as processes or as threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Place {
     /// Processes, started by dtlrun or --launcher
@@ -241,7 +242,7 @@ pub(crate) struct Random {
     #[arg(long, value_name = "FILE")]
     pub(crate) digest: Option<PathBuf>,
 
-    /// Only the case of this number
+    /// Run only the case with this number
     #[arg(long, value_name = "K")]
     pub(crate) case: Option<u64>,
 
@@ -262,11 +263,12 @@ pub(crate) struct Worker {
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
 
-    /// Names of tests, a line each
+    /// File with the names of the tests, one on each line
     #[arg(long, hide = true)]
     pub(crate) names: Option<PathBuf>,
 
-    /// Path of the worker's report; for random cases, of the number of rank 0's current case
+    /// Path of the file for the worker's report or, for random cases, for the number of rank 0's
+    /// current case
     #[arg(long, hide = true)]
     pub(crate) report: Option<PathBuf>,
 
@@ -275,21 +277,21 @@ pub(crate) struct Worker {
     pub(crate) threads: u64,
 }
 
-/// What is tested.
+/// Object under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target<'a> {
-    /// Backend of the library's registry, or "sample".
+    /// Name of a backend in the library's registry, or "sample".
     Backend(&'a str),
-    /// A kind of communicator.
+    /// Kind of communicator.
     Kind(&'a str),
-    /// A plugin file.
+    /// Plugin file.
     Plugin(&'a Path),
-    /// Nothing but the library: abi tests only.
+    /// Only the library itself, for which there are only abi tests.
     Library,
 }
 
 impl Run {
-    /// The run of a command line.
+    /// Parses a command line.
     pub(crate) fn of(words: &str) -> Run {
         match Options::parse_from(["dtl-ctk", "run"].into_iter().chain(words.split(' '))).command {
             Command::Run(run) => *run,
@@ -297,7 +299,7 @@ impl Run {
         }
     }
 
-    /// Whether the options make sense together.
+    /// Fails if the options contradict each other.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.kind.as_deref() == Some("self") && self.ranks.is_some_and(|ranks| ranks != 1) {
             return Err(format!("kind self has one rank, not {}", self.ranks.unwrap_or(1)));
@@ -342,7 +344,7 @@ impl Run {
         self.backend.as_deref().or(self.kind.as_deref())
     }
 
-    /// The name of what is tested.
+    /// Returns the name of the object under test.
     pub(crate) fn subject(&self) -> String {
         match self.target() {
             Target::Backend(name) | Target::Kind(name) => name.to_owned(),
@@ -351,13 +353,13 @@ impl Run {
         }
     }
 
-    /// Number of ranks of comm tests.
+    /// Returns the number of ranks of comm tests.
     pub(crate) fn ranks(&self) -> u64 {
         let is_one = self.is_random() || self.kind.as_deref() == Some("self");
         self.ranks.unwrap_or(if is_one { 1 } else { 2 })
     }
 
-    /// Where the ranks are.
+    /// Returns the form in which the ranks run: as processes or as threads.
     pub(crate) fn place(&self) -> Place {
         let threaded = self.name().is_some_and(|name| name == "self" || is_threaded(name));
         let (is_random, is_launched) = (self.is_random(), self.launcher.is_some());
@@ -374,19 +376,20 @@ impl Run {
         self.timeout.unwrap_or(Duration::from_secs(seconds))
     }
 
-    /// Longest that a call may wait.
+    /// Returns the time limit of a call in nanoseconds.
     pub(crate) fn call_ns(&self) -> u64 {
         let part = if self.is_random() { 1 } else { 3 };
         u64::try_from((self.limit() / part).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The time limit of communicators.
+    /// Returns the time limit of communicators in nanoseconds.
     pub(crate) fn comm_limit_ns(&self) -> u64 {
         limit_of(self.call_ns(), self.no_time_limit)
     }
 
-    /// Returns the time without progress after which a worker is killed. Calls with their own time
-    /// limits get more; for random cases this limit catches ranks that spin or sleep for ever.
+    /// Returns the time without progress after which a worker is killed. It is longer if each call
+    /// has its own time limit. For random cases, this limit ends runs in which ranks spin or sleep
+    /// forever.
     pub(crate) fn patience(&self) -> Duration {
         match self.is_random() && !self.no_time_limit {
             true => self.limit() * 3 + Duration::from_secs(40),
@@ -394,7 +397,7 @@ impl Run {
         }
     }
 
-    /// Which random cases there are.
+    /// Returns the options that select the random cases.
     pub(crate) fn choice(&self) -> Choice {
         Choice {
             seed: self.random.seed,
@@ -404,7 +407,7 @@ impl Run {
         }
     }
 
-    /// Numbers of the random cases.
+    /// Returns the numbers of the random cases.
     pub(crate) fn numbers(&self) -> Range<u64> {
         self.random.case.map_or(0..self.choice().cases, |number| number..number + 1)
     }

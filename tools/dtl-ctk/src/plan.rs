@@ -1,34 +1,35 @@
-//! One rank's part of a step: its buffers with their input, counts and displacements. `reference`
-//! has the expected output; `collective` calls the library.
+//! One rank's part of a step: its buffers with their input, its counts and its displacements.
+//! `reference` computes the expected output; `collective` calls the library.
 
 use crate::case::{Op, Place, Step};
 use crate::data::{self, FILLER, Origin};
 use dtl_sys::DTL_PROC_NULL;
 
-/// Guard bytes after each receive buffer, which must not be written.
+/// Number of guard bytes after each receive buffer. The library must not write them.
 pub(crate) const GUARD: usize = 16;
 
 /// One rank's arguments of a step.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Plan {
     pub(crate) send: Vec<u8>,
-    /// Before the call; afterwards the output.
+    /// Receive buffer; after the call, the output.
     pub(crate) recv: Vec<u8>,
-    /// True if the call gets DTL_IN_PLACE for this buffer.
+    /// True if the call passes DTL_IN_PLACE instead of the send buffer.
     pub(crate) send_in_place: bool,
     pub(crate) recv_in_place: bool,
     pub(crate) count: u64,
     pub(crate) root: i32,
     pub(crate) scounts: Vec<u64>,
     pub(crate) rcounts: Vec<u64>,
-    /// Displacements; empty if none are passed and blocks are contiguous.
+    /// Displacements of the blocks. Empty if the blocks are contiguous and the call passes no
+    /// displacements.
     pub(crate) sdispls: Vec<u64>,
     pub(crate) rdispls: Vec<u64>,
     pub(crate) dests: Vec<i32>,
     pub(crate) sources: Vec<i32>,
 }
 
-/// A step on one rank.
+/// Step together with the rank that performs it.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) step: &'a Step,
@@ -38,11 +39,11 @@ pub(crate) struct View<'a> {
     pub(crate) key: u64,
 }
 
-/// Blocks in a buffer.
+/// Positions of the blocks in a buffer.
 pub(crate) struct Layout {
     pub(crate) counts: Vec<u64>,
     pub(crate) displs: Vec<u64>,
-    /// Elements of the whole buffer.
+    /// Number of elements of the whole buffer.
     pub(crate) total: u64,
 }
 
@@ -55,7 +56,7 @@ impl View<'_> {
         self.root() == self.place.rank
     }
 
-    /// Elements that `source` gives.
+    /// Returns the first `count` elements of a block of input from rank `source`.
     pub(crate) fn input(&self, source: u64, block: u64, count: u64) -> Vec<u8> {
         let mut bytes = vec![0; count as usize * self.step.ty.size];
         self.put_input(&mut bytes, source, block);
@@ -78,7 +79,7 @@ impl View<'_> {
         vec![FILLER; count as usize * self.step.ty.size + GUARD]
     }
 
-    /// Places of blocks, in the step's order.
+    /// Returns the positions of blocks that are placed in the order that the step specifies.
     pub(crate) fn layout(&self, counts: Vec<u64>) -> Layout {
         let mut displs = vec![0; counts.len()];
         let mut total = 0;
@@ -105,12 +106,14 @@ impl View<'_> {
         order
     }
 
-    /// Elements from a rank to another.
+    /// Returns the number of elements that one rank sends to another; `None` if there is no edge
+    /// between them.
     pub(crate) fn between(&self, from: u64, to: u64) -> Option<u64> {
         self.step.count_between(from, to, self.ranks)
     }
 
-    /// Returns the peer of a sendrecv; `None`: no peer.
+    /// Returns the rank to which this rank sends in a sendrecv (or from which it receives); `None`
+    /// if there is none.
     pub(crate) fn shifted(&self, sends: bool) -> Option<u64> {
         let Place { rank, size, .. } = self.place;
         let by = self.step.root % (size + 1);
@@ -122,7 +125,7 @@ impl View<'_> {
         }
     }
 
-    /// The arguments, ready for the call.
+    /// Creates the plan: the buffers and arguments of the call.
     pub(crate) fn plan(&self) -> Plan {
         use Op::*;
         let mut plan =
@@ -160,7 +163,7 @@ impl View<'_> {
         }
     }
 
-    /// Counts of a reduce_scatter's blocks.
+    /// Returns the number of elements of each block in a collective with one block for each rank.
     pub(crate) fn block_counts(&self) -> Vec<u64> {
         use Op::*;
         let uniform =
@@ -220,7 +223,7 @@ impl View<'_> {
         }
     }
 
-    /// This rank's input, block by block.
+    /// Writes this rank's input, block by block.
     fn put_blocks(&self, out: &mut [u8], layout: &Layout) {
         for (block, (&count, &displ)) in layout.counts.iter().zip(&layout.displs).enumerate() {
             self.put_input(self.part(out, displ, count), self.place.rank, block as u64);
@@ -291,7 +294,7 @@ impl View<'_> {
     }
 }
 
-/// One neighbor more, who is nobody.
+/// Adds a neighbor with rank DTL_PROC_NULL.
 fn with_nobody(ranks: &mut Vec<i32>, counts: &mut Vec<u64>, displs: &mut Vec<u64>) {
     if !displs.is_empty() {
         displs.push(0);
@@ -300,7 +303,7 @@ fn with_nobody(ranks: &mut Vec<i32>, counts: &mut Vec<u64>, displs: &mut Vec<u64
     counts.push(0);
 }
 
-/// Returns displacements of consecutive blocks with gaps.
+/// Returns the positions of consecutive blocks with a gap of `gap` elements after each.
 pub(crate) fn stacked(counts: Vec<u64>, gap: u64) -> Layout {
     let mut total = 0;
     let mut place = |count: &u64| {

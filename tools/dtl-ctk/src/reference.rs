@@ -1,16 +1,16 @@
-//! Serial reference: expected contents of a rank's receive buffer after a step, computed with
-//! simple loops over all ranks' inputs. Calls no function of the library.
+//! Serial reference: computes the expected contents of a rank's receive buffer after a step with
+//! simple loops over all ranks' inputs. It calls no function of the library.
 
 use crate::case::Op;
 use crate::data::{self, Class, USER_SUM};
 use crate::plan::{GUARD, Plan, View, stacked};
 use dtl_sys::*;
 
-/// What a step should leave.
+/// Expected result of a step.
 pub(crate) struct Expected {
-    /// The receive buffer.
+    /// Contents of the receive buffer.
     pub(crate) recv: Vec<u8>,
-    /// Number of bytes that are compared. Bytes behind them are, with DTL_IN_PLACE, input that may
+    /// Number of bytes that are compared. With DTL_IN_PLACE, the following bytes are input that may
     /// be overwritten.
     pub(crate) compared: usize,
     /// Number of bytes that are added to the digest: those on which all correct implementations
@@ -82,7 +82,8 @@ fn collect(view: &View, plan: &Plan, recv: &mut [u8]) {
     }
 }
 
-/// Reduces elements `first` ... of the first `ranks` ranks into the beginning of `recv`.
+/// Reduces the inputs of the first `ranks` ranks: `count` elements of each, starting at index
+/// `first`. Writes the result to the beginning of `recv`.
 fn put_fold(view: &View, recv: &mut [u8], first: u64, count: u64, ranks: u64) {
     let ty = view.step.ty;
     let from = first as usize * ty.size;
@@ -101,7 +102,7 @@ fn put_fold(view: &View, recv: &mut [u8], first: u64, count: u64, ranks: u64) {
     recv[..bytes].copy_from_slice(&result[from..]);
 }
 
-/// What an operation makes of two values.
+/// Returns the result of a reduction operation on two values.
 pub(crate) fn fold(op: dtl_reduce_op_t, class: Class, left: i64, right: i64) -> i64 {
     let ((a, b), (c, d)) = (data::parts(left), data::parts(right));
     match (class, op) {
@@ -129,8 +130,9 @@ pub(crate) fn fold(op: dtl_reduce_op_t, class: Class, left: i64, right: i64) -> 
     }
 }
 
-/// Reduces six numbers modulo 251: their sums; or the first four as a 2 x 2 matrix product, the sum
-/// of the fifth, and the sixth of the higher rank.
+/// Combines two elements of six numbers, modulo 251. The sum adds each pair of numbers. The matrix
+/// operation multiplies the first four as 2 x 2 matrices, adds the fifth, and takes the sixth from
+/// the higher rank.
 fn fold_user(op: dtl_reduce_op_t, left: [u8; 8], right: [u8; 8]) -> i64 {
     let (l, r) = (left.map(u32::from), right.map(u32::from));
     let mut result = [0; 8];

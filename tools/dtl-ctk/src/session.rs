@@ -17,21 +17,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Exit status and text of a session that has no result.
+/// Exit status and error message of a run in which no test or case can be executed.
 pub(crate) type Hopeless = (u8, String);
 
 pub(crate) fn cannot(error: Error) -> Hopeless {
     (CANNOT, error.to_string())
 }
 
-/// Time that a launcher has to end its ranks.
+/// Time limit for a launcher to end its ranks.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// One worker and its files.
+/// Session: one worker and its files.
 pub(crate) struct Session<'a> {
     run: &'a Run,
     folder: PathBuf,
-    /// Number of reporting ranks; `None`: the worker is not a rank.
+    /// Number of ranks that report results; `None` if the worker runs without ranks.
     ranks: Option<u64>,
 }
 
@@ -64,18 +64,19 @@ impl<'a> Session<'a> {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Returns rank 0's current random case plus one; 0: none was begun.
+    /// Returns the number of rank 0's current random case plus one; 0 if none was begun.
     pub(crate) fn case(&self) -> u64 {
         let bytes = std::fs::read(self.file("report")).unwrap_or_default();
         bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// Bytes of the report.
+    /// Returns the size of the report in bytes.
     pub(crate) fn reported(&self) -> u64 {
         std::fs::metadata(self.file("report")).map_or(0, |data| data.len())
     }
 
-    /// Returns the command of the worker, under a launcher if ranks are processes.
+    /// Returns the command that starts the worker. If ranks are processes, it starts them with a
+    /// launcher.
     fn command(&self) -> Result<Command, Error> {
         let own = std::env::current_exe()?;
         let processes = self.ranks.filter(|_| self.run.place() == Place::Processes);
@@ -103,8 +104,8 @@ impl<'a> Session<'a> {
         Ok(command)
     }
 
-    /// Runs the worker with further arguments until it exits. Returns `None` if it was killed after
-    /// too long without `progress`.
+    /// Runs the worker with additional arguments until it exits. Returns `None` if the worker was
+    /// killed because the value of `progress` did not change for too long.
     pub(crate) fn run(
         &self,
         more: &[String],
@@ -146,7 +147,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Runs the worker for measurements, which it prints.
+    /// Runs the worker with --time, so that it prints a table of times.
     pub(crate) fn measure(&self) -> Result<(), Hopeless> {
         let mut command = self.command().map_err(cannot)?;
         command.arg("--time").status().map(drop).map_err(cannot)
@@ -173,8 +174,8 @@ pub(crate) type Results = Vec<(Ended, f64)>;
 
 impl Session<'_> {
     /// Runs named tests until the worker exits, crashes or hangs. Returns the results of the first
-    /// tests, at least one unless nothing can run. `most`: number of failures after which the
-    /// worker exits.
+    /// tests in the list, at least one. Fails if no test can be run. `most`: number of failures
+    /// after which the worker exits.
     pub(crate) fn test(
         &self,
         tests: &[&'static Test],
@@ -228,7 +229,8 @@ impl Session<'_> {
         Ok(results)
     }
 
-    /// Returns the slots in which ranks are or ended, with the ranks.
+    /// Returns the slots that ranks are executing, or were executing when they ended, each with its
+    /// ranks.
     fn places(&self) -> Option<String> {
         let ranks = self.ranks.unwrap_or(1) as usize;
         let places = current_slot::read(&self.file("report"), ranks);
@@ -240,13 +242,13 @@ impl Session<'_> {
         (!places.is_empty()).then(|| places.join(", "))
     }
 
-    /// Returns text for a test that failed on some ranks: the slots in which other ranks still
-    /// were.
+    /// Returns a string for a failed test that lists the slots that ranks were still executing.
     fn stuck(&self) -> String {
         self.places().map_or(String::new(), |places| format!("; not returned: {places}"))
     }
 
-    /// Returns the reason why a worker exited in the middle of a test.
+    /// Returns a string that describes how a worker ended in a test (crash, hang or exit), with its
+    /// last lines of standard error.
     fn why(&self, status: Option<ExitStatus>) -> String {
         let stderr = self.text("stderr");
         let (place, limit) = (self.places(), self.run.limit().as_secs_f64());
@@ -280,7 +282,7 @@ impl Session<'_> {
     }
 }
 
-/// Groups texts of ranks: each text once, with its ranks.
+/// Groups ranks by their texts. Returns each text once, with its ranks.
 fn grouped(texts: impl Iterator<Item = (i32, String)>) -> Vec<(String, Vec<i32>)> {
     let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
     for (rank, text) in texts {
@@ -299,16 +301,16 @@ fn ranks_text(ranks: &[i32]) -> String {
     format!("rank{} {}", if ranks.len() > 1 { "s" } else { "" }, names.join(", "))
 }
 
-/// What the workers reported.
+/// Parsed lines of a report.
 #[derive(Default)]
 struct Lines {
-    /// Nothing can be run: why.
+    /// Reason why no test can be run, if the worker has reported one.
     unable: Option<String>,
-    /// Some test has begun.
+    /// True if a test has begun.
     begun: bool,
-    /// Every test ends like this.
+    /// Outcome of all tests that have none of their own, if the worker could not run the tests.
     absent: Option<Ended>,
-    /// Results of a test by the ranks that have reported it.
+    /// Results by test name: rank, outcome and seconds, for each rank that has reported the test.
     ended: HashMap<String, Vec<(i32, Ended, f64)>>,
 }
 
@@ -345,7 +347,8 @@ impl Lines {
         lines
     }
 
-    /// Returns the result of a test over all ranks; `None` if a rank has not reported.
+    /// Returns the combined result of all ranks for a test; `None` if no rank has failed and a rank
+    /// has not reported.
     fn of(&self, test: &str, ranks: usize) -> Option<(Ended, f64)> {
         let ended = self.ended.get(test)?;
         let seconds = ended.iter().fold(0.0, |most: f64, (_, _, seconds)| most.max(*seconds));

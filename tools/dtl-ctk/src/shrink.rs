@@ -1,5 +1,5 @@
-//! Reduces a case while it still fails: a list of small reductions, applied in order. The same list
-//! is the argument of --shrink, so that the smallest case can be repeated.
+//! Reductions of a failing case: a list of small changes, applied in order. The list is also the
+//! argument of --shrink, so that a run of the smallest case can be repeated.
 
 use crate::case::{Case, Group, Step};
 use crate::data::{self, TYPES};
@@ -8,43 +8,44 @@ use dtl_sys::DTL_OP_SUM;
 use std::fmt;
 use std::str::FromStr;
 
-/// One reduction: its letter, and a number if it has one.
+/// One reduction of a case. On the command line it is a letter, followed by a number for some
+/// reductions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
-    /// d0, d1 ...: without this step.
+    /// d0, d1 ...: removes the step with this index.
     Drop(usize),
-    /// r1, r2 ...: only with so many ranks.
+    /// r1, r2 ...: reduces the number of ranks to this number.
     Ranks(usize),
-    /// w: on the world communicator.
+    /// w: uses the world communicator.
     World,
-    /// h: half of every count.
+    /// h: halves every count.
     Halve,
-    /// m0, m1 ...: without this message.
+    /// m0, m1 ...: removes the message with this index.
     Message(usize),
-    /// b: all calls wait.
+    /// b: uses only blocking calls.
     Blocking,
-    /// i: nothing in place.
+    /// i: uses no DTL_IN_PLACE.
     OutOfPlace,
-    /// p: blocks one after the other.
+    /// p: places blocks without gaps.
     Packed,
-    /// t: int32 and, for reductions, the sum.
+    /// t: changes the type to int32 and, for reductions, the operation to the sum.
     Simple,
-    /// o: root 0.
+    /// o: changes every root to 0.
     Root,
-    /// e0, e1 ...: removes this epoch of a window.
+    /// e0, e1 ...: removes the window epoch with this index.
     Epoch(usize),
-    /// a0, a1 ...: removes this act on a window.
+    /// a0, a1 ...: removes the act (a group of operations on a window) with this index.
     Act(usize),
-    /// k: each act on a window once.
+    /// k: performs each act (a group of operations on a window) only once.
     Once,
-    /// x: without the misuse of windows.
+    /// x: removes those calls on windows that are required to fail.
     Proper,
 }
 
-/// Makes a change of its number.
+/// Constructor of a reduction with a number.
 type Numbered = fn(usize) -> Change;
 
-/// Letters of reductions with a number, and of those without.
+/// Reductions with a number, each with its letter. `PLAIN` lists those without.
 const NUMBERED: [(char, Numbered); 5] = [
     ('d', Change::Drop),
     ('r', Change::Ranks),
@@ -64,7 +65,7 @@ const PLAIN: [(char, Change); 9] = [
     ('x', Change::Proper),
 ];
 
-/// What --shrink says of itself.
+/// Help text of --shrink.
 pub(crate) const HELP: &str = "d0 d1 … drops a step, m0 m1 … a message; r1 r2 … keeps the first \
     ranks; h halves counts; \
 w world; b blocking; i not in place; p packed blocks; t int32 and sum; o root 0; \

@@ -1,5 +1,5 @@
-//! Orderly exit after a signal: children end, temporary files are removed, and the exit status
-//! names the signal. After SIGKILL, at least the children end.
+//! Orderly exit after a signal: children are ended, temporary files are removed, and the exit
+//! status identifies the signal. After SIGKILL to this process, at least the children end.
 
 use std::io::{Error, ErrorKind};
 use std::process::{Child, Command, ExitCode};
@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use subprocess::{Setup, Signals, is_ignored, prepare};
 
 static SIGNALS: Mutex<Option<Signals>> = Mutex::new(None);
-/// The signal that arrived; 0 = none.
+/// Signal that has arrived; 0 = none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
 
-/// Blocks the signals, so that they wait for [`check`]. Ignored signals (`nohup`) stay ignored.
+/// Blocks SIGINT, SIGTERM and SIGHUP, so that they stay pending until [`check`] reads them. Ignored
+/// signals (`nohup`) stay ignored.
 pub(crate) fn listen() {
     let wanted = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
     let heard: Vec<i32> = wanted.into_iter().filter(|&signal| !is_ignored(signal)).collect();
@@ -20,13 +21,14 @@ pub(crate) fn listen() {
     }
 }
 
-/// Sets up a command so that its process ends with this one, and receives signals as usual.
+/// Prepares a command so that its child process is killed when this process ends. The signals that
+/// this process blocks are unblocked in the child.
 pub(crate) fn with_us(command: &mut Command) -> &mut Command {
     prepare(command, Setup::default());
     command
 }
 
-/// Fails if a signal has arrived, now or before; then also ends the child.
+/// Fails if a signal has arrived since [`listen`]. In this case, ends the child, too.
 pub(crate) fn check(child: Option<&mut Child>) -> Result<(), Error> {
     if let Some(signal) = SIGNALS.lock().ok().and_then(|mut signals| signals.as_mut()?.take()) {
         ARRIVED.store(signal.number, Ordering::Relaxed);
@@ -42,7 +44,7 @@ pub(crate) fn check(child: Option<&mut Child>) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Interrupted, format!("ended by signal {signal}")))
 }
 
-/// The exit status after a signal.
+/// Returns the exit status for the signal that has arrived; `None` if none has.
 pub(crate) fn status() -> Option<ExitCode> {
     let signal = ARRIVED.load(Ordering::Relaxed);
     u8::try_from(signal)

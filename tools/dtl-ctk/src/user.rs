@@ -1,5 +1,5 @@
-//! Element type and two operations that the kit registers, once per process. Their functions for
-//! the library's buffers are here; `reference` has an independent implementation.
+//! Element type and two operations that the kit registers, once per process. This module has the
+//! functions that the library calls; `reference` has an independent implementation.
 
 use crate::data::{USER_DTYPE, USER_MATRIX, USER_SUM};
 use crate::kit::outcome::{Called, output};
@@ -8,14 +8,14 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;
 
-/// Six numbers below 251.
+/// Element: six numbers below 251.
 type Element = [u32; 6];
 
 /// Numbers assigned by the library: the dtype, the sum (commutes), the matrix product (does not
 /// commute).
 static MADE: OnceLock<[i32; 3]> = OnceLock::new();
 
-/// Makes them; before any rank runs cases.
+/// Registers the type and the operations. Call before any rank runs cases.
 pub(crate) fn make() -> Called {
     let (bytes, none) = (size_of::<Element>() as u64, ptr::null_mut());
     let (sum, matrix) = (c"ctk sum".as_ptr(), c"ctk matrix".as_ptr());
@@ -27,12 +27,12 @@ pub(crate) fn make() -> Called {
     Ok(())
 }
 
-/// The library's number of a dtype.
+/// Returns the number that the library uses for a dtype of the kit.
 pub(crate) fn dtype(dtype: dtl_dtype_t) -> dtl_dtype_t {
     if dtype == USER_DTYPE { made(0) } else { dtype }
 }
 
-/// The library's number of an operation.
+/// Returns the library's number of an operation.
 pub(crate) fn operation(op: dtl_reduce_op_t) -> dtl_reduce_op_t {
     match op {
         USER_SUM => made(1),
@@ -72,7 +72,8 @@ extern "C" fn multiply(
     unsafe { each(left, right, count, product) }
 }
 
-/// Combines each element of `left` into the element of `right`.
+/// Combines each element of `left` with the corresponding element of `right`, and stores the result
+/// in `right`.
 ///
 /// # Safety
 /// Both arrays have `count` elements, and they do not overlap.

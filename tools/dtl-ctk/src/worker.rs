@@ -1,6 +1,6 @@
-//! Worker: process that runs tests or cases, as one rank, as all ranks (threads), or without ranks.
-//! It writes a line to the report when a named test begins and when it ends, so that the driver can
-//! name the test if this process crashes or hangs.
+//! A worker is a process that runs tests or cases as one rank, as all ranks (threads), or without
+//! ranks. It writes a line to the report when a named test begins and when it ends, so that the
+//! driver can name the test if this process crashes or hangs.
 
 use crate::api::{self, Comm};
 use crate::case_run::CaseRun;
@@ -35,7 +35,7 @@ pub(crate) fn is_threaded(kind: &str) -> bool {
     ["threads", "minimal", "faulty", "sample"].contains(&kind)
 }
 
-/// Runs what the command line names.
+/// Runs the tests or cases that the command line selects.
 pub(crate) fn work(run: &Run) -> ExitCode {
     if run.is_random() { cases(run) } else { tests(run) }
 }
@@ -129,7 +129,7 @@ fn all_cases(run: &Run) -> Result<bool, Failure> {
     })
 }
 
-/// A rank's cases; says what failed on it.
+/// Runs the cases of one rank and prints the failure, if any. Returns true on success.
 fn one(rank: &CaseRun) -> bool {
     rank.go().unwrap_or_else(|Failure { text, out_of_step }| {
         errln!("dtl-ctk: {text}");
@@ -142,7 +142,8 @@ fn one(rank: &CaseRun) -> bool {
     })
 }
 
-/// Registers a kind of this program for this many ranks.
+/// Registers the backend that implements communicators of this kind in this program, for this
+/// number of ranks. Does nothing for kinds that this program does not implement.
 fn register(kind: &str, ranks: u64) -> Result<Option<Backend>, Refused> {
     match kind {
         "sample" => Parts::for_ranks(ranks).register("sample", 0).map(Some),
@@ -172,16 +173,16 @@ impl Report {
     }
 }
 
-/// Why no test can be run at all.
+/// Reason why no test can be run.
 enum Halt {
     /// The backend does not exist, or its file cannot be loaded.
     Unable(String),
-    /// The backend exists but fails at the first step: every test fails.
+    /// The backend exists but fails before the first test begins: every test fails.
     Broken(String),
     /// The backend has nothing to test: every test is skipped.
     Absent(String),
     /// The backend cannot run on this machine: every test is skipped, and the exit status reports
-    /// it.
+    /// that.
     Away(String),
 }
 
@@ -236,7 +237,7 @@ fn tests(run: &Run) -> ExitCode {
     ExitCode::from(CANNOT)
 }
 
-/// Returns the backend of the command line, registered or loaded if necessary.
+/// Returns the backend that the command line names. Registers or loads it if necessary.
 fn backend(run: &Run) -> Result<Backend, Halt> {
     let said = |Refused { text, status, .. }: Refused| {
         Halt::Unable(format!("{text} ({})", name_of(status)))
@@ -251,7 +252,7 @@ fn backend(run: &Run) -> Result<Backend, Halt> {
     }
 }
 
-/// Returns the backend of the command line, if it can run here.
+/// Returns the backend that the command line names, if it can run on this machine.
 fn here(run: &Run) -> Result<Backend, Halt> {
     let backend = backend(run)?;
     match current_slot::within("is_available", || backend.available())? {
@@ -272,7 +273,8 @@ fn tables(run: &Run) -> Result<&'static Vtables, Halt> {
     })
 }
 
-/// Returns this process' place in its job; rank -1 without a job.
+/// Returns the rank, the size and the job that a launcher has set for this process. Rank and size
+/// are -1 without a launcher.
 fn place() -> Place {
     let launch = launch::from_environment().ok().flatten();
     let (rank, size, job) =
@@ -284,7 +286,8 @@ fn time(run: &Run) -> Result<(), Halt> {
     Ok(timing::measure(&Subject::of(backend(run)?)?)?)
 }
 
-/// Runs a test between two lines of the report. Returns true if it failed.
+/// Runs a test. Writes a line to the report before and after the test. Returns true if the test
+/// failed.
 fn reported(report: &Report, rank: i32, test: &Test, body: impl FnOnce() -> Outcome) -> bool {
     let begin = Instant::now();
     report.write('B', rank, test.name, "");
@@ -293,9 +296,9 @@ fn reported(report: &Report, rank: i32, test: &Test, body: impl FnOnce() -> Outc
     is_failed(&outcome)
 }
 
-/// Runs tests of one process, first those that do not require that the backend can run here. The
-/// backend is initialised before the others begin, because a crash until then is not the failure of
-/// one test, but of all.
+/// Runs the tests that need only one process, first those that do not require a backend that can
+/// run here. The backend is initialised before the other tests begin, because a crash during the
+/// initialisation is a failure of all tests.
 fn alone(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     let any = |which: fn(&Body) -> bool| tests.iter().any(|test| which(&test.body));
     let vtables =
@@ -332,7 +335,7 @@ fn alone(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     Ok(())
 }
 
-/// Skips what the backend does not have.
+/// Skips the test if the backend does not meet the test's requirements.
 fn fits(run: &Run, subject: &Subject, test: &Test) -> Outcome {
     let component = test.component();
     let about_tables =
@@ -353,7 +356,7 @@ fn fits(run: &Run, subject: &Subject, test: &Test) -> Outcome {
     Ok(())
 }
 
-/// Runs tests of ranks: this process is one rank, or all of them.
+/// Runs the tests that need a communicator. This process is one rank, or its threads are all ranks.
 fn of_ranks(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     user::make()?;
     let (kind, threads) = (kind(run)?, run.worker.threads);
@@ -372,7 +375,7 @@ fn of_ranks(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     on_ranks(run, &kind, threads, go).map(drop)
 }
 
-/// Runs tests of a comm table's slots: this process is one rank, or all of them.
+/// Runs the tests of a comm table's slots. This process is one rank, or its threads are all ranks.
 fn of_comm_slots(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     let vtables = tables(run)?;
     if vtables.tables.comm.is_none() {
@@ -432,14 +435,14 @@ fn enough(ranks: i32, test: &Test) -> Outcome {
     Ok(())
 }
 
-/// Exits the process after a failure, because the ranks are out of step.
+/// Exits the process after a failure, because the other ranks may wait for this rank forever.
 fn out_of_step() -> ! {
     // Gives the other ranks time to report how the failure shows there.
     std::thread::sleep(Duration::from_millis(30));
     std::process::exit(1);
 }
 
-/// The kind of communicator that is tested.
+/// Returns the kind of communicator under test.
 fn kind(run: &Run) -> Result<String, Halt> {
     let built_in = |name: &str| ["self", "threads", "shm"].contains(&name);
     if let Some(kind) = run.kind.as_deref().filter(|kind| built_in(kind)) {
@@ -479,7 +482,7 @@ fn on_dup(world: &Rank, test: &Test) -> Outcome {
 /// Callback for a test's result and its time in seconds.
 type OnResult<'a> = &'a mut dyn FnMut(&'static Test, &Outcome, f64);
 
-/// Runs the tests on all ranks under the user's launcher; rank 0 reports.
+/// Runs the tests on all ranks under the user's launcher. Only rank 0 calls `on_result`.
 pub(crate) fn launched(
     run: &Run,
     tests: &[&'static Test],

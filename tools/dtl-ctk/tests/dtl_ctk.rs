@@ -28,7 +28,7 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Arguments after "dtl-ctk run".
+/// Runs "dtl-ctk run" with these arguments; returns the exit status.
 fn status(line: &str) -> Option<i32> {
     run(&format!("run {line}")).status.code()
 }
@@ -90,7 +90,7 @@ fn kinds_have_the_same_digest() {
     assert_eq!(threads, digest("shm"));
 }
 
-/// File of this test process, removed at the end.
+/// Temporary file of this test process, removed when this value is dropped.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -321,7 +321,7 @@ fn a_report_that_cannot_be_written_is_no_success() {
     }
 }
 
-/// Returns the processes that have this text among their arguments.
+/// Returns the number of processes that have this text among their arguments.
 fn processes_with(text: &str) -> usize {
     let entries = std::fs::read_dir("/proc").expect("processes").flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());

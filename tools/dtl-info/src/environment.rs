@@ -4,31 +4,33 @@
 use dtl::tooling::{launch, settings};
 use std::collections::BTreeMap;
 
-/// One variable of the library's table.
+/// Environment variable that the library reads.
 pub(crate) struct Variable {
     pub(crate) name: &'static str,
     pub(crate) meaning: &'static str,
-    /// `None` = not set.
+    /// Value of the variable; `None` if it is not set.
     pub(crate) value: Option<String>,
 }
 
 impl Variable {
-    /// Returns the origin of the value. An empty variable counts as not set.
+    /// Returns "set" or "not set". An empty variable counts as not set.
     pub(crate) fn origin(&self) -> &'static str {
         if self.value.as_ref().is_some_and(|value| !value.is_empty()) { "set" } else { "not set" }
     }
 }
 
-/// All of them.
+/// All environment variables that the library reads, and the warnings and the error about the
+/// environment.
 pub(crate) struct Environment {
     pub(crate) variables: Vec<Variable>,
-    /// Warnings about variables whose names resemble the library's.
+    /// Warnings about variables whose names resemble those of the library's variables, and about
+    /// variables that are ignored because of raised privileges.
     pub(crate) complaints: Vec<String>,
-    /// First value that the library rejects.
+    /// Error about the first value that the library rejects; `None` if it accepts all.
     pub(crate) error: Option<String>,
 }
 
-/// Looks at this process' environment.
+/// Reads the environment of this process.
 pub(crate) fn read() -> Environment {
     let mut present: BTreeMap<String, String> = std::env::vars_os()
         .map(|(name, value)| {

@@ -12,13 +12,14 @@ use dtl_binding::{
 };
 use std::mem::ManuallyDrop;
 
-/// Everything that is shown.
+/// Properties that the reports show.
 pub(crate) struct Facts {
     pub(crate) machine: MachineFacts,
     pub(crate) backends: Vec<BackendFacts>,
-    /// What the library tried to load.
+    /// Plugin files that the library has tried to load.
     pub(crate) plugins: Vec<Tried>,
-    /// What plugins registered and need.
+    /// Environments, which are services that backends require: registered by plugins, or named as a
+    /// requirement.
     pub(crate) environments: Vec<EnvironmentFacts>,
     /// Default backend, or the reason why there is none.
     pub(crate) backend: std::result::Result<Choice, String>,
@@ -32,7 +33,7 @@ pub(crate) struct Facts {
 pub(crate) struct MachineFacts {
     pub(crate) hostname: Option<String>,
     pub(crate) cpus_online: Option<i32>,
-    /// The CPUs that this program may run on.
+    /// CPUs on which this program may run.
     pub(crate) cpus_allowed: Vec<i32>,
     pub(crate) cpu_quota_milli: Option<u64>,
     pub(crate) cores: Option<i32>,
@@ -46,20 +47,22 @@ pub(crate) struct MachineFacts {
     pub(crate) memory_limit_bytes: Option<u64>,
 }
 
-/// What a backend needs to be there.
+/// Environment (service that backends require) that is registered or that a backend names as a
+/// requirement.
 pub(crate) struct EnvironmentFacts {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// "idle", "started", "failed" ...; "unknown": required, but not registered.
+    /// State of the environment: "idle", "started", "failed" ..., or "unknown" if a backend
+    /// requires the environment but it is not registered.
     pub(crate) state: &'static str,
     /// Reason why the environment cannot be used here; `None` if it can.
     pub(crate) unavailable: Option<String>,
     pub(crate) depends: Vec<String>,
-    /// The backends that need it.
+    /// Backends that require the environment.
     pub(crate) backends: Vec<String>,
 }
 
-/// Something chosen, and why.
+/// Automatic choice with its reason.
 pub(crate) struct Choice {
     pub(crate) name: String,
     pub(crate) why: String,
@@ -68,11 +71,11 @@ pub(crate) struct Choice {
 pub(crate) struct BackendFacts {
     pub(crate) name: String,
     pub(crate) builtin: bool,
-    /// Why it cannot run here; `None` = it can.
+    /// Reason why the backend cannot run here; `None` if it can.
     pub(crate) unavailable: Option<String>,
-    /// Library that the backend has selected to run with, and the reason; for backend mpi.
+    /// MPI library that the backend "mpi" has selected, and the reason; `None` for other backends.
     pub(crate) chosen: Option<String>,
-    /// `None` = never chosen automatically.
+    /// Priority of the backend in the automatic choice; `None` if it is never chosen automatically.
     pub(crate) auto_priority: Option<i32>,
     pub(crate) components: Vec<&'static str>,
     pub(crate) devices: Vec<DeviceFacts>,
@@ -115,7 +118,7 @@ const PROPERTIES: [(u64, &str); 7] = [
     (DTL_MEMORY_EXPORTABLE, "exportable"),
 ];
 
-/// Opens the library and collects.
+/// Initialises the library and collects all properties.
 pub(crate) fn gather() -> Result<Facts> {
     // The end of the process ends it: a plugin that fails in its destroy spoils no report.
     let library = ManuallyDrop::new(Library::init()?);
@@ -217,7 +220,7 @@ fn communicator(launch: Option<&Launch>) -> dtl::tooling::Result<Choice> {
     Ok(Choice { name: chosen.name, why })
 }
 
-/// Returns the recorded reason of a choice, without the name and "because" at its beginning.
+/// Returns the recorded reason for a choice, without the name and "because" at its beginning.
 fn recorded(topic: &str, name: &str) -> String {
     let record = explained(topic).unwrap_or_default();
     let reason = record.strip_prefix(name).unwrap_or(&record).trim_start_matches(", ");
@@ -289,14 +292,15 @@ fn device_kind(word: dtl_enum_word_t) -> String {
     name.to_owned()
 }
 
-/// Returns the name of a word in a list, else its registered name.
+/// Returns the name of an enumeration member from `list`, or else the name under which the member
+/// is registered.
 fn name_in(list: &[(dtl_enum_word_t, &'static str)], word: dtl_enum_word_t) -> String {
     let listed = list.iter().find(|row| row.0 == word).map(|row| row.1.to_owned());
     let registered = || member_name(word).ok();
     listed.or_else(registered).unwrap_or_else(|| "registered".to_owned())
 }
 
-/// Returns the memory kinds of the backend, including registered ones.
+/// Returns the memory kinds of the backend, both built-in and registered ones.
 fn memory_kinds(backend: Backend) -> Vec<KindFacts> {
     let words = members(DTL_ENUM_MEMORY).unwrap_or_default().into_iter();
     let words = words.filter(|&word| word != DTL_MEMORY_UNDEFINED);

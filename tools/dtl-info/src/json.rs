@@ -8,7 +8,7 @@ use crate::plugins::{Found, Listing, Tried};
 use dtl_sys::DTL_ABI_VERSION;
 use serde_json::{Value, json};
 
-/// `dtl-info --json`.
+/// Formats the report of `dtl-info --json`.
 pub(crate) fn facts(facts: &Facts) -> String {
     let launch = facts.launch.as_ref();
     let (kind, why, error) = choice(&facts.communicator);
@@ -33,7 +33,7 @@ pub(crate) fn facts(facts: &Facts) -> String {
     }))
 }
 
-/// `dtl-info --env --json`.
+/// Formats the report of `dtl-info --env --json`.
 pub(crate) fn environment(environment: &Environment) -> String {
     let variables: Vec<_> = environment
         .variables
@@ -78,7 +78,7 @@ fn machine(machine: &MachineFacts) -> Value {
     })
 }
 
-/// `dtl-info --plugins --json`.
+/// Formats the report of `dtl-info --plugins --json`.
 pub(crate) fn plugins(listing: &Listing) -> String {
     let places = listing.places.iter();
     let places = places

@@ -1,4 +1,5 @@
-//! Functions for the reports over the library's safe interface: names, and failures as texts.
+//! Helper functions for the reports, which call the safe Rust interface of the library: names, and
+//! messages of failures.
 
 use dtl_binding::sys::*;
 use dtl_binding::{Backend, Error, Result, call, explain};
@@ -9,7 +10,7 @@ pub(crate) fn shown(error: &Error) -> String {
     format!("{}: {}", error.status, error.text)
 }
 
-/// Returns the default backend, which DTL_BACKEND may name.
+/// Returns the default backend: the one that DTL_BACKEND names, or else the automatic choice.
 pub(crate) fn default_backend() -> Result<Backend> {
     let mut handle = DTL_BACKEND_NULL;
     // SAFETY: NULL stands for the default; the output is a local.
@@ -17,13 +18,13 @@ pub(crate) fn default_backend() -> Result<Backend> {
     Ok(Backend::from_raw(handle))
 }
 
-/// Returns the reason why a backend cannot run here; `None` if it can. An invalid answer counts as
-/// a reason.
+/// Returns the reason why a backend cannot run here; `None` if it can. If the query itself fails,
+/// its error message is the reason.
 pub(crate) fn unavailable(backend: Backend) -> Option<String> {
     backend.unavailable().unwrap_or_else(|error| Some(error.text))
 }
 
-/// Returns the names of components: DTL_COMPONENT_... ORed.
+/// Returns the names of the components in a mask of DTL_COMPONENT_ bits.
 pub(crate) fn component_names(components: u32) -> Vec<&'static str> {
     const NAMES: [(u32, &str); 5] = [
         (DTL_COMPONENT_DEVICE, "device"),

@@ -1,4 +1,5 @@
-//! dtl-info: reports what the library finds on this machine, and what it would choose and why.
+//! dtl-info: reports the backends and devices that the library finds on this machine, its automatic
+//! choices and their reasons.
 //!
 //! `facts` queries the library through its safe interface, `environment` reads the variables,
 //! `plugins` and `manifest` examine plugin files, `probe` loads one in a child process, `text` and
@@ -65,7 +66,7 @@ struct Options {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// Show the environment variables that the library reads instead
+    /// Show only the environment variables that the library reads
     #[arg(long)]
     env: bool,
 
@@ -167,7 +168,7 @@ fn probed(file: &Path, options: &Options) -> (String, Vec<String>, u8) {
     }
 }
 
-/// The report on the plugin files.
+/// Returns the report on the plugin files, and the errors in them.
 fn plugin_files(as_json: bool) -> (String, Vec<String>) {
     match plugins::list() {
         Ok(listing) => {
@@ -185,7 +186,7 @@ fn environment(as_json: bool) -> (String, Vec<String>) {
     (report, environment.error.into_iter().collect())
 }
 
-/// Returns the report on this machine, and the choices that failed.
+/// Returns the report on this machine, and the names of the automatic selections that failed.
 fn machine(as_json: bool) -> (String, Vec<String>) {
     match facts::gather() {
         Ok(facts) => {

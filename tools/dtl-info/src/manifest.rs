@@ -15,18 +15,18 @@ pub(crate) struct Manifest {
     pub(crate) description: String,
     pub(crate) file: String,
     pub(crate) entry: String,
-    /// Lowest and highest ABI version.
+    /// Lowest and highest ABI version that the plugin supports.
     pub(crate) abi: Option<(u32, u32)>,
     pub(crate) components: Vec<String>,
     pub(crate) environments: Vec<String>,
 }
 
-/// The manifest's path.
+/// Returns the path of the manifest of a plugin.
 pub(crate) fn path_of(plugin: &Path) -> PathBuf {
     plugin.with_extension("dtl.toml")
 }
 
-/// Reads the manifest of a plugin file; `None` if it has none.
+/// Reads the manifest of a plugin file; `None` if the plugin has no manifest.
 pub(crate) fn of(plugin: &Path) -> Option<Result<Manifest, String>> {
     let path = path_of(plugin);
     match std::fs::read_to_string(&path) {

@@ -8,13 +8,13 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// What `dtl-info new-backend` takes.
+/// Options of `dtl-info new-backend`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Its name: 1 to 63 letters, digits, '_', '-', '.'
+    /// Name of the backend: 1 to 63 letters, digits, '_', '-', '.'
     name: String,
 
-    /// Its components, separated by commas
+    /// Components of the backend, separated by commas
     #[arg(
         long,
         value_name = "COMPONENT,…",
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     )]
     components: Vec<Component>,
 
-    /// The language of its sources
+    /// Language of the sources
     #[arg(long, value_enum, default_value = "c")]
     language: Language,
 
@@ -76,17 +76,18 @@ impl Language {
     }
 }
 
-/// Names of backends and choices of the library.
+/// Names that a new backend cannot have: those of the library's backends and communicator kinds,
+/// and "auto".
 const TAKEN: [&str; 10] =
     ["auto", "host", "null", "self", "threads", "shm", "mpi", "rdma", "hier", "nccl"];
 
-/// A file to write.
+/// File to write.
 struct File {
     name: String,
     text: String,
 }
 
-/// Writes the files. Returns the report, or the error text.
+/// Writes the files. Returns the report, or the error message.
 pub(crate) fn run(options: &Options) -> Result<String, String> {
     check_name(&options.name)?;
     let mut components = options.components.clone();
@@ -145,14 +146,14 @@ fn files(name: &str, components: &[Component], language: Language) -> Vec<File> 
     files
 }
 
-/// The name as C knows it.
+/// Returns the name as a C identifier.
 fn identifier(name: &str) -> String {
     let id: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if id.starts_with(|c: char| c.is_ascii_alphabetic()) { id } else { format!("b{id}") }
 }
 
-/// What the placeholders stand for.
+/// Returns the placeholders of the templates with their values.
 fn values(name: &str, components: &[Component], language: Language) -> Vec<(&'static str, String)> {
     let id = identifier(name);
     let is_c = language == Language::C;

@@ -1,5 +1,6 @@
-//! Plugin files: results of those that the library tried to load, and files in the searched
-//! folders, examined without loading. `probe` loads one in a child process.
+//! Plugin files: the results for those that the library tried to load, and the files in the
+//! searched folders, which are examined without loading. `probe` loads a plugin file in a child
+//! process.
 
 use crate::manifest::{self, Manifest};
 use dtl::tooling::plugins::{Refusal, check_file, check_folder, examine, files_of, places};
@@ -7,13 +8,13 @@ use dtl_binding::sys::{DTL_PLUGIN_FAILED, DTL_PLUGIN_LOADED};
 use dtl_binding::{Library, Plugin, Result};
 use std::path::{Path, PathBuf};
 
-/// A file or folder that the library tried.
+/// File or folder that the library has tried to load.
 pub(crate) struct Tried {
     pub(crate) path: String,
     pub(crate) origin: String,
-    /// "loaded", "failed" or "idle".
+    /// Result of the attempt: "loaded", "failed" or "idle".
     pub(crate) state: &'static str,
-    /// Status name and reason of a failure.
+    /// Status name and reason for a failure.
     pub(crate) failure: Option<(String, String)>,
     pub(crate) name: String,
     pub(crate) version: String,
@@ -22,7 +23,7 @@ pub(crate) struct Tried {
     pub(crate) backends: Vec<String>,
 }
 
-/// What the library has tried so far.
+/// Returns the files and folders that the library has tried so far.
 pub(crate) fn tried() -> Vec<Tried> {
     dtl_binding::plugins().unwrap_or_default().into_iter().map(describe).collect()
 }
@@ -45,22 +46,24 @@ fn describe(info: Plugin) -> Tried {
     }
 }
 
-/// Plugin file in a searched folder, not loaded.
+/// Plugin file in a searched folder, examined without loading it.
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
     pub(crate) origin: &'static str,
     pub(crate) manifest: Option<std::result::Result<Manifest, String>>,
-    /// Reason why it would be rejected, as far as that is known without loading.
+    /// Reason why the library would reject the file, as far as this can be determined without
+    /// loading it.
     pub(crate) fault: Option<String>,
 }
 
-/// All files in the searched folders, and the folders themselves with their faults.
+/// All files in the searched folders. For each folder: its path, its origin, and the reason why the
+/// library would reject it, if any.
 pub(crate) struct Listing {
     pub(crate) places: Vec<(PathBuf, &'static str, Option<String>)>,
     pub(crate) files: Vec<Found>,
 }
 
-/// Looks into the folders. Loads nothing.
+/// Lists the files of the searched folders without loading them.
 pub(crate) fn list() -> Result<Listing> {
     // Its variables name folders.
     std::mem::forget(Library::init()?);

@@ -52,10 +52,10 @@ impl Verdict {
 pub(crate) struct Report {
     pub(crate) path: String,
     pub(crate) verdict: Verdict,
-    /// Step during which it crashed or hung.
+    /// Step during which the child crashed or hung.
     pub(crate) step: Option<String>,
     pub(crate) signal: Option<i32>,
-    /// In words; empty if it is ok.
+    /// Reason for the verdict; empty if the result is ok.
     pub(crate) reason: String,
     pub(crate) status: Option<String>,
     /// Properties of the plugin and its backends; null unless the result is ok.
@@ -63,7 +63,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// One line for people.
+    /// Formats the report as one readable line.
     pub(crate) fn line(&self) -> String {
         let said =
             if self.verdict == Verdict::Ok { described(&self.plugin) } else { self.reason.clone() };
@@ -84,7 +84,7 @@ impl Report {
     }
 }
 
-/// "mine 1.0, ABI 1: a (memory), b (comm; cannot run here: no card)".
+/// Formats a plugin: "mine 1.0, ABI 1: a (memory), b (comm; cannot run here: no card)".
 fn described(plugin: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let backends = plugin["backends"].as_array().into_iter().flatten().map(|backend| {
@@ -100,7 +100,8 @@ fn described(plugin: &Value) -> String {
     format!("{}, ABI {}: {}", name.trim(), plugin["abi_version"], backends.join(", "))
 }
 
-/// Loads a file in a child process with this time limit. Only the report remains of a crash.
+/// Loads a file in a child process, with this time limit. A crash of the child is reported and has
+/// no other effect.
 pub(crate) fn run(path: &Path, limit: Duration) -> std::io::Result<Report> {
     reset_sigchld();
     let mut command = Command::new(std::env::current_exe()?);
@@ -124,7 +125,8 @@ pub(crate) fn run(path: &Path, limit: Duration) -> std::io::Result<Report> {
     Ok(judge(path, limit, ended, &said))
 }
 
-/// Collects the child's output until its end.
+/// Starts a thread that reads the standard output of the child until end of file. The receiver gets
+/// the whole output.
 fn listen(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     if let Some(mut pipe) = child.stdout.take() {
@@ -217,7 +219,7 @@ fn say(value: &Value) {
     }
 }
 
-/// Runs the child: every step that a program performs before it uses the plugin.
+/// Runs in the child: performs every step that a program performs before it uses the plugin.
 pub(crate) fn child(path: &Path) {
     if let Ok(own) = std::io::stdout().as_fd().try_clone_to_owned() {
         OUT.get_or_init(|| File::from(own));

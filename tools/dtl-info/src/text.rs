@@ -7,12 +7,14 @@ use crate::plugins::{Listing, Tried};
 use dtl_sys::DTL_ABI_VERSION;
 
 const WIDTH: usize = 100;
-/// A backend's name may be 63 letters long; --json has it whole.
+/// Maximum width of a column in characters. Longer cells are truncated, for example names, which
+/// may have 63 characters; --json reports them in full.
 const MOST_OF_A_COLUMN: usize = 24;
-/// Suffix of the properties that name who can access the memory.
+/// Suffix of the names of memory properties that specify which processors can access the memory,
+/// for example "host_accessible".
 const ACCESSIBLE: &str = "_accessible";
 
-/// `dtl-info`.
+/// Formats the report of `dtl-info`.
 pub(crate) fn facts(facts: &Facts) -> String {
     let mut out = format!(
         "libdtl {}, ABI version {DTL_ABI_VERSION}, licence {}\n",
@@ -40,7 +42,7 @@ pub(crate) fn facts(facts: &Facts) -> String {
     out
 }
 
-/// `dtl-info --env`.
+/// Formats the report of `dtl-info --env`.
 pub(crate) fn environment(environment: &Environment) -> String {
     let mut out = String::new();
     let longest =
@@ -104,7 +106,7 @@ fn machine(machine: &MachineFacts) -> String {
     lines.map(|(head, text)| wrapped(&format!("  {head:<14}"), text)).concat()
 }
 
-/// Ascending numbers as "0-3, 8".
+/// Formats ascending numbers as "0-3, 8".
 fn ranges(numbers: &[i32]) -> String {
     let runs =
         numbers.chunk_by(|a, b| a + 1 == *b).filter_map(|run| Some((run.first()?, run.last()?)));
@@ -184,7 +186,7 @@ fn environments(environments: &[EnvironmentFacts]) -> String {
     out
 }
 
-/// `dtl-info --plugins`.
+/// Formats the report of `dtl-info --plugins`.
 pub(crate) fn listing(listing: &Listing) -> String {
     let mut out = "Searched\n".to_owned();
     for (path, origin, fault) in &listing.places {
@@ -269,7 +271,7 @@ fn choice(what: &str, choice: &Result<Choice, String>) -> String {
     wrapped(&format!("  {what:<14}"), &text)
 }
 
-/// "7.8 GiB".
+/// Formats a number of bytes: "7.8 GiB".
 fn bytes(count: u64) -> String {
     let mut value = count as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
@@ -281,7 +283,8 @@ fn bytes(count: u64) -> String {
     format!("{value:.1} TiB")
 }
 
-/// Formats columns two spaces apart. The last one is wrapped to the width, the others are cut.
+/// Formats columns two spaces apart. The last column is wrapped at WIDTH; the others are truncated
+/// to MOST_OF_A_COLUMN characters.
 fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
     let all = || std::iter::once(&heads).chain(rows);
@@ -308,8 +311,8 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Formats text after a head in lines of at most WIDTH, indented to the width of the head. A word
-/// that is longer than a line, such as a path, is split.
+/// Formats `text` after `head` in lines of at most WIDTH characters. The continuation lines are
+/// indented by the width of the head. A word that is longer than a line, such as a path, is split.
 fn wrapped(head: &str, text: &str) -> String {
     let room = WIDTH.saturating_sub(width(head)).max(20);
     let mut lines = vec![String::new()];

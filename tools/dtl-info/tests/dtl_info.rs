@@ -10,7 +10,8 @@
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// Runs the program with these variables, and no others that the library or a launcher would set.
+/// Runs dtl-info with these environment variables, without all others that the library reads or
+/// that a launcher sets.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-info"));
     let ours = ["DTL_", "STEPMESH_", "OMPI_", "PMI", "MPI_", "SLURM_", "OMP_NUM"];

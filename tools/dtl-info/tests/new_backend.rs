@@ -56,8 +56,8 @@ fn sources(folder: &Path, ending: &str) -> Vec<PathBuf> {
     files.filter(|path| path.extension().is_some_and(|found| found == ending)).collect()
 }
 
-/// Compiles the sources in `folder` with strict warnings. Returns the plugin, or `None` without the
-/// compiler.
+/// Compiles the sources in `folder` with strict warnings. Returns the path of the plugin, or `None`
+/// if the compiler is not installed.
 fn compile(compiler: &str, standard: &str, folder: &Path, ending: &str) -> Option<PathBuf> {
     let file = folder.join(format!("{compiler}.so"));
     let mut command = Command::new(compiler);

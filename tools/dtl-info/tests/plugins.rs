@@ -1,6 +1,6 @@
 //! Tests of plugin files from the user's side: the probe's report on bad plugins, headers of other
-//! versions, the installed folder, manifests, programs with raised privileges. The C interface:
-//! tests/c/test_plugin*.c.
+//! versions, the installed plugin folder, manifests, programs with raised privileges. The C
+//! interface is tested in tests/c/test_plugin*.c.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -54,7 +54,7 @@ impl Folder {
         path
     }
 
-    /// Compiles tests/plugins/SOURCE to NAME in this folder.
+    /// Compiles the file `source` of tests/plugins to the file `name` in this folder.
     fn plugin(&self, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
         let file = self.0.join(name);
         let mut compiler = Command::new(if arguments.contains(&"c++") { "c++" } else { "cc" });
@@ -140,7 +140,7 @@ fn json(arguments: &[&str], path: Option<&Path>) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// The probe's exit status and line.
+/// Returns the probe's exit status and line.
 fn probe(file: &Path) -> (i32, String) {
     let output = info(&["--probe", file.to_str().unwrap(), "--time-limit", "20s"], None);
     let line = String::from_utf8(output.stdout).unwrap();
@@ -320,7 +320,8 @@ fn an_unknown_name_says_where_plugins_are_searched_for() {
     );
 }
 
-/// A folder of libraries in the path must not run any code of them.
+/// Checks that dtl-info runs no code of a shared library that is in the plugin search path but is
+/// not a plugin.
 #[test]
 fn what_is_no_plugin_is_not_even_loaded() {
     let folder = Folder::new();
@@ -347,7 +348,7 @@ fn a_plugin_links_nothing_of_ours() {
     assert!(text.contains("posix_memalign") && !text.contains("dtl_"), "{text}");
 }
 
-/// Compiles the good plugin with a modified header.
+/// Compiles the valid plugin `good.c` with a modified `dtl.h`.
 fn with_header(folder: &Folder, name: &str, change: impl Fn(String) -> String) -> PathBuf {
     let include = folder.below(&format!("include-{name}"));
     let header = fs::read_to_string(root().join("include/dtl.h")).unwrap();
@@ -370,13 +371,13 @@ fn a_header_with_another_layout_is_refused_by_struct_and_field() {
     assert!(line.contains(text), "{line}");
 }
 
-/// Replaces what must be there.
+/// Replaces a text, which must occur.
 fn swap(header: &str, from: &str, to: &str) -> String {
     assert!(header.contains(from), "the header has no `{from}` any more: adapt this test");
     header.replace(from, to)
 }
 
-/// What begins and ends so.
+/// Returns the part of the header that begins and ends with these texts.
 fn piece<'a>(header: &'a str, begins: &str, ends: &str) -> &'a str {
     let begin = header.find(begins).expect("the header has changed: adapt this test");
     let end = header[begin..].find(ends).expect("the header has changed: adapt this test");
@@ -541,7 +542,8 @@ fn installed_plugins_are_found_wherever_the_prefix_is() {
     assert!(!said.contains("warning"), "{said}");
 }
 
-/// Prepares a good plugin among bad ones, and a program that probes them.
+/// Creates a folder with one valid plugin and several invalid ones, and a program that probes them.
+/// Returns the test folder, the program and the plugin folder.
 fn to_be_probed() -> (Folder, PathBuf, PathBuf) {
     let folder = Folder::new();
     folder.install_library();

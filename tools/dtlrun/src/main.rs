@@ -39,7 +39,7 @@ fn run(options: &Options) -> Result<u8, Failure> {
 }
 
 impl Failure {
-    /// Creates the failure of an operation that dtlrun itself needs.
+    /// Creates the failure for a system error in an operation of dtlrun itself.
     fn own(what: &str, error: &std::io::Error) -> Failure {
         Failure { text: format!("{what}: {error}"), code: 125 }
     }

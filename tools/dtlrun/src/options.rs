@@ -54,7 +54,7 @@ pub(crate) struct Options {
 pub(crate) enum Bind {
     /// Each rank on a core of its own
     Core,
-    /// Wherever the system puts them
+    /// Ranks run wherever the operating system schedules them
     None,
 }
 

@@ -18,7 +18,8 @@ const LOST: u8 = 125;
 
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Runs before Rust's runtime, which opens /dev/null in place of a closed descriptor.
+/// Entry of .init_array. The loader calls `look` before Rust's runtime starts, which opens
+/// /dev/null in place of a closed standard stream.
 // SAFETY: the loader calls what is in this section once, before main, and functions of this type.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -33,7 +34,7 @@ pub(crate) fn was_closed() -> bool {
     WAS_CLOSED.load(Ordering::Relaxed)
 }
 
-/// Where the lines go.
+/// Destination of the lines that the ranks write: standard output and standard error of dtlrun.
 pub(crate) struct Output {
     out: Target,
     err: Target,
@@ -41,9 +42,9 @@ pub(crate) struct Output {
 
 struct Target {
     name: &'static str,
-    /// None: it was closed from the start.
+    /// Open stream; `None` for standard output that was closed when the program was started.
     file: Option<File>,
-    /// Exit status for the first failure.
+    /// Exit status for the first failed write; `None` if none failed.
     failure: Option<u8>,
 }
 
@@ -56,7 +57,8 @@ impl Output {
         Ok(Output { out: target("standard output", out), err: target("standard error", err) })
     }
 
-    /// Returns the exit status for output that could not be written.
+    /// Returns the exit status for output that could not be written; `None` if all output was
+    /// written.
     pub(crate) fn failure(&self) -> Option<u8> {
         self.out.failure.or(self.err.failure)
     }

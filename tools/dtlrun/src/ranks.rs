@@ -9,11 +9,11 @@ use std::io::ErrorKind;
 use std::process::{Child, Command, Stdio};
 use subprocess::{Setup, allowed_cpus, prepare, random_u64};
 
-/// A rank's process.
+/// Process of a rank.
 pub(crate) struct Rank {
     pub(crate) number: u32,
     pub(crate) child: Child,
-    /// Not ended yet, as far as we know.
+    /// True if the process is not known to have ended.
     pub(crate) runs: bool,
 }
 
@@ -51,8 +51,9 @@ pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
     Ok(ranks)
 }
 
-/// Returns an output for ranks if standard output is closed: writes to it fail, as they would
-/// otherwise, but the next file that a rank opens does not get its number. (Rust's runtime has
+/// Returns the standard output of the ranks for the case that standard output of dtlrun is closed.
+/// Writes to it fail, as writes to a closed descriptor do. However, its descriptor number is in
+/// use, so that the next file that a rank opens does not get this number. (Rust's runtime has
 /// opened /dev/null for the other two streams.)
 fn no_output() -> Result<Stdio, Failure> {
     File::open("/dev/null").map(Stdio::from).map_err(|error| Failure::own("/dev/null", &error))
@@ -94,7 +95,7 @@ fn job_name() -> std::io::Result<String> {
     Ok(format!("dtlrun-{:016x}{:016x}", random_u64()?, random_u64()?))
 }
 
-/// Returns the processor of each rank; empty: not bound.
+/// Returns the processor of each rank; empty if ranks are not bound.
 fn cpus(options: &Options) -> Result<Vec<usize>, Failure> {
     if options.bind == Bind::None {
         return Ok(Vec::new());
@@ -116,7 +117,7 @@ fn cpus(options: &Options) -> Result<Vec<usize>, Failure> {
     Ok(cores)
 }
 
-/// Returns true if no allowed processor before this one shares its core.
+/// Returns true if no allowed processor with a lower number is on the same core.
 fn is_first_of_core(cpu: usize, allowed: &[usize]) -> bool {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     // Without that file every processor counts as a core.
@@ -124,7 +125,7 @@ fn is_first_of_core(cpu: usize, allowed: &[usize]) -> bool {
     !siblings(list.trim()).any(|other| other < cpu && allowed.contains(&other))
 }
 
-/// The numbers in a list as "0-1,8".
+/// Parses a list of numbers such as "0-1,8".
 fn siblings(list: &str) -> impl Iterator<Item = usize> + '_ {
     list.split(',').flat_map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

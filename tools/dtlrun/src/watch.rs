@@ -1,4 +1,4 @@
-//! Waits for the ranks: signals, failures, the end of the job.
+//! Waits for the ranks, and handles signals, failures and the end of the job.
 
 use crate::options::{OnFailure, Options};
 use crate::output::{Output, READER_GONE, Stream, streams_of};
@@ -13,12 +13,12 @@ use subprocess::{Signals, reset_sigchld, send_signal, wait_readable};
 /// Time between SIGTERM and SIGKILL.
 const MERCY: Duration = Duration::from_secs(2);
 
-/// See the module's text.
+/// Supervisor of the ranks: signals, failures and the end of the job.
 pub(crate) struct Watch {
     signals: Signals,
     on_failure: OnFailure,
     output: Output,
-    /// Next step of ending the remaining ranks, and its time.
+    /// Next step in ending the remaining ranks, and the time at which it is due.
     next: Option<(Instant, Step)>,
     /// Exit status of the first rank that failed.
     code: u8,
@@ -31,7 +31,8 @@ enum Step {
 }
 
 impl Watch {
-    /// Takes over the signals, before the ranks start, so that none is missed.
+    /// Blocks the signals and creates a descriptor from which they are read. Called before the
+    /// ranks start, so that no signal is missed.
     pub(crate) fn new(options: &Options) -> std::io::Result<Watch> {
         reset_sigchld();
         let signals =
@@ -40,7 +41,7 @@ impl Watch {
         Ok(Watch { signals, on_failure: options.on_failure, output, next: None, code: 0 })
     }
 
-    /// Waits; gives the exit status.
+    /// Waits until all ranks have ended. Returns the exit status of the job.
     pub(crate) fn until_all_have_ended(mut self, mut ranks: Vec<Rank>) -> u8 {
         let mut streams = streams_of(&mut ranks);
         while ranks.iter().any(|rank| rank.runs) {
@@ -115,7 +116,7 @@ impl Watch {
         }
     }
 
-    /// Performs the next step if its time has come.
+    /// Performs the next step in ending the remaining ranks if it is due.
     fn act(&mut self, ranks: &[Rank]) {
         let Some((at, step)) = self.next else { return };
         let left: Vec<String> =

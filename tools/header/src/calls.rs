@@ -6,10 +6,10 @@ use crate::{Outcome, emit, source};
 use std::fmt::Write;
 use std::path::Path;
 
-/// A parameter as C declares it.
+/// Parameter with its C type.
 struct Parameter {
     name: String,
-    /// The type without `const` and `*`.
+    /// Name of the type without `const` and `*`.
     base: String,
     /// Complete C type, for the cast in the thunk.
     whole: String,
@@ -94,7 +94,7 @@ fn parameter(text: &str) -> Option<Parameter> {
     Some(Parameter { name: name.into(), base, whole: whole.into(), depth, is_const })
 }
 
-/// Returns the expression that passes the generated value in the type of the parameter.
+/// Returns the C expression that converts generated value number `at` to the type of the parameter.
 fn argument(at: usize, parameter: &Parameter, source: &Source) -> String {
     let Parameter { whole, base, depth, .. } = parameter;
     if *depth > 0 {
@@ -150,7 +150,8 @@ fn shapes(source: &Source, is_passed: impl Fn(&str) -> bool, text: &mut String) 
     Ok(())
 }
 
-/// Returns the class of a field's value, and the name of its type if the class alone is not enough.
+/// Returns the FIELD_ constant for the class of a field's value, and the name of the field's type;
+/// empty if it has none.
 fn class(ty: &syn::Type, handles: &[&str]) -> (&'static str, String) {
     match ty {
         syn::Type::Ptr(pointer) => match source::path_name(&pointer.elem) {

@@ -1,7 +1,8 @@
-//! Constants as C and C++ macros: suffixed, parenthesised, with both forms of a handle.
+//! Constants as C and C++ macros: suffixed and parenthesised, with a C form and a C++ form of each
+//! handle.
 //!
-//! cbindgen writes them without suffixes and unparenthesised, and handles as designated
-//! initialisers, which pedantic C++17 refuses.
+//! cbindgen writes constants without suffixes and parentheses, and handles as designated
+//! initialisers, which pedantic C++17 rejects.
 
 use crate::source::{Source, docs, path_name};
 use crate::{Outcome, initial};
@@ -26,7 +27,7 @@ pub fn define(constant: &syn::ItemConst, source: &Source) -> Outcome<String> {
     Ok(text)
 }
 
-/// The null handle of a handle type.
+/// Returns the C macro of the null handle of a handle type.
 pub fn null_handle(ty: &str) -> String {
     format!("/// The null {ty}.\n{}", handle_macro(&initial::null_name(ty), ty, "0"))
 }

@@ -10,7 +10,7 @@ const PREAMBLE: &str = include_str!("../preamble.h");
 const PLUGIN: &str = include_str!("../plugin.h");
 const CLOSING: &str = include_str!("../closing.h");
 
-/// The whole text of `include/dtl.h`.
+/// Returns the text of `include/dtl.h`.
 pub fn header(root: &Path) -> Outcome<String> {
     let source = source::read(root)?;
     let declarations = declarations(&source)?;
@@ -24,7 +24,7 @@ pub fn header(root: &Path) -> Outcome<String> {
     Ok(text)
 }
 
-/// One line for each type of handle.
+/// Returns one DTL_HANDLE_COMPARISON_ line for each handle type.
 fn comparisons(source: &Source) -> String {
     source.handles().map(|name| format!("DTL_HANDLE_COMPARISON_({name})\n")).collect()
 }
@@ -79,7 +79,7 @@ pub fn declarations(source: &Source) -> Outcome<HashMap<String, String>> {
     Ok(chunks.filter_map(|chunk| Some((declared_name(chunk)?, tidy(chunk)))).collect())
 }
 
-/// The name that a declaration introduces.
+/// Returns the name that a declaration introduces.
 fn declared_name(chunk: &str) -> Option<String> {
     let code: Vec<&str> =
         chunk.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
@@ -116,7 +116,7 @@ fn tidy(chunk: &str) -> String {
     comment + &fill(&format!("{must_use}{code}"))
 }
 
-/// Breaks a declaration after commas.
+/// Breaks a declaration after commas into lines of at most WIDTH characters.
 fn fill(code: &str) -> String {
     const WIDTH: usize = 98;
     let mut lines = vec![String::new()];

@@ -9,20 +9,20 @@ use crate::source::{Source, docs, path_name};
 
 const WIDTH: usize = 98;
 
-/// How a field starts.
+/// Initial value of a field.
 pub enum Value {
-    /// The size of the struct.
+    /// Size of the struct.
     Size,
     /// DTL_ABI_VERSION.
     AbiVersion,
-    /// 0, NULL, or zero in every element.
+    /// Zero: 0, NULL, or zero in every element.
     Zero,
-    /// An expression in C.
+    /// Expression in C.
     Given(String),
 }
 
-/// Returns the fields with their initial values; none for structs that the library fills in and for
-/// those without a size.
+/// Returns the fields with their initial values. Returns `None` for structs that the library fills
+/// in and for structs that do not begin with `struct_size`.
 pub fn values(structure: &syn::ItemStruct) -> Option<Vec<(&syn::Field, Value)>> {
     let first = structure.fields.iter().next()?;
     let made_by_library = docs(&first.attrs).iter().any(|line| line.contains("of the library"));
@@ -40,12 +40,12 @@ pub fn macro_of(structure: &syn::ItemStruct, source: &Source) -> Option<String> 
     Some(wrap(&format!("/// Initial value of a {ty}.\n#define {}", macro_name(&ty)), values))
 }
 
-/// `DTL_<NAME>_INIT`.
+/// Returns the name `DTL_<NAME>_INIT` of a struct's macro.
 pub fn macro_name(ty: &str) -> String {
     format!("DTL_{}_INIT", noun(ty))
 }
 
-/// `DTL_<NOUN>_NULL` of a type of handle.
+/// Returns the name `DTL_<NAME>_NULL` of the null handle of a handle type.
 pub fn null_name(ty: &str) -> String {
     format!("DTL_{}_NULL", noun(ty))
 }

@@ -1,14 +1,14 @@
 //! Writes the layouts of structs, as C macros (sizes and offsets from the plugin's compiler) for
-//! those that pass between a plugin and the library, and as a Rust table (from our compiler) for
-//! these and for all that begin with `struct_size`.
+//! those that pass between a plugin and the library, and as a Rust table (from the library's
+//! compiler) for these and for all that begin with `struct_size`.
 
 use crate::source::{Kind, Source, docs};
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
 use syn::spanned::Spanned;
 
-/// Structs from which all exchanged structs are reachable. Arguments of handlers are behind a `void
-/// *`.
+/// Structs from which all structs that pass between a plugin and the library are reachable, and the
+/// arguments of handlers, which are passed as `void *`.
 const ROOTS: [&str; 7] = [
     "dtl_host_api_t",
     "dtl_plugin_t",
@@ -20,7 +20,8 @@ const ROOTS: [&str; 7] = [
 ];
 const WIDTH: usize = 98;
 
-/// Returns `DTL_LAYOUT_COUNT` and `DTL_LAYOUTS` for the template.
+/// Returns `template` with `@LAYOUTS@` replaced by the C macros `DTL_LAYOUT_COUNT` and
+/// `DTL_LAYOUTS`.
 pub fn macros(source: &Source, template: &str) -> String {
     let mut rows = Vec::new();
     for (name, fields) in crossing(source) {
@@ -41,8 +42,8 @@ pub fn macros(source: &Source, template: &str) -> String {
     template.replace("@LAYOUTS@", &(text + "\n"))
 }
 
-/// Returns the text of `src/abi/layouts.rs`: the exchanged structs, and all others that begin with
-/// `struct_size`.
+/// Returns the text of `src/abi/layouts.rs`: the structs that pass between a plugin and the
+/// library, and all others that begin with `struct_size`.
 pub fn table(source: &Source) -> String {
     let crossing: BTreeSet<String> = crossing(source).into_iter().map(|(name, _)| name).collect();
     let mut text = String::from(TABLE_BEGIN);
@@ -180,7 +181,8 @@ macro_rules! layouts {
 layouts! {
 ";
 
-/// Returns the exchanged structs with their fields, in the header's order.
+/// Returns the structs that pass between a plugin and the library, with their fields, in the
+/// header's order.
 fn crossing(source: &Source) -> Vec<(String, Vec<String>)> {
     let items: HashMap<&str, &Kind> = source
         .modules
@@ -213,7 +215,7 @@ fn crossing(source: &Source) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// Returns the names of the library's types in a type, at any depth.
+/// Returns the names of the library's types that occur in a type, at any nesting depth.
 fn mentioned(ty: &syn::Type) -> Vec<String> {
     let text = ty.span().source_text().unwrap_or_default();
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');

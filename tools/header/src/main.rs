@@ -1,9 +1,10 @@
 //! Generates `include/dtl.h`, `src/abi/layouts.rs`, `bindings/rust/dtl-sys/src/items.rs` (and, on
 //! request, the frozen symbol list) from `src/abi` and `src/ffi`.
 //!
-//! cbindgen turns structs, types and functions into C; this tool reads the same sources for what
-//! cbindgen has no word for (order by noun, suffixed constants, `_NULL` and `_INIT` macros).
-//! Run by maintainers and by the drift check, never by a user's build. docs/adr/0002 says why.
+//! cbindgen turns structs, types and functions into C; this tool reads the same sources for
+//! everything that cbindgen cannot express (order by noun, suffixed constants, `_NULL` and `_INIT`
+//! macros). Run by maintainers and by the drift check, never by a user's build. docs/adr/0002 gives
+//! the reasons.
 
 mod calls;
 mod constants;

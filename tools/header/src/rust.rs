@@ -1,9 +1,9 @@
 //! Writes `bindings/rust/dtl-sys/src/items.rs`: the header's declarations in Rust, from the sources
 //! that the header comes from.
 //!
-//! Types, constants and signatures keep their source text, so that a difference from the library
-//! can only come from an item that is missing. The macros of the header that are no constants are
-//! in the crate's `lib.rs`, by hand.
+//! Types, constants and signatures keep their source text, so that only a missing item can cause a
+//! difference from the library. The macros of the header that are not constants are written by hand
+//! in the crate's `lib.rs`.
 
 use crate::initial::{self, Value};
 use crate::source::{Item, Kind, Module, Source, docs, path_name};
@@ -20,7 +20,7 @@ use core::ffi::{c_char, c_void};
 use core::ptr;
 ";
 
-/// The whole text of `items.rs`.
+/// Returns the text of `items.rs`.
 pub fn items(root: &Path) -> Outcome<String> {
     let source = source::read(root)?;
     let mut text = BEGIN.to_owned();
@@ -89,8 +89,9 @@ fn declaration(item: &Item, source: &Source) -> Outcome<String> {
 }
 
 /// Returns true if the function is safe to call from Rust. Any handle and any number is a valid
-/// argument. A pointer is not: the caller is responsible for its uses by the library or a callback.
-/// A function is also unsafe if it ends an object whose memory address other code may still use.
+/// argument. A pointer is not, because the caller is responsible for all uses of the pointer by the
+/// library or a callback. A function is also unsafe if it ends an object whose memory address other
+/// code may still use.
 fn is_safe(name: &str, function: &syn::ItemFn, signature: &str) -> bool {
     const END_MEMORY: [&str; 5] = [
         "dtl_finalize",
@@ -130,8 +131,8 @@ fn struct_of(structure: &syn::ItemStruct, item: &Item, source: &Source) -> Outco
     Ok(text)
 }
 
-/// Writes the constant `DTL_<NAME>_INIT`. Not for dtl_plugin_t: its initial value has the layouts
-/// that a C compiler computes.
+/// Writes the constant `DTL_<NAME>_INIT`. Omits dtl_plugin_t, whose initial value contains the
+/// layouts that a C compiler computes.
 fn initial_value(name: &str, values: &[(&syn::Field, Value)], source: &Source) -> Outcome<String> {
     let mut text = String::new();
     writeln!(text, "\n/// Initial value of a {name}.")?;
@@ -152,7 +153,7 @@ fn initial_value(name: &str, values: &[(&syn::Field, Value)], source: &Source) -
     Ok(text)
 }
 
-/// Returns the value of a type whose bytes are all zero.
+/// Returns the Rust expression for the value of a type whose bytes are all zero.
 fn zero(ty: &syn::Type, source: &Source) -> Option<String> {
     match ty {
         syn::Type::Ptr(pointer) => Some(
@@ -193,7 +194,7 @@ fn text_of(node: &impl Spanned) -> Outcome<String> {
     Ok(text)
 }
 
-/// Formats `head rest end`, with `rest` on its own line if its first line does not fit beside
+/// Formats `head rest end`. Puts `rest` on a new line if its first line does not fit on the line of
 /// `head`.
 fn broken(head: &str, rest: &str, end: &str, indent: &str) -> String {
     const WIDTH: usize = 100;

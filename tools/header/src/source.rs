@@ -1,4 +1,4 @@
-//! Reads the Rust sources: the items that are visible in C, in which order, with their texts and
+//! Reads the Rust sources: the items that are visible in C, in their order, with their texts and
 //! values.
 
 use crate::Outcome;
@@ -6,14 +6,15 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use syn::spanned::Spanned;
 
-/// The sources of the header, in its order.
+/// Sources of the header, in the order of the header.
 pub struct Source {
     pub modules: Vec<Module>,
-    /// `pub type alias = target` for integer aliases, e.g. dtl_status_t = i32.
+    /// Integer aliases (`pub type alias = target`), by the name of the alias, e.g. dtl_status_t =
+    /// i32.
     pub aliases: HashMap<String, String>,
 }
 
-/// One file: a section of the header.
+/// Source file, which is a section of the header.
 pub struct Module {
     pub path: PathBuf,
     /// First paragraph of the file's module comment.
@@ -131,7 +132,7 @@ fn is_public(visibility: &syn::Visibility) -> bool {
     matches!(visibility, syn::Visibility::Public(_))
 }
 
-/// `#[unsafe(no_mangle)]`.
+/// Returns true if a function has `#[unsafe(no_mangle)]`.
 fn is_exported(function: &syn::ItemFn) -> bool {
     function.attrs.iter().any(|attribute| match &attribute.meta {
         syn::Meta::List(list) if list.path.is_ident("unsafe") => {
@@ -141,7 +142,7 @@ fn is_exported(function: &syn::ItemFn) -> bool {
     })
 }
 
-/// Returns `i32` for a plain path type; `None` for pointers, functions, generics.
+/// Returns the name of a plain path type, e.g. `i32`; `None` for pointers, functions, generics.
 pub fn path_name(ty: &syn::Type) -> Option<String> {
     match ty {
         syn::Type::Path(path) => {
@@ -152,7 +153,7 @@ pub fn path_name(ty: &syn::Type) -> Option<String> {
     }
 }
 
-/// The lines of the doc comment.
+/// Returns the lines of a doc comment.
 pub fn docs(attributes: &[syn::Attribute]) -> Vec<String> {
     let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
         syn::Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {

@@ -1,4 +1,4 @@
-//! Processors that a thread may run on.
+//! Processors on which a thread may run.
 
 use std::io;
 

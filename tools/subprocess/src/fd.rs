@@ -8,8 +8,8 @@ const FIRST: RawFd = 3;
 
 /// Takes ownership of the result of a system call: a new descriptor, or -1 and an error.
 ///
-/// The kernel gives out the lowest free number. Where the standard streams are closed that is one of
-/// theirs, so the descriptor gets a number behind them.
+/// The kernel assigns the lowest free number. If standard streams are closed, that is the number of
+/// one of them, so the descriptor is moved to a higher number.
 pub(crate) fn new(given: RawFd) -> io::Result<OwnedFd> {
     if given < 0 {
         return Err(io::Error::last_os_error());
@@ -47,8 +47,9 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until one of the descriptors is readable or at its end, or the time has passed. Returns
-/// for each whether it is ready; none is after a signal.
+/// Waits until one of the descriptors is readable or at end of file, until `timeout_ns` has passed,
+/// or until a signal interrupts the wait. Returns for each descriptor whether it is ready; after a
+/// signal, all are reported as not ready.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<bool>> {
     let mut entries: Vec<libc::pollfd> = fds
         .iter()

@@ -1,9 +1,10 @@
-//! Child processes of libdtl's programs: start them so that they end with their parent, signal them,
-//! read signals without a handler, place them on processors.
+//! Child processes of libdtl's programs: starts them so that they end with their parent, signals
+//! them, reads signals without a handler, and places them on processors.
 //!
-//! `start` prepares a command, `signals` sends and receives signals, `cpus` binds to processors, `fd`
-//! has what the programs need of descriptors, `random` makes names. It does not use libdtl, and libdtl
-//! does not use it: a library must not touch the signals and children of its program.
+//! `start` prepares a command, `signals` sends and receives signals, `cpus` binds to processors,
+//! `fd` has the programs' functions for descriptors, `random` creates random numbers for names.
+//! This crate does not use libdtl, and libdtl does not use this crate: a library must not interfere
+//! with the signals and child processes of its program.
 
 mod cpus;
 mod fd;

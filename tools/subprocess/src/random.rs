@@ -1,8 +1,8 @@
-//! Random numbers of the kernel.
+//! Random numbers from the kernel.
 
 use std::io;
 
-/// Returns a random number of the kernel.
+/// Returns a random number from the kernel.
 pub fn random_u64() -> io::Result<u64> {
     let mut bytes = [0_u8; 8];
     // SAFETY: the kernel writes at most 8 bytes into `bytes`.

@@ -4,12 +4,13 @@ use crate::fd;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A signal that arrived.
+/// Signal that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
-    /// Its number.
+    /// Number of the signal.
     pub number: i32,
-    /// True if the kernel sent it (a terminal's Ctrl-C goes to the whole process group).
+    /// True if the kernel has sent the signal (a terminal's Ctrl-C goes to the whole process
+    /// group).
     pub from_kernel: bool,
 }
 
@@ -17,8 +18,8 @@ pub struct Signal {
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks these signals and receives them. Call before starting threads, which inherit the
-    /// mask.
+    /// Blocks these signals and creates a descriptor from which they are read. Call before starting
+    /// threads, which inherit the mask.
     pub fn take_over(signals: &[i32]) -> io::Result<Self> {
         let set = set_of(signals)?;
         set_mask(libc::SIG_BLOCK, &set)?;
@@ -85,7 +86,8 @@ pub fn is_ignored(signal: i32) -> bool {
     code == 0 && now.sa_sigaction == libc::SIG_IGN
 }
 
-/// Sends a signal to a child that has not been reaped. One that has exited is not an error.
+/// Sends a signal to a child that has not been reaped. A child that has already exited is not an
+/// error.
 pub fn send_signal(pid: u32, number: i32) {
     if let Ok(pid) = i32::try_from(pid) {
         // SAFETY: takes integers only; the caller has not reaped the child, so the id is its own.

@@ -9,7 +9,7 @@ use std::process::Command;
 /// Properties of a child process, set before its program starts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup {
-    /// The processor it is bound to.
+    /// Processor to which the process is bound, if any.
     pub cpu: Option<usize>,
     /// True if the process leaves no core dump when it crashes.
     pub no_core: bool,

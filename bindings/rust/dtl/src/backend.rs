@@ -42,20 +42,20 @@ impl Backend {
         Ok(Backend { handle })
     }
 
-    /// The backend of a handle.
+    /// Returns the backend of a handle.
     #[must_use]
     pub fn from_raw(handle: sys::dtl_backend_t) -> Backend {
         Backend { handle }
     }
 
-    /// The handle.
+    /// Returns the handle of the backend.
     #[must_use]
     pub fn raw(self) -> sys::dtl_backend_t {
         self.handle
     }
 
-    /// Returns the name. The borrow keeps the library initialised: a name lives as long as its
-    /// backend.
+    /// Returns the name of the backend. The borrow of the [`Library`] keeps the library initialised
+    /// while the name is read, because the name lives as long as its backend.
     ///
     /// # Errors
     /// See `dtl_backend_info`.
@@ -177,12 +177,12 @@ impl Backend {
     }
 }
 
-/// A device of a backend.
+/// Device of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Device {
-    /// Its backend.
+    /// Backend of the device.
     pub backend: Backend,
-    /// Its index, 0 ... count-1.
+    /// Index of the device, 0 ... count-1.
     pub index: i32,
 }
 

@@ -11,7 +11,7 @@ use std::ptr;
 /// # Safety
 /// `DTYPE` describes the type, and every combination of bits is a value of it.
 pub unsafe trait Element: Copy + Default + Send + 'static {
-    /// Its dtype.
+    /// Dtype of the elements.
     const DTYPE: sys::dtl_dtype_t;
 }
 
@@ -33,13 +33,13 @@ elements! {
 /// launcher.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Open<'a> {
-    /// Its kind; empty = "auto".
+    /// Kind of the communicator; empty = "auto".
     pub kind: &'a str,
     /// Rank and size; `None`: from the launcher's environment.
     pub place: Option<(i32, i32)>,
     /// Name that the ranks of one job share; `None`: from the launcher's environment.
     pub job: Option<&'a str>,
-    /// Time limit of each blocking call; 0: from DTL_TIMEOUT, else unlimited.
+    /// Time limit of each blocking call in nanoseconds; 0: from DTL_TIMEOUT, else unlimited.
     pub timeout_ns: u64,
     /// DTL_COMM_DETERMINISTIC and other flags, ORed.
     pub flags: u32,
@@ -95,7 +95,8 @@ impl Comm {
         Ok(Comm::from_raw(handle))
     }
 
-    /// Creates one communicator with all ranks as threads of this process.
+    /// Creates a communicator whose ranks are threads of this process. Returns one [`Comm`] for
+    /// each rank, in rank order.
     ///
     /// # Errors
     /// See `dtl_comm_threads`.
@@ -139,7 +140,7 @@ impl Comm {
         Ok(info)
     }
 
-    /// Returns a text with the location and the latest operations of each rank.
+    /// Returns a string that states, for each rank, where it runs and its latest operations.
     ///
     /// # Errors
     /// See `dtl_comm_dump`.
@@ -161,8 +162,8 @@ impl Comm {
         Ok(Comm::from_raw(handle))
     }
 
-    /// Splits the communicator into one for each color. With `None` this rank gets none.
-    /// Collective.
+    /// Splits the communicator into one communicator for each color. A rank that passes `None` gets
+    /// none. Collective.
     ///
     /// # Errors
     /// See `dtl_comm_split`.
@@ -283,7 +284,7 @@ impl Comm {
     }
 }
 
-/// An output that is not written yet.
+/// Initial value of a `dtl_recv_info_t` output argument.
 pub(crate) const EMPTY: sys::dtl_recv_info_t = sys::dtl_recv_info_t {
     source: 0,
     tag: 0,

@@ -1,4 +1,4 @@
-//! Failed calls: name of the function, status, and error text.
+//! Failed calls: name of the function, status, and error message.
 
 use crate::{sys, text};
 use std::fmt;
@@ -38,12 +38,12 @@ impl fmt::Debug for Status {
     }
 }
 
-/// A call that failed.
+/// Failed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// Name of the function.
     pub call: &'static str,
-    /// What it returned.
+    /// Status that the call returned.
     pub status: Status,
     /// Cause and remedy, as `dtl_last_error` reports them.
     pub text: String,
@@ -68,7 +68,7 @@ impl std::error::Error for Error {}
 /// Converts the status of a call that this thread has just made to a result.
 ///
 /// # Errors
-/// Every status but `DTL_SUCCESS`, with the thread's last error text.
+/// Every status but `DTL_SUCCESS`, with the thread's last error message.
 #[inline]
 pub fn check(call: &'static str, status: sys::dtl_status_t) -> Result {
     if status == sys::DTL_SUCCESS { Ok(()) } else { Err(failure(call, status)) }

@@ -1,6 +1,6 @@
 //! Ownership of the library's objects: a handle is destroyed when its owner is dropped.
 
-/// Defines the owner of a type of handle.
+/// Defines an owner type for a handle type. The owner destroys the handle on drop.
 macro_rules! owner {
     ($(#[$attribute:meta])* $name:ident, $raw:ident, $destroy:ident) => {
         $(#[$attribute])*
@@ -12,7 +12,8 @@ macro_rules! owner {
         }
 
         impl $name {
-            /// Takes ownership of a handle. A null handle is allowed; calls with it fail.
+            /// Takes ownership of a handle. A null handle is allowed; calls with a null handle
+            /// fail.
             #[must_use]
             pub fn from_raw(handle: $crate::sys::$raw) -> Self {
                 Self { handle }

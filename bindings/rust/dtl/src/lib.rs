@@ -15,18 +15,19 @@
 //! - `registry`: plugins, environments and members of enumerations.
 //! - `topology`: this node.
 //!
-//! Objects are destroyed when they are dropped. A handle that the library has destroyed earlier
-//! (by [`Library::finalize`], say) is an error at the next call and never undefined behaviour.
+//! Objects are destroyed when they are dropped. The use of a handle that the library has destroyed
+//! earlier (for example in [`Library::finalize`]) is an error and never undefined behaviour.
 //!
 //! # Safety
 //! A buffer is never reused while an operation may still access it: operations own their buffers,
-//! and the buffer of one that failed is leaked where the library does not promise to have given it
-//! back. Access to memory of the library by reference is `unsafe`, because its other users
-//! (streams, devices, ranks) are not known to the compiler. Functions without a wrapper are called
-//! through [`sys`], under their C contract.
+//! and the buffer of a failed operation is leaked if the library does not guarantee that it no
+//! longer uses the buffer. Access to memory of the library by reference is `unsafe`, because its
+//! other users (streams, devices, ranks) are not known to the compiler. Functions without a wrapper
+//! are called through [`sys`], under their C contract.
 //!
-//! One case depends on another library: over the messages of an MPI, the effect of a message or
-//! collective longer than the receiver's buffer is defined by that MPI (see `dtl_comm_recv`).
+//! One case depends on another library: if a communicator uses the messages of an MPI library, that
+//! library defines the effect of a message or collective that is longer than the receiver's buffer
+//! (see `dtl_comm_recv`).
 //!
 //! # Example
 //! ```no_run

@@ -24,10 +24,10 @@ impl Library {
         Ok(Library { _private: () })
     }
 
-    /// Ends this initialisation. The last one destroys all live objects.
+    /// Ends this initialisation. Ending the last initialisation destroys all live objects.
     ///
     /// # Errors
-    /// See `dtl_finalize`. The initialisation counts on after a failure.
+    /// See `dtl_finalize`. After a failure, the initialisation remains in effect.
     pub fn finalize(self) -> Result {
         std::mem::forget(self);
         // SAFETY: this value's own initialisation ends. Memory of the library is reached by `unsafe`
@@ -45,7 +45,7 @@ impl Drop for Library {
     }
 }
 
-/// Version of the library that is linked.
+/// Returns the version of the linked library.
 #[must_use]
 pub fn version() -> String {
     // SAFETY: the text ends with NUL and lives for ever.

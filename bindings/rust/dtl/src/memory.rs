@@ -38,19 +38,19 @@ impl Memory {
         Ok(Memory { backend, start, size })
     }
 
-    /// The backend that it was allocated from.
+    /// Returns the backend from which the memory was allocated.
     #[must_use]
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// Its first byte.
+    /// Returns the address of the first byte.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.size
@@ -66,10 +66,10 @@ impl Memory {
         Ok(self.as_ptr().wrapping_add(offset).cast())
     }
 
-    /// Copies host memory to offset `offset` of the allocation.
+    /// Copies host memory to the allocation, at offset `offset`.
     ///
     /// # Errors
-    /// See `dtl_mem_copy`; a range that is not inside.
+    /// See `dtl_mem_copy`; a range that is not inside the allocation.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result {
         let into = self.range("dtl_mem_copy", offset, bytes.len())?;
         // SAFETY: both sides have that many bytes; `self` is borrowed exclusively, and work that
@@ -77,10 +77,10 @@ impl Memory {
         unsafe { call!(dtl_mem_copy(into, bytes.as_ptr().cast(), bytes.len() as u64)) }
     }
 
-    /// Copies from offset `offset` of the allocation to host memory.
+    /// Copies from the allocation, at offset `offset`, to host memory.
     ///
     /// # Errors
-    /// See `dtl_mem_copy`; a range that is not inside.
+    /// See `dtl_mem_copy`; a range that is not inside the allocation.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result {
         let from = self.range("dtl_mem_copy", offset, into.len())?;
         // SAFETY: both sides have that many bytes; nothing safe writes the memory during a shared
@@ -91,7 +91,7 @@ impl Memory {
     /// Sets `len` bytes at `offset` to `value`.
     ///
     /// # Errors
-    /// See `dtl_mem_fill`; a range that is not inside.
+    /// See `dtl_mem_fill`; a range that is not inside the allocation.
     pub fn fill(&mut self, offset: usize, value: u8, len: usize) -> Result {
         let into = self.range("dtl_mem_fill", offset, len)?;
         // SAFETY: as many bytes are inside, and `self` is borrowed exclusively.
@@ -112,7 +112,8 @@ impl Memory {
     /// Returns the bytes for writing on the host.
     ///
     /// # Safety
-    /// As for [`Memory::bytes`], and during the borrow nothing else reads the memory either.
+    /// The requirements of [`Memory::bytes`] apply. In addition, nothing else reads the memory
+    /// during the borrow.
     #[must_use]
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: a live allocation of this size; the rest is the caller's contract.

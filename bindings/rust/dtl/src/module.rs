@@ -6,12 +6,13 @@ use crate::{Device, Result, Stream, call, read_text, sys};
 use std::ffi::c_void;
 use std::ptr;
 
-/// What is compiled.
+/// Source to compile.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// DTL_LANGUAGE_...; 0: the backend's own language with the macros of dtl_kernel.h.
+    /// Language of the source: DTL_LANGUAGE_..., or 0 for the backend's own language with the
+    /// macros of dtl_kernel.h.
     pub language: sys::dtl_enum_word_t,
-    /// The text, or the bytes of a binary.
+    /// Source text, or the bytes of a binary.
     pub bytes: &'a [u8],
     /// Compiler options, one command-line word each.
     pub options: &'a [&'a str],
@@ -26,7 +27,8 @@ impl Module {
     /// Compiles source for a device.
     ///
     /// # Errors
-    /// See `dtl_module_compile`; the whole log of a DTL_ERROR_COMPILE_FAILED is [`Module::failure`].
+    /// See `dtl_module_compile`. After DTL_ERROR_COMPILE_FAILED, [`Module::failure`] returns the
+    /// whole log.
     pub fn compile(device: Device, source: &Source) -> Result<Module> {
         const CALL: &str = "dtl_module_compile";
         let options = source.options.iter().map(|option| c_string(CALL, "options", option));

@@ -8,23 +8,23 @@ use std::ptr;
 /// Result of loading a plugin file, or of searching a folder for plugins.
 #[derive(Debug, Clone)]
 pub struct Plugin {
-    /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
+    /// State of the plugin: DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
     pub state: i32,
-    /// The status that the attempt ended with.
+    /// Status with which the attempt ended.
     pub status: Status,
     /// ABI version that the library and the plugin agreed on; 0 if loading failed before that.
     pub abi_version: u32,
-    /// The file or folder.
+    /// Path of the file or folder.
     pub path: String,
-    /// Why it failed; empty if it did not.
+    /// Reason for the failure; empty if there was none.
     pub reason: String,
-    /// The call or place that named it.
+    /// Call or setting that specified the plugin file, or the folder that contains it.
     pub origin: String,
-    /// The plugin's own name.
+    /// Name that the plugin reports.
     pub name: String,
-    /// Its version.
+    /// Version that the plugin reports.
     pub version: String,
-    /// Its own description.
+    /// Description that the plugin reports.
     pub description: String,
     /// Names of the plugin's registered backends.
     pub backends: Vec<String>,
@@ -62,19 +62,20 @@ fn plugin(index: u64) -> Result<Plugin> {
 /// Environment: a service that a backend requires, registered by a plugin or the program.
 #[derive(Debug, Clone)]
 pub struct Environment {
-    /// DTL_ENVIRONMENT_IDLE ... _FAILED.
+    /// State of the environment: one of the constants from DTL_ENVIRONMENT_IDLE to
+    /// DTL_ENVIRONMENT_FAILED.
     pub state: i32,
     /// Status of the latest attempt to start the environment.
     pub status: Status,
     /// Number of its users.
     pub uses: u64,
-    /// Its name.
+    /// Name of the environment.
     pub name: String,
-    /// Its version; empty if it has none.
+    /// Version of the environment; empty if it has none.
     pub version: String,
-    /// The environments that it depends on.
+    /// Environments on which this environment depends.
     pub depends: Vec<String>,
-    /// Why it failed; empty if it did not.
+    /// Reason for the failure; empty if there was none.
     pub reason: String,
 }
 
@@ -155,7 +156,7 @@ fn forever(text: *const c_char) -> String {
     unsafe { text_of(text) }
 }
 
-/// Splits a text at ", ".
+/// Splits a string at ", ".
 fn list(text: *const c_char) -> Vec<String> {
     forever(text).split(", ").filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }

@@ -17,7 +17,7 @@ pub(crate) fn kept<B>(outcome: Result, buffers: B) -> Result<B> {
 /// already matched.
 #[derive(Debug)]
 pub struct Request<T: Element> {
-    /// Null when the operation is over.
+    /// Handle of the request; null once the operation is complete.
     handle: sys::dtl_request_t,
     /// Buffer. Not dropped while the operation may access it.
     buffer: ManuallyDrop<Vec<T>>,
@@ -76,8 +76,8 @@ impl<T: Element> Request<T> {
         call!(dtl_request_cancel(self.handle))
     }
 
-    /// Returns the whole buffer if the operation has completed successfully; otherwise drops the
-    /// request.
+    /// Returns the whole buffer if the operation has completed successfully. Otherwise drops the
+    /// request and returns `None`.
     #[must_use]
     pub fn into_buffer(mut self) -> Option<Vec<T>> {
         let buffer = std::mem::take(&mut *self.buffer);

@@ -23,7 +23,7 @@ pub fn field(field: &[c_char]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Reads a text of variable length through a function with the parameters `(buf, cap, out_len)`:
+/// Reads a string of variable length through a function with the parameters `(buf, cap, out_len)`:
 /// first the length, then the text. Retries if the text has grown between the two calls.
 ///
 /// `read` passes its arguments to a function of the library: a buffer of `cap` writable bytes (NULL
@@ -50,7 +50,7 @@ pub fn read_text(
     }
 }
 
-/// The text for a parameter of `call`.
+/// Converts a string for a parameter of the function `call` to a C string.
 pub(crate) fn c_string(call: &'static str, parameter: &str, text: &str) -> Result<CString> {
     CString::new(text)
         .map_err(|_| Error::argument(call, format!("{parameter}: the text has a NUL inside")))

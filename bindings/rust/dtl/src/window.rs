@@ -1,5 +1,6 @@
-//! Windows: memory of each rank that other ranks access. Access functions are those of `sys`,
-//! because their buffers are in use until an epoch ends. The functions here open and close epochs.
+//! Windows: memory of each rank that other ranks access. Memory is accessed with the functions of
+//! `sys`, because their buffers are in use until an epoch ends. The functions of this module create
+//! windows, and open and close epochs.
 
 use crate::{Comm, Result, call, sys};
 use std::ptr;
@@ -34,7 +35,7 @@ impl Window {
         Window { handle }
     }
 
-    /// The handle, for functions of [`sys`].
+    /// Returns the handle, for functions of [`sys`].
     #[must_use]
     pub fn raw(&self) -> sys::dtl_win_t {
         self.handle
@@ -59,7 +60,7 @@ impl Window {
         call!(dtl_win_fence(self.handle))
     }
 
-    /// Opens an access epoch to one target: DTL_LOCK_SHARED or DTL_LOCK_EXCLUSIVE.
+    /// Opens an access epoch to one target. `kind` is DTL_LOCK_SHARED or DTL_LOCK_EXCLUSIVE.
     ///
     /// # Errors
     /// See `dtl_win_lock`.
@@ -110,7 +111,7 @@ impl Window {
     /// Destroys the window now. Reports a failure, which a drop cannot. Collective.
     ///
     /// # Errors
-    /// See `dtl_win_destroy`. The window lives on then, without an owner.
+    /// See `dtl_win_destroy`. After a failure, the window continues to exist without an owner.
     pub fn destroy(self) -> Result {
         let handle = self.handle;
         std::mem::forget(self);

@@ -1,5 +1,5 @@
-//! Addresses of a rank's control sockets: encoding in the rank's record, and the order in which
-//! other ranks try them.
+//! Addresses of a rank's control sockets: encoding in the rank's bootstrap record, and the order in
+//! which other ranks try the addresses.
 
 use crate::backend::os_error::os_error;
 use crate::error::{Result, fail};
@@ -9,19 +9,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 /// Maximum number of addresses in a record.
 const MOST: usize = 3;
-/// Number of words of a record: node ID; port, number of addresses and `EVERYWHERE` flag; two words
-/// per address.
+/// Number of words of a record: one word with the node ID; one word with the port, the number of
+/// addresses and the flag `EVERYWHERE`; two words per address.
 pub(super) const WORDS: usize = 2 + 2 * MOST;
-/// Flag: the rank listens at all addresses of its machine.
+/// Flag of a record: the rank listens on all addresses of its machine.
 const EVERYWHERE: u64 = 1 << 32;
 /// Name prefixes of network interfaces of virtual machines and containers. Their addresses are not
-/// unique across nodes and do not lead to this node from elsewhere.
+/// unique across nodes, and other nodes cannot connect to them.
 const INSIDE: [&str; 5] = ["docker", "virbr", "veth", "br-", "cni"];
 
-/// Addresses at which one rank listens for control connections.
+/// Addresses on which a rank listens for control connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// ID of the machine, equal on all of its ranks; 0 if unknown.
+    /// ID of the rank's machine, equal for all ranks on the machine; 0 if unknown.
     pub(super) node: u64,
     port: u16,
     is_everywhere: bool,
@@ -79,7 +79,8 @@ impl Address {
         }
     }
 
-    /// Returns the addresses at which rank `own` should try to reach this rank, best first.
+    /// Returns the socket addresses at which the rank with the addresses `own` should try to reach
+    /// this rank, in the order of the attempts.
     pub(super) fn socket_addrs(&self, own: &Address) -> Vec<SocketAddr> {
         let is_here = self.node == own.node && self.node != 0;
         let mut ways = Vec::new();
@@ -105,7 +106,8 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Returns at most `MOST` addresses that other ranks may reach, likeliest first.
+/// Returns at most `MOST` addresses at which other ranks may reach this rank, in order of
+/// decreasing probability.
 fn in_order(all: &[Interface]) -> Vec<IpAddr> {
     let is_local = |address: &IpAddr| match address {
         IpAddr::V4(address) => address.is_link_local(),

@@ -1,4 +1,5 @@
-//! Establishment, progress and closing of connections; `frames` has their protocol.
+//! Establishment, progress and closing of control connections. `frames` contains the protocol on a
+//! connection.
 
 use super::super::socket_frames::Channel;
 use super::{LISTENER, LONGEST, Oob, PeerLiveness};
@@ -15,16 +16,17 @@ use std::os::fd::AsFd;
 
 /// Kinds of control frames.
 pub(super) mod kind {
-    /// First frame of a connection: magic, cookie, source, destination, brief flag.
+    /// First frame of a connection: magic number, cookie of the job, source rank, destination rank,
+    /// and 1 if the connection is short-lived (`Connection::is_brief`).
     pub(crate) const HELLO: u8 = 1;
     /// Reply to a hello, with the same fields.
     pub(crate) const WELCOME: u8 = 2;
-    /// Message of the user of the control sockets.
+    /// Message that a rank has passed to `Oob::send`.
     pub(crate) const MESSAGE: u8 = 3;
     /// Notification of ranks that died or left, encoded by `heartbeat_ring`.
     pub(crate) const GONE: u8 = 4;
-    /// Farewell of a leaving rank, with the ranks directly before it in the ring that have died or
-    /// left.
+    /// Farewell of a leaving rank. It lists the ranks directly before the leaving rank in the
+    /// heartbeat ring that have died or left.
     pub(crate) const BYE: u8 = 5;
 }
 
@@ -33,13 +35,13 @@ pub(super) type Frame = (u8, Vec<u8>);
 
 /// Size of a hello, and of its reply, in bytes.
 const HELLO_BYTES: usize = 8 * super::frames::HELLO_WORDS;
-/// Maximum size of a frame, in bytes.
+/// Maximum size of a frame's payload, in bytes.
 const MOST: usize = if LONGEST > super::heartbeat_ring::MOST_BYTES {
     LONGEST
 } else {
     super::heartbeat_ring::MOST_BYTES
 };
-/// Maximum number of connections that have sent no hello.
+/// Maximum number of accepted connections on which no hello has arrived.
 const GUESTS: usize = 64;
 /// Timeout for the hello of an accepted connection, in nanoseconds.
 const GUEST_NS: u64 = 5_000_000_000;
@@ -54,7 +56,7 @@ pub(super) enum ConnectionStage {
     Connecting,
     /// The hello is sent; the reply (welcome) has not arrived.
     Unwelcome,
-    /// Accepted; the hello of the peer has not arrived.
+    /// The connection is accepted, and the hello of the peer has not arrived.
     Guest,
     /// Established: frames can be exchanged.
     Open,
@@ -78,15 +80,18 @@ pub(super) struct Connection {
     wanted: Interest,
     /// Frames to send once the connection is open.
     pub(super) waiting: Vec<Frame>,
-    /// Address that is being tried; `addresses` are the peer's further addresses, best last.
+    /// Address to which the connection is being established. `addresses` contains the peer's
+    /// untried addresses; the last one is tried next.
     address: Option<SocketAddr>,
     addresses: Vec<SocketAddr>,
-    /// Number of connections to the current address that ended without a welcome.
+    /// Number of connections to the current address that have ended before the peer replied to the
+    /// hello.
     in_vain: u8,
 }
 
-/// Number of retries at an address if the connection ends without a welcome: the peer may have
-/// closed it because this side was busy and sent nothing for a long time.
+/// Maximum number of retries at an address if the connection ends before the peer replies to the
+/// hello. The peer may have closed the connection because this side was busy and sent nothing for a
+/// long time.
 const CHANCES: u8 = 2;
 
 /// Reason why no connection to a rank could be established.
@@ -97,12 +102,13 @@ pub(super) struct ConnectFailure {
 }
 
 impl Connection {
-    /// Returns the number by which the poller reports this connection.
+    /// Returns the number that identifies this connection in the poller's events.
     fn number(&self) -> u64 {
         u64::from(self.serial) << 32 | u64::from(self.index)
     }
 
-    /// Returns `what`, prefixed with the address that is being tried, if any.
+    /// Returns `what`, prefixed with the address to which the connection is being established, if
+    /// any.
     pub(super) fn on_its_way(&self, what: &str) -> String {
         self.address.map_or_else(|| what.to_owned(), |address| format!("{address}: {what}"))
     }
@@ -138,8 +144,9 @@ impl Oob {
         u64::try_from(self.silent.as_nanos()).unwrap_or(u64::MAX).saturating_mul(2)
     }
 
-    /// Starts a connection to the next address that does not refuse at once; the inner error
-    /// reports that none is left. The outer error is a failure of this process.
+    /// Starts a connection to the next address that does not refuse the connection immediately. The
+    /// inner error means that no address is left; the outer error means that this process has no
+    /// file descriptor left.
     fn attempt(
         &self,
         addresses: &mut Vec<SocketAddr>,
@@ -345,7 +352,7 @@ impl Oob {
         }
     }
 
-    /// Writes queued frames; the next read detects a failure.
+    /// Writes queued frames. Ignores a write error, because the next read detects the failure.
     pub(super) fn flush(&mut self, index: usize) {
         let Some(mut one) = self.take_out(index) else { return };
         if one.stage != ConnectionStage::Connecting {
@@ -377,7 +384,8 @@ impl Oob {
         }
     }
 
-    /// Handles frames on other connections of `peer`, before its end is reported.
+    /// Handles the frames that have arrived on the other connections to `peer`. Must be called
+    /// before this rank reports that `peer` has died or left.
     pub(super) fn read_others_of(&mut self, peer: i32) {
         for index in 0..self.connections.len() {
             if self.connection(index).is_some_and(|one| one.peer == peer) {
@@ -386,7 +394,8 @@ impl Oob {
         }
     }
 
-    /// Retries a failed connection at the peer's next address; if none is left, reports that.
+    /// Retries a failed connection at the peer's next address. If no address is left, treats the
+    /// peer as unreachable or schedules a later attempt.
     pub(super) fn try_on(&mut self, mut one: Connection, why: ConnectFailure) {
         self.poller.remove(one.channel.as_fd());
         let (peer, is_brief, is_idle) =
@@ -413,7 +422,7 @@ impl Oob {
         }
     }
 
-    /// Closes a connection that was taken out of its slot.
+    /// Closes a connection that the caller has removed from its slot.
     pub(super) fn discard(&mut self, one: Connection) {
         self.poller.remove(one.channel.as_fd());
         // A forked child may have a copy of the descriptor; shutdown makes the other side detect
@@ -445,7 +454,7 @@ impl Oob {
     }
 }
 
-/// Checks that the socket is connected, and not to itself.
+/// Checks that the socket is connected, and that it is not connected to itself.
 fn has_connected(stream: &TcpStream) -> std::io::Result<()> {
     if let Some(error) = stream.take_error()? {
         return Err(error);

@@ -1,5 +1,5 @@
-//! Frames on a connection: hello and reply, then messages, notifications of ranks that died or
-//! left, and a farewell.
+//! Frames on a control connection: hello and reply, then messages, notifications of ranks that died
+//! or left, and the farewell of a leaving rank.
 
 use super::super::records::{bytes_of, words_of};
 use super::connection::{Connection, ConnectionStage, Frame, kind, unreached};
@@ -8,8 +8,8 @@ use std::io::ErrorKind;
 
 /// First word of a hello; changed with each protocol change on which both sides must agree.
 const MAGIC: u64 = u64::from_be_bytes(*b"dtl-oob1");
-/// Number of words of a hello and of its reply: magic, cookie, source rank, destination rank, brief
-/// flag.
+/// Number of words of a hello and of its reply: magic number, cookie of the job, source rank,
+/// destination rank, and 1 if the connection is short-lived (`Connection::is_brief`).
 pub(super) const HELLO_WORDS: usize = 5;
 
 type Words = [u64; HELLO_WORDS];
@@ -29,7 +29,8 @@ impl Oob {
         }
     }
 
-    /// Handles a frame. Returns an error text if no rank of this job sends such a frame.
+    /// Handles a received frame. Returns an error message if the frame cannot be from a rank of
+    /// this job.
     pub(super) fn take(
         &mut self,
         one: &mut Connection,

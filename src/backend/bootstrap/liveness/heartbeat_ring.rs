@@ -1,12 +1,13 @@
-//! Failure detector: which rank watches which, and which ranks it notifies. Each rank has a
-//! connection to the live rank before it in the ring (rank 0 to the last). When that ends, the rank
-//! notifies all others and watches the next live rank before it. So exactly one rank is responsible
-//! for each failed rank, whichever others have noticed the failure. A rank that takes over a watch
-//! repeats the notifications, because the previous watcher may not have finished.
+//! Failure detector: assignment of a watcher to each rank, and notification of the other ranks.
+//! Each rank watches the live rank before it in the ring (rank 0 watches the last rank) over a
+//! connection to that rank. When the connection ends, the rank notifies all others and watches the
+//! next live rank before it. So exactly one rank is responsible for each failed rank, even if other
+//! ranks have also detected the failure. If a watcher dies or leaves, the rank that watches in its
+//! place repeats the notifications, because the previous watcher may not have sent all of them.
 //!
 //! A leaving rank sends a farewell on its connections; its watcher waits briefly before it notifies
-//! the others, since ranks often leave together. A rank that refuses connections is first
-//! suspected, because a notification that it has left or died may be in transit.
+//! the others, since ranks often leave together. A rank that refuses connections is first only
+//! suspected to have failed, because a notification that it has left or died may be in transit.
 
 use super::connection::{ConnectFailure, kind};
 use super::{ConnectionStage, NEVER, Oob, OobEvent, PeerLiveness};
@@ -14,35 +15,39 @@ use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::sync::wait::now_ns;
 
-/// Delay between a farewell and the notification of other ranks, in nanoseconds.
+/// Delay between the farewell of a rank and the notification of the other ranks by its watcher, in
+/// nanoseconds.
 const TOGETHER_NS: u64 = 100_000_000;
-/// Time for which a rank is suspected by its watcher before it counts as failed, in nanoseconds.
-/// Other ranks wait twice as long.
+/// Time for which a watcher only suspects a rank that refuses connections before the watcher
+/// considers the rank failed, in nanoseconds. Ranks other than the watcher wait twice as long.
 const SUSPECT_NS: u64 = 200_000_000;
 /// Delay before retrying a connection for which this process had no file descriptor, in
 /// nanoseconds.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// Maximum number of concurrent notifications of ranks without a connection.
+/// Maximum number of connections for notifications that a rank establishes at the same time.
 const TOLD_AT_ONCE: usize = 64;
-/// Maximum number of ranges in a frame.
+/// Maximum number of ranges of ranks in a notification.
 const RANGES: usize = 80;
-/// Size of an encoded range in bytes: first rank, number of ranks, whether they left.
+/// Size of an encoded range in bytes: first rank, number of ranks, and 1 if the ranks have left or
+/// 0 if they have died.
 const RANGE_BYTES: usize = 12;
-/// Maximum size of a frame with ranges, in bytes.
+/// Maximum size of the encoded ranges in a notification, in bytes.
 pub(super) const MOST_BYTES: usize = RANGES * RANGE_BYTES;
 
-/// State of this rank in the heartbeat ring.
+/// State of the failure detector of this rank, which is part of the heartbeat ring.
 pub(super) struct HeartbeatRing {
-    /// Time at which to connect to the watched rank, in nanoseconds; `NEVER` if not due.
+    /// Time at which this rank connects to the rank that it watches, in nanoseconds; `NEVER` if no
+    /// connection is due.
     watch_at: u64,
-    /// Time at which to notify the other ranks, in nanoseconds; `NEVER` if not due.
+    /// Time at which this rank notifies the other ranks of dead or departed ranks, in nanoseconds;
+    /// `NEVER` if no notification is due.
     tell_at: u64,
-    /// Ranks that have not been notified yet.
+    /// Ranks that this rank has still to notify.
     to_tell: Vec<i32>,
     pub(super) suspects: Vec<Suspect>,
 }
 
-/// A rank that refused connections and may have left or died.
+/// A rank that has refused a connection and may have left or died.
 pub(super) struct Suspect {
     pub(super) rank: i32,
     until_ns: u64,
@@ -75,12 +80,14 @@ impl Oob {
         (1..size).map(move |back| (rank - back).rem_euclid(size))
     }
 
-    /// Returns the nearest live rank before this rank, which it watches; `None` if there is none.
+    /// Returns the rank that this rank watches: the nearest live rank before it in the ring.
+    /// Returns `None` if no other rank is alive.
     pub(super) fn watched(&self) -> Option<i32> {
         self.before().find(|rank| self.life(*rank) == PeerLiveness::Here)
     }
 
-    /// Returns the nearest live rank after this rank, its watcher; `None` if there is none.
+    /// Returns this rank's watcher: the nearest live rank after it in the ring. Returns `None` if
+    /// no other rank is alive.
     fn watcher(&self) -> Option<i32> {
         let (rank, size) = (self.rank, self.size());
         (1..size).map(|on| (rank + on) % size).find(|rank| self.life(*rank) == PeerLiveness::Here)
@@ -98,7 +105,7 @@ impl Oob {
         }
     }
 
-    /// Performs the actions of the ring that are due at time `now`.
+    /// Performs the actions of the failure detector that are due at time `now`, in nanoseconds.
     pub(super) fn turn_ring(&mut self, now: u64) {
         if now >= self.ring.watch_at {
             self.watch();
@@ -139,8 +146,9 @@ impl Oob {
         self.alarm(until_ns);
     }
 
-    /// Handles a rank that does not reply. Its whole machine may have failed, so this rank connects
-    /// to the other ranks there: otherwise their failures would be detected one after another.
+    /// Handles a rank that does not reply. The whole machine of `rank` may have failed, so this
+    /// rank also connects to the other ranks on that machine. Otherwise the failures of these ranks
+    /// would be detected one after another.
     pub(super) fn is_silent(&mut self, rank: i32, why: &str) {
         self.is_gone(rank, PeerLiveness::Dead, why);
         for other in 0..self.size() {
@@ -151,7 +159,8 @@ impl Oob {
         }
     }
 
-    /// Records that a rank has died or left, and queues the event; no effect if already known.
+    /// Records that a rank has died or left, and queues the event. Has no effect if this is already
+    /// recorded.
     pub(super) fn is_gone(&mut self, rank: i32, life: PeerLiveness, why: &str) {
         if self.life(rank) != PeerLiveness::Here || rank == self.rank {
             return;
@@ -171,7 +180,8 @@ impl Oob {
         }
     }
 
-    /// Starts to notify all other live ranks of the failed ranks directly before this rank.
+    /// Starts to notify all other live ranks that the ranks directly before this rank in the ring
+    /// have died or left.
     fn notify_all(&mut self) {
         self.ring.tell_at = NEVER;
         self.ring.to_tell = (0..self.size())
@@ -180,7 +190,7 @@ impl Oob {
         self.continue_notifying();
     }
 
-    /// Notifies further ranks in `to_tell`, as far as the limit permits.
+    /// Notifies further ranks in `to_tell`, as far as the limit `TOLD_AT_ONCE` permits.
     pub(super) fn continue_notifying(&mut self) {
         let is_telling =
             |one: &&super::Connection| one.is_brief && one.stage == ConnectionStage::Connecting;
@@ -197,7 +207,7 @@ impl Oob {
         }
     }
 
-    /// Notifies `rank` of the failed ranks directly before this rank.
+    /// Notifies `rank` that the ranks directly before this rank in the ring have died or left.
     fn notify_one(&mut self, rank: i32) -> Result<()> {
         let frame = (kind::GONE, self.run());
         match self.link(rank) {
@@ -206,7 +216,8 @@ impl Oob {
         }
     }
 
-    /// Sends a farewell on all connections, and to this rank's watcher.
+    /// Sends a farewell on all connections. If this rank has no connection to its watcher, opens a
+    /// connection for the farewell.
     pub(super) fn send_farewell(&mut self) {
         let (run, watcher) = (self.run(), self.watcher());
         let mut knows = false;
@@ -225,7 +236,7 @@ impl Oob {
         }
     }
 
-    /// Encodes the died or left ranks directly before this rank as ranges.
+    /// Encodes, as ranges, the ranks directly before this rank in the ring that have died or left.
     pub(super) fn run(&self) -> Vec<u8> {
         let mut ranges: Vec<[u32; 3]> = Vec::new();
         for rank in self.before().take_while(|rank| self.life(*rank) != PeerLiveness::Here) {
@@ -240,7 +251,8 @@ impl Oob {
         ranges.iter().take(RANGES).flatten().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Handles died or left ranks as encoded by `run` on rank `from`.
+    /// Records the ranks that have died or left, as encoded by `run` on rank `from`. Returns an
+    /// error message if the encoding is invalid.
     pub(super) fn handle_gone(
         &mut self,
         from: i32,

@@ -1,10 +1,10 @@
-//! Failure detection for ranks from which a message is awaited. Their watchers report failures, but
-//! only while the watchers call the library. So a rank that waits for longer than `MOMENT_NS` opens
-//! its own connection to the awaited rank. If that rank is alive but makes no calls, the connection
-//! is completed later. Only a refused connection shows that a rank has died or left; a full accept
-//! queue does not.
+//! Failure detection for ranks from which a message is awaited. The watcher of such a rank reports
+//! the rank's failure, but only while the watcher calls the library. So a rank that waits for
+//! longer than `MOMENT_NS` opens its own connection to the awaited rank. If that rank is alive but
+//! makes no library calls, the connection is completed later. Only a refused connection shows that
+//! a rank has died or left; a full accept queue does not.
 //!
-//! A rank that awaits a message from any rank opens these connections in batches of doubling size
+//! A rank that awaits a message from any source opens these connections in batches of doubling size
 //! while no event occurs.
 
 use super::connection::Frame;
@@ -12,22 +12,23 @@ use super::{NEVER, Oob, PeerLiveness, Rank};
 use crate::runtime::log;
 use crate::sys::sync::wait::now_ns;
 
-/// Time for which a message is awaited before a connection is opened, in nanoseconds.
+/// Time for which a rank awaits a message before it opens a connection to the source, in
+/// nanoseconds.
 const MOMENT_NS: u64 = 100_000_000;
 /// Delay before a failed connection is retried, in nanoseconds.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// Maximum number of connections of a rank that waits for any rank, because each takes a file
-/// descriptor on both sides.
+/// Maximum number of connections that a rank has while it waits for a message from any source. The
+/// number is limited because each connection takes a file descriptor on both sides.
 const MOST: usize = 256;
 
-/// Ranks from which a message is awaited and that have no connection yet.
+/// State of the failure detection for ranks from which a message is awaited.
 pub(super) struct LivenessWaits {
     /// Awaited ranks to which a connection is planned.
     ranks: Vec<i32>,
     /// Time at which to connect to `ranks`, in nanoseconds; `NEVER` if there are none.
     at: u64,
-    /// For messages from any rank: last event count, time of its last change, and size of the next
-    /// batch.
+    /// State of a wait for a message from any source: last event count, time of the last change of
+    /// this count in nanoseconds, and number of connections in the next batch.
     any: (u64, u64, usize),
 }
 
@@ -38,14 +39,15 @@ impl LivenessWaits {
 }
 
 impl Oob {
-    /// Plans failure detection for `rank`, from which a message is awaited.
+    /// Schedules failure detection for `rank`, from which the caller awaits a message.
     pub fn awaits(&mut self, rank: i32) {
         if self.is_to_be_awaited(rank) {
             self.await_from(rank, now_ns().saturating_add(MOMENT_NS));
         }
     }
 
-    /// Schedules a connection to `rank` for time `at`, or earlier if another one is due first.
+    /// Schedules a connection to `rank` for time `at`, or earlier if another scheduled connection
+    /// is due first.
     fn await_from(&mut self, rank: i32, at: u64) {
         if let Some(of) = self.rank_mut(rank) {
             of.is_awaited = true;
@@ -55,8 +57,8 @@ impl Oob {
         self.alarm(self.awaited.at);
     }
 
-    /// Plans failure detection while a message from any rank is awaited. The caller must change
-    /// `happened` whenever an event has occurred.
+    /// Schedules failure detection while the caller awaits a message from any source. `happened` is
+    /// the number of events that the caller has counted so far; it must change with each event.
     pub fn awaits_any(&mut self, happened: u64) {
         let now = now_ns();
         let (before, since, count) = self.awaited.any;
@@ -78,8 +80,8 @@ impl Oob {
         }
     }
 
-    /// Returns true if only its watcher would report a failure of `rank`: `rank` is alive and has
-    /// no connection to this rank.
+    /// Returns true if only the watcher of `rank` can detect a failure of `rank`: `rank` counts as
+    /// alive, and this rank has no connection to it.
     pub(super) fn is_unknown(&self, rank: i32) -> bool {
         let is_unlinked = |of: &Rank| of.life == PeerLiveness::Here && of.link.is_none();
         rank != self.rank && self.known(rank).is_some_and(is_unlinked)
@@ -89,7 +91,7 @@ impl Oob {
         self.is_unknown(rank) && self.known(rank).is_some_and(|of| !of.is_awaited)
     }
 
-    /// Opens the connections that are due at time `now`.
+    /// Opens the connections that are due at time `now`, in nanoseconds.
     pub(super) fn turn_awaited(&mut self, now: u64) {
         if now < self.awaited.at {
             return self.alarm(self.awaited.at);
@@ -116,7 +118,8 @@ impl Oob {
         to_send.is_empty() && is_awaited && self.watched() != Some(rank)
     }
 
-    /// Schedules a retry for an idle connection that could not be established.
+    /// Schedules a retry for a connection that serves only to detect a failure and that could not
+    /// be established.
     pub(super) fn await_again(&mut self, rank: i32) {
         self.await_from(rank, now_ns().saturating_add(AGAIN_NS));
     }

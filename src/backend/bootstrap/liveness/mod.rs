@@ -1,21 +1,22 @@
-//! TCP control sockets of a rank: short messages to other ranks, connected on first use, and
-//! notifications of ranks that died or left. Only `leave` blocks, briefly; `poll` makes at most one
-//! system call when no event has occurred.
+//! TCP control sockets of a rank. They carry short messages between ranks and notifications of
+//! ranks that died or left. A connection to another rank is opened on first use. Only `leave`
+//! blocks, briefly; `poll` makes at most one system call if no event has occurred.
 //!
-//! A connection starts with a hello with both ranks and the job's cookie; a connection that starts
-//! with anything else is closed. If two ranks connect to each other at the same time, both
-//! connections stay, and each rank always sends on the same one.
+//! A connection starts with a hello, which contains both ranks and the job's cookie; a connection
+//! that starts with anything else is closed. If two ranks connect to each other at the same time,
+//! both connections stay open, and each rank always sends on the same one of the two.
 //!
-//! The operating system closes the sockets of a process that ends, which reveals its death. Forked
-//! children do not have the sockets (`sys::os::close_on_fork`). A machine that does not respond for
-//! `silent_ns` (`Oob::listen`) counts as failed. Only one thread at a time may call.
+//! The operating system closes the sockets of a process that ends, and so the other ranks detect
+//! its death. The sockets are closed in forked children (`sys::os::close_on_fork`). A machine that
+//! does not respond for `silent_ns` (`Oob::listen`) counts as failed. Only one thread at a time may
+//! call the functions of this module.
 //!
 //! In reading order:
 //! - `address`: addresses at which a rank listens
 //! - `frames`: protocol on a connection
 //! - `connection`: establishment and end of a connection
-//! - `heartbeat_ring`: which rank watches which, and which ranks it notifies
-//! - `liveness_waits`: ranks that a waiting rank watches itself
+//! - `heartbeat_ring`: assignment of a watcher to each rank, and notification of the other ranks
+//! - `liveness_waits`: failure detection for ranks from which a message is awaited
 
 mod address;
 mod connection;
@@ -43,21 +44,22 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Number of words of a rank's record, by which other ranks reach it.
+/// Number of words of a rank's record, which contains the addresses at which other ranks connect to
+/// the rank.
 pub const WORDS: usize = address::WORDS;
 /// Maximum size of a message, in bytes.
 pub const LONGEST: usize = 1000;
-/// Memory per rank in bytes, whether or not there is a connection to it.
+/// Memory per rank of the job in bytes, whether or not a connection to the rank is open.
 pub const RANK_BYTES: usize = size_of::<Rank>() + WORDS * size_of::<u64>();
-/// Additional memory per connected rank in bytes (twice that if both ranks connected at the same
-/// time), excluding queued messages and memory of the operating system.
+/// Additional memory per connection in bytes, excluding queued messages and memory of the operating
+/// system. Two ranks that connect to each other at the same time have two connections.
 pub const PARTNER_BYTES: usize = size_of::<Option<Connection>>();
 
 /// Maximum time for which `leave` waits until queued frames are written, in nanoseconds.
 const LEAVE_NS: u64 = 200_000_000;
 /// Time value for "not scheduled".
 const NEVER: u64 = u64::MAX;
-/// Number by which the poller reports the listener.
+/// Number that identifies the listener in the poller's events.
 const LISTENER: u64 = u64::MAX;
 
 /// Event that `poll` reports.
@@ -65,8 +67,8 @@ const LISTENER: u64 = u64::MAX;
 pub enum OobEvent {
     /// Message from a rank: the rank and the bytes.
     Message(i32, Vec<u8>),
-    /// A rank has left (true) or died (false), and the reason. Reported once per rank, and no later
-    /// event refers to that rank.
+    /// The rank has left (true) or died (false); the text is the reason. This event is reported
+    /// once per rank, and no later event refers to that rank.
     Gone(i32, bool, String),
 }
 
@@ -89,8 +91,8 @@ enum PeerLiveness {
     Dead,
 }
 
-/// Control sockets of one rank. To the other ranks, dropping them without a call of `leave` looks
-/// like a death.
+/// Control sockets of one rank. If they are dropped without a call to `leave`, the other ranks
+/// consider this rank dead.
 pub struct Oob {
     poller: Poller,
     listener: CloseOnFork<TcpListener>,
@@ -104,17 +106,19 @@ pub struct Oob {
     connections: Vec<Option<Connection>>,
     /// Free slots of `connections`.
     free: Vec<u32>,
-    /// Number of connections so far. It distinguishes a late event of an earlier connection in the
-    /// same slot.
+    /// Serial number of the latest connection. A late event of an earlier connection in the same
+    /// slot has a different serial number.
     serial: u32,
     events: VecDeque<OobEvent>,
     ring: HeartbeatRing,
     awaited: LivenessWaits,
-    /// Time at which the next action is due without an event, in nanoseconds.
+    /// Time at which the next scheduled action is due even if no event occurs, in nanoseconds.
     due_ns: u64,
-    /// Time at which a paused listener is polled again; `NEVER` if it is not paused.
+    /// Time at which this rank resumes polling a paused listener, in nanoseconds; `NEVER` if the
+    /// listener is not paused.
     accept_at: u64,
-    /// True once it was logged that connections cannot be accepted.
+    /// True if a warning that connections cannot be accepted has been logged since the last
+    /// accepted connection.
     is_short: bool,
     is_leaving: bool,
 }
@@ -153,8 +157,9 @@ impl Oob {
         Ok((oob, words))
     }
 
-    /// Sets this rank, the records of all ranks in rank order (`WORDS` words each), and the job's
-    /// secret cookie. Must be called once; failure detection starts with the next `poll`.
+    /// Sets the number of this rank, the records of all ranks in rank order (`WORDS` words each),
+    /// and the job's secret cookie. Must be called once; failure detection starts with the next
+    /// `poll`.
     pub fn set_members(&mut self, rank: i32, records: Vec<u64>, cookie: u64) {
         self.ranks = vec![Rank::default(); records.len() / WORDS];
         (self.rank, self.records, self.cookie) = (rank, records, cookie);
@@ -162,7 +167,7 @@ impl Oob {
     }
 
     /// Queues a message to `rank`; fails if the rank has died or left, or if `bytes` is too long.
-    /// Delivery is not guaranteed: see `OobEvent::Gone`.
+    /// Delivery is not guaranteed; [`OobEvent::Gone`] reports the death or departure of `rank`.
     pub fn send(&mut self, rank: i32, bytes: &[u8]) -> Result<()> {
         let is_possible = rank != self.rank && bytes.len() <= LONGEST;
         let Some(known) = self.known(rank).filter(|_| is_possible) else {
@@ -201,14 +206,15 @@ impl Oob {
         }
     }
 
-    /// Returns a descriptor that is readable when `poll` must be called, for callers that wait for
-    /// several descriptors. See also `due_in_ns`.
+    /// Returns a file descriptor that becomes readable when `poll` must be called, for callers that
+    /// wait for several descriptors. Such callers must also call `poll` after the time that
+    /// `due_in_ns` returns.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.poller.as_fd()
     }
 
-    /// Returns the time in nanoseconds after which `poll` must be called even if the descriptor is
-    /// not readable (`u64::MAX`: never).
+    /// Returns the time in nanoseconds after which `poll` must be called even if the descriptor
+    /// from `fd` is not readable (`u64::MAX`: never).
     pub fn due_in_ns(&self) -> u64 {
         match self.due_ns {
             NEVER => u64::MAX,
@@ -216,8 +222,8 @@ impl Oob {
         }
     }
 
-    /// Sends a farewell to the other ranks and closes all connections; blocks for at most about
-    /// 0.2 s. The caller must then only drop the value.
+    /// Sends a farewell to the other ranks and closes all connections; blocks for at most about 0.2
+    /// s. After this call, the caller must only drop the object.
     pub fn leave(&mut self) {
         if std::mem::replace(&mut self.is_leaving, true) || self.ranks.len() < 2 {
             return;
@@ -241,7 +247,7 @@ impl Oob {
         self.connections.iter().flatten().any(goes)
     }
 
-    /// Polls all sockets once, for at most `timeout_ns`, and handles their events.
+    /// Polls all sockets once, for at most `timeout_ns` nanoseconds, and handles the events.
     fn turn(&mut self, timeout_ns: u64) {
         if self.ranks.is_empty() {
             return; // before `set_members`
@@ -264,7 +270,7 @@ impl Oob {
         }
     }
 
-    /// Performs the actions that are due.
+    /// Performs the scheduled actions that are due.
     fn timers(&mut self) {
         if self.due_ns == NEVER {
             return;

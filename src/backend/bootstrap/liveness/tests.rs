@@ -1,5 +1,5 @@
-//! Tests with several ranks in one process over loopback. The test makes progress on each rank
-//! itself, so that the order can be random.
+//! Tests with several ranks in one process over loopback. The tests make progress on each rank
+//! explicitly, so that the order can be random.
 
 use super::super::records::bytes_of;
 use super::super::socket_frames::Channel;
@@ -25,7 +25,7 @@ impl Oob {
     }
 }
 
-/// The ranks of a job, the events that each has received, and a random generator.
+/// The ranks of a job, the events that each rank has received, and a random number generator.
 struct Job {
     ranks: Vec<Option<Oob>>,
     told: Vec<Vec<OobEvent>>,
@@ -51,7 +51,8 @@ impl Job {
         }
     }
 
-    /// Creates a job and connects its heartbeat ring.
+    /// Creates a job of `size` ranks and makes progress until the connections of its heartbeat ring
+    /// are open.
     fn running(size: usize) -> Job {
         let mut job = Job::of(size);
         job.until(|job| {
@@ -107,7 +108,8 @@ impl Job {
         oob.send(to as i32, text.as_bytes()).expect("sent");
     }
 
-    /// Returns the ranks that `rank` was notified of as gone; true if a rank left.
+    /// Returns the ranks whose death or departure was reported to `rank`: false for a rank that
+    /// died, true for a rank that left.
     fn gone(&self, rank: usize) -> Vec<(i32, bool)> {
         let of = |event: &OobEvent| match event {
             OobEvent::Gone(rank, left, _) => Some((*rank, *left)),
@@ -398,7 +400,7 @@ fn a_rank_alone_has_nothing_to_do() {
     assert_eq!(job.of_rank(0).due_in_ns(), u64::MAX);
     job.leave(0);
 }
-/// Returns a record with the given listening addresses and port.
+/// Returns a bootstrap record that contains the given listening addresses and port.
 fn said_to_be(addresses: &[[u8; 4]], port: u16) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     words[1] = u64::from(port) | (addresses.len() as u64) << 16;

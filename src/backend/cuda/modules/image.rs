@@ -1,11 +1,12 @@
-//! Validation of binary images of the caller before they are passed to the driver. The driver
-//! receives no size, so it would read beyond the end of a truncated image.
+//! Validation of kernel images (cubin, fatbin, PTX) from the caller before the library passes them
+//! to the driver. The driver receives no size, so it would read beyond the end of a truncated
+//! image.
 
 use crate::error::{Result, fail};
 
 const FATBIN: &[u8] = &[0x50, 0xED, 0x55, 0xBA];
 const ELF: &[u8] = b"\x7fELF\x02\x01";
-/// ELF section type without bytes in the file (SHT_NOBITS).
+/// Type of an ELF section that occupies no bytes in the file (SHT_NOBITS).
 const NO_BITS: u32 = 8;
 
 /// Returns an error if `bytes` is neither a cubin nor a fatbin, or is truncated.
@@ -37,7 +38,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Returns an error if the text contains a NUL.
+/// Returns an error if the PTX text contains a NUL.
 pub(super) fn check_text(bytes: &[u8]) -> Result<()> {
     match bytes.iter().position(|byte| *byte == 0) {
         None => Ok(()),
@@ -55,13 +56,14 @@ fn number<const N: usize>(bytes: &[u8], at: u64) -> Option<u64> {
     Some(part.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-/// Returns the length of a fatbin in bytes: its header's size plus the size of the data behind the
+/// Returns the length of a fatbin in bytes: its header's size plus the size of the data after the
 /// header. Another fatbin may follow.
 fn length_of_fatbin(bytes: &[u8]) -> Option<u64> {
     number::<2>(bytes, 6)?.checked_add(number::<8>(bytes, 8)?)
 }
 
-/// Returns the length of an ELF file in bytes: the end of its last section or table.
+/// Returns the length of an ELF file in bytes: the largest end offset of its header, its header
+/// tables and its sections.
 fn length_of_elf(bytes: &[u8]) -> Option<u64> {
     let (segments, sections) = (number::<8>(bytes, 32)?, number::<8>(bytes, 40)?);
     let (segment_size, segment_count) = (number::<2>(bytes, 54)?, number::<2>(bytes, 56)?);

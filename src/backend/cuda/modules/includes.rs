@@ -1,11 +1,11 @@
-//! Header files that CUDA C++ may include. NVRTC does not report which files it reads. Therefore
-//! every `#include` of the text is followed, even where a condition excludes it, into every folder
-//! that NVRTC could search. The files that exist there, and the absence of the others, are inputs
-//! of the compilation. A superfluous input costs a compilation; a missing one would yield a kernel
-//! that is older than its header.
+//! Header files that CUDA C++ source may include. NVRTC does not report which files it reads.
+//! Therefore the file of every `#include`, even of one that a condition excludes, is searched for
+//! in every folder that NVRTC could search. Each file that is found, and each path at which no file
+//! exists, is an input of the compilation. A superfluous input may cause a superfluous compilation.
+//! A missing input would yield a cached kernel that does not match the current header file.
 //!
-//! If only the compiler can resolve a file name (a macro as a name, precompiled headers), the
-//! inputs cannot be determined, and the source is compiled each time.
+//! If only the compiler can resolve a file name (a macro instead of a name, or precompiled
+//! headers), this module cannot determine the inputs, and the source is compiled each time.
 
 use crate::backend::kernel_cache::Inputs;
 use crate::runtime::component::Source;
@@ -16,8 +16,8 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of files, and of their total bytes, for which inputs are determined. A source
-/// beyond these limits is compiled each time.
+/// Maximum number of header files of one source, and maximum total size of these files in bytes. A
+/// source that exceeds a limit is compiled each time, because its inputs are not determined.
 const MOST_FILES: usize = 20_000;
 const MOST_BYTES: usize = 256 << 20;
 
@@ -129,7 +129,7 @@ fn read(path: &Path, most: usize) -> Content {
     }
 }
 
-/// Include folders and files that the compiler options name.
+/// Include directories and included files that the compiler options name.
 struct IncludeOptions {
     folders: Vec<PathBuf>,
     names: Vec<Vec<u8>>,
@@ -160,8 +160,9 @@ fn read_options(options: &[&[u8]]) -> Option<IncludeOptions> {
     Some(found)
 }
 
-/// Returns true if `option` may name a file in another way: precompiled headers, a trace, or a
-/// value that is an existing file.
+/// Returns true if an option that is not an include option may name a file. Such an option refers
+/// to precompiled headers or a trace, or the option or its value (after `=`) is the path of an
+/// existing file.
 fn names_a_file(option: &[u8]) -> bool {
     let has = |word: &[u8]| option.windows(word.len()).any(|part| part == word);
     let is_file = |name: &[u8]| !name.is_empty() && Path::new(OsStr::from_bytes(name)).is_file();
@@ -169,8 +170,9 @@ fn names_a_file(option: &[u8]) -> bool {
     has(b"pch") || has(b"trace") || is_file(option) || value.is_some_and(is_file)
 }
 
-/// Finds the names after `#include` and `__has_include` anywhere in the text; a name in a comment
-/// does no harm. Returns `None` if only the compiler can resolve one of the names.
+/// Returns the file names in all `#include` directives and `__has_include` expressions of the text.
+/// Those in comments are included; they can only cause a superfluous compilation. Returns `None` if
+/// only the compiler can resolve one of the names.
 fn names(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     if text.windows(3).any(|part| part == b"??=") {
         return None;
@@ -208,7 +210,8 @@ enum IncludeTarget {
     Unknown,
 }
 
-/// Parses the text behind a '#'. `before` is the text in front of the '#'.
+/// Parses a possible include directive. `behind` is the text after the '#', and `before` is the
+/// text before it.
 fn directive(behind: &[u8], before: &[u8]) -> IncludeTarget {
     let behind = skip_blanks(behind);
     let is_word = |word: &[u8]| behind.starts_with(word);
@@ -232,7 +235,8 @@ fn directive(behind: &[u8], before: &[u8]) -> IncludeTarget {
     }
 }
 
-/// Parses the text behind `__has_inclu` or `__has_embed`.
+/// Parses the operand of `__has_include` or `__has_embed`. `behind` is the source text after the
+/// first 11 bytes of the operator, so it starts with "de" if the operator is `__has_include`.
 fn question(behind: &[u8]) -> IncludeTarget {
     let length = behind.iter().take_while(|byte| is_of_word(**byte)).count();
     let (word, rest) = behind.split_at(length);
@@ -263,7 +267,7 @@ fn name(text: &[u8]) -> Option<Vec<u8>> {
     line.get(..length).map(<[u8]>::to_vec)
 }
 
-/// Skips blanks and comments within one line.
+/// Skips blanks and block comments at the start of `text`, but no line end outside a comment.
 fn skip_blanks(mut text: &[u8]) -> &[u8] {
     loop {
         match text {
@@ -277,7 +281,7 @@ fn skip_blanks(mut text: &[u8]) -> &[u8] {
     }
 }
 
-/// Joins lines that a backslash continues.
+/// Joins each line that ends in a backslash with the line that follows it.
 fn joined(text: &[u8]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(text.len());
     for line in text.split_inclusive(|byte| *byte == b'\n') {

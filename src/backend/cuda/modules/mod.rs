@@ -32,7 +32,8 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 
-/// Upper bound of the parameter count of a kernel; ends the query loop.
+/// Upper bound of the parameter count of a kernel, which limits the loop that queries the
+/// parameters.
 const MOST_PARAMETERS: usize = 4096;
 
 /// Module that the driver loaded for one device.
@@ -40,7 +41,8 @@ pub struct CudaModule {
     driver: Arc<CudaDriver>,
     device: i32,
     module: Addr,
-    /// Parameter sizes of the module's kernels, read from PTX without the driver.
+    /// Parameter sizes in bytes of the module's kernels, parsed from PTX without calls to the
+    /// driver.
     entries: Entries,
 }
 
@@ -181,9 +183,9 @@ impl CudaModule {
         fail!(DTL_ERROR_CUDA, "cuFuncGetParamInfo tells of more than {MOST_PARAMETERS} parameters")
     }
 
-    /// Raises the kernel's limit of dynamic shared memory to the maximum per block of the device;
-    /// the default limit is 48 KiB. If the device or the driver lacks the attribute, a launch that
-    /// needs more fails.
+    /// Raises the kernel's limit on dynamic shared memory from the default of 48 KiB to the
+    /// device's maximum per block. If the device or the driver does not support a higher limit, a
+    /// launch that needs more fails.
     fn allow_shared(&self, function: Addr) {
         let cuda = self.driver.cuda;
         let Ok(card) = self.driver.card(self.device) else { return };

@@ -1,4 +1,4 @@
-//! Loading of PTX and binaries into the driver: options, logs, and the error texts of rejected
+//! Loading of PTX and binaries into the driver: options, logs, and the error messages of rejected
 //! code.
 
 use super::super::symbols::*;
@@ -44,7 +44,8 @@ pub(super) fn options(words: &[CString]) -> Result<Vec<Choice>> {
     Ok(choices)
 }
 
-/// Driver into which code is loaded, with the properties that its error texts depend on.
+/// Driver into which code is loaded, with the properties of driver and device on which the error
+/// messages depend.
 pub(super) struct LoadOptions {
     /// Function table of the driver.
     pub(super) cuda: &'static Functions,

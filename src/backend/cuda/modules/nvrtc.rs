@@ -1,10 +1,10 @@
-//! NVRTC, NVIDIA's runtime compiler of CUDA C++: loading of the library at the first compilation,
-//! and one compilation.
+//! NVRTC, NVIDIA's runtime compiler for CUDA C++. This file loads the library and runs one
+//! compilation.
 //!
 //! Types and constants are those of nvrtc.h: [`super::nvrtc_sys`], which tools/vendor_sys.py
 //! generates.
 //!
-//! Where next: [`super::source`] for compilation and caching, [`super::modules`] for the callers.
+//! See [`super::source`] for compilation and caching, and [`super::modules`] for the callers.
 
 use super::nvrtc_sys as sys;
 use super::nvrtc_sys::*;
@@ -41,7 +41,7 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
              it or name it with DTL_NVRTC_LIBRARY; PTX and cubins need none",
 });
 
-/// Sonames of NVRTC by major version.
+/// Sonames of the NVRTC library, each with its major version.
 const SONAMES: [(i32, &str); 3] =
     [(13, "libnvrtc.so.13"), (12, "libnvrtc.so.12"), (11, "libnvrtc.so.11.2")];
 const HEADER_NAME: &CStr = c"dtl_kernel.h";
@@ -62,15 +62,16 @@ pub(super) struct Nvrtc {
 
 /// Output of one compilation.
 pub(super) struct Output {
-    /// PTX with its NUL; empty if the compiler produced none.
+    /// NUL-terminated PTX; empty if the compiler produced none.
     pub(super) ptx: Vec<u8>,
-    /// Binary for one architecture; empty if the options select no real architecture.
+    /// Cubin for one architecture; empty if the options select no real architecture (sm_XX).
     pub(super) cubin: Vec<u8>,
 }
 
 impl Nvrtc {
-    /// Opens the library that the settings name, else the newest installed NVRTC whose code a
-    /// driver of version `driver_version` (such as 12040) can load.
+    /// Opens the NVRTC library that the settings name. If they name none, opens an installed NVRTC,
+    /// preferably the newest one whose code a driver of version `driver_version` (such as 12040)
+    /// can load.
     pub(super) fn find(driver_version: i32) -> Result<Self> {
         let named = settings::current().compiler.device_compiler;
         let calls = match named.as_deref() {
@@ -232,8 +233,9 @@ struct Program<'a> {
 }
 
 impl Program<'_> {
-    /// Reads an output of the program: `size` returns its size and `get` writes it. Returns an
-    /// empty vector if the compiler has no such output.
+    /// Reads one output of the compiled program, such as the PTX. `size` is the NVRTC function that
+    /// returns the size of this output, and `get` the one that writes the output. Returns an empty
+    /// vector if the compiler has no such output.
     fn bytes(
         &self,
         size: unsafe extern "C" fn(nvrtcProgram, *mut usize) -> nvrtcResult,
@@ -260,8 +262,8 @@ impl Drop for Program<'_> {
     }
 }
 
-/// Callback by which NVRTC queries, from any thread, whether to cancel the compilation. Returns 1
-/// to cancel.
+/// Returns 1 if the deadline at `end` has passed, so that NVRTC cancels the compilation; otherwise
+/// returns 0. NVRTC may call this function from any thread.
 unsafe extern "C" fn is_over(end: *mut c_void, _: *mut c_void) -> c_int {
     // SAFETY: `end` points to the deadline that `run` registered with this function; no thread
     // writes to it.
@@ -270,7 +272,7 @@ unsafe extern "C" fn is_over(end: *mut c_void, _: *mut c_void) -> c_int {
 }
 
 /// Lists candidate library names in order of preference. A driver loads code from compilers of its
-/// own major version and of older ones, so newer compilers come last.
+/// own major version and of older ones, so compilers with a newer major version come last.
 fn candidates(driver_version: i32) -> Vec<&'static str> {
     let major = driver_version / 1000;
     let (fit, newer): (Vec<_>, Vec<_>) = SONAMES.iter().partition(|(of, _)| *of <= major);

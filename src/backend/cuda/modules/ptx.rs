@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-/// Parameter sizes in bytes, by kernel name.
+/// Parameter sizes in bytes, keyed by kernel name.
 pub(super) type Entries = BTreeMap<String, Vec<u64>>;
 
 /// Parses the kernels of a PTX text. A kernel with a parameter of unknown size is omitted.
@@ -65,7 +65,8 @@ fn bare(text: &str) -> String {
     }
 }
 
-/// Returns the text behind a quoted string. A backslash in the string escapes the next character.
+/// Returns the text after the quoted string with which `text` starts. A backslash in the string
+/// escapes the next character.
 fn behind_quotes(text: &str) -> &str {
     let mut letters = text.char_indices().skip(1);
     while let Some((at, letter)) = letters.next() {

@@ -1,4 +1,5 @@
-//! Compilation of CUDA C++ into code that the driver loads, by NVRTC or from the kernel cache.
+//! Compilation of CUDA C++ into code that the driver loads. NVRTC compiles a source only if the
+//! kernel cache does not have the result.
 //!
 //! A cache entry is one file: a line "kernel NAME SIZE..." for each kernel whose parameter sizes
 //! are known, an empty line, then the code (a cubin, or PTX with its NUL).
@@ -17,11 +18,11 @@ use std::os::unix::ffi::OsStrExt;
 
 const OBJECT: &str = "kernels.cuda";
 
-/// Code that the driver loads, with the parameter sizes of its kernels.
+/// Compiled code for the driver, with the parameter sizes of the kernels in this code.
 pub(super) struct Image {
     /// A cubin, or NUL-terminated PTX.
     pub(super) code: Vec<u8>,
-    /// Parameter sizes of the kernels.
+    /// Parameter sizes in bytes, keyed by kernel name.
     pub(super) entries: Entries,
 }
 
@@ -29,7 +30,7 @@ pub(super) struct Image {
 struct Order<'a> {
     nvrtc: Nvrtc,
     source: &'a Source,
-    /// Options of the library, followed by options of the caller.
+    /// Compiler options that the library adds, followed by those of the caller.
     options: Vec<CString>,
 }
 
@@ -82,7 +83,8 @@ fn names_architecture(option: &[u8]) -> bool {
 }
 
 impl Order<'_> {
-    /// Returns everything that the result depends on; `None` if the inputs cannot be determined.
+    /// Returns all inputs on which the compiled code depends, or `None` if they cannot be
+    /// determined.
     fn inputs(&self) -> Option<Inputs> {
         let mut inputs = Inputs::new();
         inputs.add("compiler of", b"cuda");
@@ -116,7 +118,7 @@ impl Order<'_> {
         includes::add(&mut inputs, self.source).then_some(inputs)
     }
 
-    /// Compiles, and returns the image and the bytes of its cache entry.
+    /// Compiles the source. Returns the image and the bytes of its cache entry.
     fn run(&self, log: &mut String) -> Result<(Image, Vec<u8>)> {
         log.clear();
         // The conversion does not fail: dtl_module_compile rejects text that contains a NUL.

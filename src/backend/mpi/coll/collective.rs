@@ -1,6 +1,6 @@
-//! MPI's own collectives: conversion of the library's arguments to those of MPI.
+//! Native collectives of MPI: conversion of the library's arguments to MPI's.
 //!
-//! Data that is only moved is sent as bytes. Blocks of different sizes become counts and
+//! Data that is moved but not reduced is sent as bytes. Blocks of different sizes become counts and
 //! displacements from the block with the lowest address. `large_count` handles counts that exceed
 //! `int`.
 
@@ -35,16 +35,17 @@ pub(crate) fn bytes(args: &CollArgs, size: c_int) -> usize {
 }
 
 /// Returns true for an allgather with an empty block: Intel MPI needs millions of MPI_Test calls to
-/// complete it (MPI_Iallgatherv with another block of 200 KB). All ranks pass the same sizes.
+/// complete it (MPI_Iallgatherv with another block of 200 KB). All ranks pass the same sizes, so
+/// all ranks get the same result.
 fn has_empty_block(args: &CollArgs) -> bool {
     args.kind == Kind::Allgatherv && args.recv.ranges().iter().any(|block| block.is_empty())
 }
 
 impl NativeCollectives for MpiTransport {
-    /// Returns true if MPI can execute this collective with its counts. All ranks must decide
-    /// alike, so the decision depends only on arguments that are equal on all ranks. Not every rank
-    /// knows the sizes of blocks that differ, so a collective with such blocks is always accepted:
-    /// it uses a unit in which its counts fit an `int`.
+    /// Returns true if MPI can execute this collective with its counts. All ranks must make the
+    /// same decision, so it depends only on arguments that are equal on all ranks. If blocks differ
+    /// in size, not every rank has the sizes of all blocks. Such a collective is therefore always
+    /// accepted: its counts are in units that are large enough for the counts to fit an `int`.
     fn takes(&self, args: &CollArgs) -> bool {
         let is_various = args.row.is_varied() && !args.row.reduces;
         let has = is_various || bytes(args, self.size) <= MOST || large_count::take(self, args);
@@ -97,7 +98,8 @@ impl NativeCollectives for MpiTransport {
     }
 }
 
-/// One call of MPI: the blocking function, or the nonblocking one if `request` is set.
+/// One call of an MPI collective: the blocking function, or the nonblocking one if `request` is
+/// set.
 struct MpiCall<'a> {
     endpoint: &'a MpiTransport,
     request: Option<&'a mut Handle>,
@@ -193,8 +195,9 @@ impl MpiCall<'_> {
         let from = self.own(args, &args.send);
         match args.kind {
             Kind::Reduce => {
-                // MPICH 4 treats MPI_IN_PLACE as an address at roots other than 0 (above 2 KiB), so
-                // a copy of the data is passed there.
+                // For data larger than 2 KiB, MPICH 4 treats MPI_IN_PLACE as an address if the root
+                // is not rank 0. An in-place reduce with such a root therefore uses a copy of the
+                // data, except with Open MPI.
                 let (root, is_open_mpi) = (args.root, self.endpoint.mpi.is_open_mpi());
                 let hides = args.in_place && root != 0 && !is_open_mpi;
                 let from = if hides { self.copied(args.recv.whole())? } else { from };
@@ -242,9 +245,10 @@ impl MpiCall<'_> {
         Ok((first.map_or(null_mut(), |first| at(*first)), at(args.recv.whole())))
     }
 
-    /// Returns the two buffers of a reduce_scatter in place. Its data begins at the first block
-    /// that is not empty, of any rank. MPICH copies a rank's own block to that address, and aborts
-    /// the process if the two overlap: overlapping data is passed as a copy.
+    /// Returns the send and the receive buffer of an in-place reduce_scatter. The data begins at
+    /// the first nonempty block, whichever rank it belongs to. MPICH copies a rank's own block to
+    /// that address and aborts the process if source and destination overlap. In that case the data
+    /// is passed as a copy.
     fn scattered_in_place(&mut self, blocks: &[Region]) -> Result<(*mut c_void, *mut c_void)> {
         let in_place = self.endpoint.mpi.k.in_place.ptr();
         let Some(first) = blocks.iter().find(|block| !block.is_empty()) else {
@@ -260,7 +264,8 @@ impl MpiCall<'_> {
         Ok((self.copied(all)?, at(*first)))
     }
 
-    /// Copies data that this MPI does not reduce in place; retained until the collective completes.
+    /// Copies data that this MPI cannot reduce in place, and returns the address of the copy. The
+    /// copy is retained until the collective completes.
     fn copied(&mut self, data: Region) -> Result<*mut c_void> {
         let copy = Scratch::new(data.len()).ok_or_else(|| {
             failure!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a reduction in place", data.len())
@@ -298,7 +303,8 @@ impl MpiCall<'_> {
         }
     }
 
-    /// Calls a collective with all ranks' blocks on one side and this rank's part on the other.
+    /// Calls a collective with blocks of different sizes. Except in alltoallv, one buffer has the
+    /// blocks of all ranks, and the other has the block of this rank.
     fn various_blocks(&mut self, args: &CollArgs) -> Result<()> {
         let (blocks, own) = match args.kind {
             Kind::Gatherv | Kind::Allgatherv => (&args.recv, &args.send),
@@ -354,7 +360,8 @@ impl MpiCall<'_> {
         ended
     }
 
-    /// Returns the blocks of a buffer; none where it is not significant on this rank.
+    /// Returns the blocks of a buffer, or an empty list if the buffer is not significant on this
+    /// rank.
     fn ranges<'b>(&self, blocks: &'b Buffer) -> &'b [Region] {
         match blocks {
             Buffer::Blocks(blocks) => blocks,
@@ -395,7 +402,9 @@ impl MpiCall<'_> {
     }
 }
 
-/// Returns the smallest unit, a power of two in bytes, in which numbers up to `end` fit `int`.
+/// Returns the unit, in bytes, of counts and displacements: 1 if `end` (the end of the last block,
+/// in bytes) fits an `int`, otherwise the largest power of two, up to 2^30, that divides all
+/// `numbers`. Returns an error if `end` does not fit an `int` even in this unit.
 fn unit_of(numbers: impl Iterator<Item = usize>, end: usize) -> Result<usize> {
     if end <= MOST {
         return Ok(1);
@@ -416,7 +425,7 @@ fn at(region: Region) -> *mut c_void {
     if region.is_empty() { null_mut() } else { region.addr().ptr() }
 }
 
-/// Converts a number that fits an `int` because of `takes` or `unit_of`.
+/// Converts a number to `int`. The checks in `takes` or `unit_of` ensure that the number fits.
 fn count(number: usize) -> c_int {
     c_int::try_from(number).unwrap_or(c_int::MAX)
 }

@@ -12,7 +12,7 @@ use crate::runtime::comm::coll::CollArgs;
 
 /// Returns true if this MPI has the _c functions and they are proven to work: MPICH from version 5
 /// on. In MPICH 4.0 an MPI_Ibcast_c of 2.2 GiB fails, and it is unknown which of the libraries
-/// derived from MPICH 4.0 have that fault.
+/// derived from MPICH 4.0 also have that fault.
 pub(crate) fn can_be_used(mpi: &Mpi) -> bool {
     let has_all = mpi.call.MPI_Bcast_c.is_some() && mpi.call.MPI_Ibcast_c.is_some();
     has_all && is_known_to_work(&mpi.version)
@@ -23,8 +23,9 @@ fn is_known_to_work(version: &str) -> bool {
     number.and_then(|major| major.parse::<u32>().ok()).is_some_and(|major| major >= 5)
 }
 
-/// Returns true if the _c functions can execute this collective. MPI passes an `int` count to
-/// reduction operations that this library defines.
+/// Returns true if the _c functions can execute this collective. MPI passes an `int` count to a
+/// reduction operation that this library defines, so such an operation is limited to INT_MAX
+/// elements.
 pub(crate) fn take(endpoint: &MpiTransport, args: &CollArgs) -> bool {
     let mpi = endpoint.mpi;
     let is_countable = args.reduction.is_none_or(|by| {

@@ -1,8 +1,10 @@
 //! Reductions that MPI executes: with MPI's own operation if its results are those that `dtl.h`
-//! promises, else with an operation of MPI_Op_create that calls the library's.
+//! promises, otherwise with a user-defined MPI operation (MPI_Op_create) that calls the library's
+//! implementation.
 //!
-//! MPI passes only the datatype to the function of an operation. So each pair of dtype and
-//! operation has a datatype of its own, and one function looks up the pair.
+//! MPI passes the datatype, but not the operation, to the callback of a user-defined operation. So
+//! each pair of dtype and operation has an MPI datatype of its own, by which one callback finds the
+//! pair.
 
 use crate::abi::word::*;
 use crate::backend::mpi::library::functions::Handle;
@@ -17,15 +19,17 @@ use crate::sys::sync::lock::RwLock;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
-/// Pair of dtype and operation, with the MPI datatype created for it. Pairs are kept while MPI is
-/// initialized, because the numbers of dtypes and operations are not reused.
+/// Pair of dtype and operation, with the MPI datatype created for it. Pairs are kept until MPI is
+/// finalized. A kept pair stays correct, because the numbers of dtypes and operations are not
+/// reused.
 struct PairDatatype {
     datatype: Handle,
     by: Reduction,
 }
 
 static OWN: RwLock<Vec<PairDatatype>> = RwLock::new(Vec::new());
-/// User-defined MPI operations that call `fold`: 0 noncommutative, 1 commutative.
+/// User-defined MPI operations that call `fold`: the noncommutative one at index 0, the commutative
+/// one at index 1.
 static OPERATIONS: RwLock<[Option<Handle>; 2]> = RwLock::new([None; 2]);
 
 /// Returns MPI's datatype and operation for a reduction. Requires an `MpiGuard`.
@@ -41,7 +45,8 @@ pub(crate) fn pair(mpi: &Mpi, by: &Reduction) -> Result<(Handle, Handle)> {
     Ok((datatype, operation(mpi, by.commutes)?))
 }
 
-/// Returns the reductions for which MPI's own operation has the library's results.
+/// Returns the reductions for which MPI's predefined operation produces the same results as the
+/// library.
 pub(crate) fn mpis_own(mpi: &Mpi) -> &'static Reductions {
     static NAMED: OnceLock<Reductions> = OnceLock::new();
     NAMED.get_or_init(|| {
@@ -53,8 +58,8 @@ pub(crate) fn mpis_own(mpi: &Mpi) -> &'static Reductions {
 }
 
 /// Returns true if MPI's operation of the same name has the same results as the library's, also for
-/// NaN and BOOL. Open MPI 4 and 5 saturate sums of small integers (op/avx). MPICH 4.0 interprets
-/// the highest bit of unsigned integers as a sign in MIN and MAX.
+/// NaN and BOOL. Open MPI 4 and 5 saturate sums of 8-bit and 16-bit integers (component op/avx).
+/// MPICH 4.0 interprets the highest bit of unsigned integers as a sign in MIN and MAX.
 fn is_same(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
     match dtype {
         DTL_DTYPE_INT8 | DTL_DTYPE_INT16 | DTL_DTYPE_UINT8 | DTL_DTYPE_UINT16
@@ -103,7 +108,8 @@ fn operation(mpi: &Mpi, commutes: bool) -> Result<Handle> {
 }
 
 impl Mpi {
-    /// Frees the datatypes and operations created for MPI, when MPI is about to be finalized.
+    /// Frees the MPI datatypes and operations that were created for reductions. Called at the
+    /// beginning of MPI_Finalize.
     pub(crate) fn free_reductions(&self) {
         let _aside = epoch::aside(); // inside MPI_Finalize, which the program may have called
         for own in OWN.write().drain(..) {
@@ -145,7 +151,8 @@ unsafe extern "C" fn fold(
     by.apply_to_right(left, right);
 }
 
-/// Returns true if the upper half of a handle is that of `known`; 4-byte handles have none.
+/// Returns true if the handle at `datatype` has the same upper half as `known`, or if handles have
+/// only 4 bytes and thus no upper half.
 fn is_whole(known: Handle, datatype: *const Handle) -> bool {
     if known >> 32 == 0 {
         return true;

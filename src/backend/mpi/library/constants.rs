@@ -9,7 +9,7 @@ use crate::error::{Result, failure};
 use crate::sys::memory::buf::Addr;
 use std::ffi::{CStr, CString, c_int, c_void};
 
-/// Number of built-in dtypes, and of built-in operations, that the tables have room for.
+/// Capacity of the table of built-in dtypes and of the table of built-in operations.
 const NUMBERS: usize = 32;
 
 /// Constants of the loaded MPI.
@@ -33,7 +33,7 @@ pub struct Constants {
     pub info_null: Handle,
     /// MPI_INT.
     pub int: Handle,
-    /// MPI_ERRORS_RETURN, see `Mpi::make_quiet`.
+    /// MPI_ERRORS_RETURN. A library with a draft of the standard ABI has another value.
     pub errors_return: Handle,
     /// MPI_IN_PLACE.
     pub in_place: Addr,
@@ -69,12 +69,14 @@ impl Constants {
         })
     }
 
-    /// Returns MPI's datatype of a built-in dtype's layout and meaning; `None` if MPI has none.
+    /// Returns the MPI datatype with the layout and meaning of a built-in dtype; `None` if MPI has
+    /// no such datatype.
     pub fn datatype(&self, dtype: dtl_dtype_t) -> Option<Handle> {
         *self.datatypes.get(usize::try_from(dtype).ok()?)?
     }
 
-    /// Returns MPI's operation for a built-in operation; returns `None` if MPI has none.
+    /// Returns the MPI operation that corresponds to a built-in operation; `None` if MPI has no
+    /// such operation.
     pub fn op(&self, op: dtl_reduce_op_t) -> Option<Handle> {
         *self.ops.get(usize::try_from(op).ok()?)?
     }

@@ -1,8 +1,8 @@
-//! Discovery of the MPI library: the library that is already in the process, else the configured
-//! one, else the one that fits the launcher (`launcher`). A second MPI in one process would abort
-//! it, so no second one is ever loaded.
+//! Discovery of the MPI library: the library that is already in the process, otherwise the
+//! configured library, otherwise the library that fits the launcher (`launcher`). A second MPI
+//! would abort the process, so a second one is never loaded.
 //!
-//! `mpi_library` has the use of the library.
+//! `mpi_library` uses the library that is found here.
 
 use super::abi::{self, Abi};
 use super::functions::Functions;
@@ -30,13 +30,14 @@ enum SymbolScope {
     /// lookup: a program that is linked with the library can have its own copy of a data symbol
     /// (copy relocations).
     Process,
-    /// Only the library's handle finds its symbols: the library was loaded with local scope.
+    /// Symbols are found only through the library's dlopen handle, because the library was loaded
+    /// with local scope.
     Module(SharedObject),
 }
 
-/// Function that identifies a library as an MPI.
+/// Function by whose presence a library is recognized as an MPI library.
 const MARK: &CStr = c"MPI_Comm_rank";
-/// Name of the same function in MPI's profiling interface, which tools do not intercept.
+/// Name of the function `MARK` in MPI's profiling interface, which tools do not intercept.
 const OWN_MARK: &CStr = c"PMPI_Comm_rank";
 
 impl FoundLibrary {
@@ -48,8 +49,8 @@ impl FoundLibrary {
         }
     }
 
-    /// Returns the MPI library in the scope `place`; returns `None` if there is none. `why`: the
-    /// reason why it is chosen.
+    /// Returns the MPI library in the scope `place`; `None` if the scope has no MPI library. `why`:
+    /// the reason why it is chosen.
     fn at(place: SymbolScope, why: &str) -> Option<Self> {
         let mut found = FoundLibrary { place, file: PathBuf::new(), why: why.to_owned() };
         let mark = found.symbol(MARK)?;
@@ -67,7 +68,8 @@ impl FoundLibrary {
     }
 }
 
-/// Returns the MPI that is already in this process, whoever loaded it.
+/// Returns the MPI library that is already loaded in this process, whether or not this library
+/// loaded it.
 pub fn present() -> Option<FoundLibrary> {
     let why = "it is in this process already: the program is linked with it or has loaded it";
     FoundLibrary::at(SymbolScope::Process, why).or_else(|| {
@@ -102,7 +104,7 @@ pub fn locate(named: Option<&str>) -> Result<FoundLibrary> {
     }
 }
 
-/// Returns an error if `name` denotes another file than `file`, that of the MPI in the process.
+/// Returns an error if `name` denotes a file other than `file`, the file of the MPI in the process.
 pub fn check_same(name: &str, file: &Path) -> Result<()> {
     let named = SharedObject::loaded(Path::new(name))
         .and_then(|module| FoundLibrary::at(SymbolScope::Module(module), ""));
@@ -117,12 +119,13 @@ pub fn check_same(name: &str, file: &Path) -> Result<()> {
     )
 }
 
-/// Loads a library by path or soname; fails for a path that every user could have written.
+/// Loads a library by path or soname. Fails if other users could have written the file at the path.
 fn load_named(name: &str, why: &str) -> std::result::Result<FoundLibrary, String> {
     load(&dl::library_path(name)?, why)
 }
 
-/// Loads a library with local symbols, which become global only once it has proved usable.
+/// Loads a library with local symbol scope. The symbols become global (`publish`) only after the
+/// library has proved usable.
 fn load(path: &Path, why: &str) -> std::result::Result<FoundLibrary, String> {
     // SAFETY: constructors may run: an MPI by its name, or the user vouches for the library.
     let module = unsafe { SharedObject::open(path) }?;
@@ -136,7 +139,7 @@ fn search() -> Result<FoundLibrary> {
     for Candidate { name, why } in launcher::candidates(&around) {
         match load_named(&name.to_string_lossy(), &why) {
             Ok(found) => return Ok(found),
-            // The loader's error text names the file; the text of a rejected path may not.
+            // The loader's error message names the file; the text of a rejected path may not.
             Err(error) if name.is_absolute() => tried.push(format!("{}: {error}", name.display())),
             Err(error) => tried.push(error),
         }
@@ -189,13 +192,14 @@ pub fn interface(found: &FoundLibrary, call: &Functions, version: &str) -> Resul
     Err(unknown(version))
 }
 
-/// Returns true for the file name of the standard ABI's library, not of the native one.
+/// Returns true if `name` is the file name of a library with the standard ABI. The library with the
+/// native ABI of the same MPI has another name.
 fn is_standard_file(name: &OsStr) -> bool {
     name.to_string_lossy().starts_with("libmpi_abi")
 }
 
-/// Returns true if the handles of the library are those of the standard ABI. Libraries with other
-/// handles may have MPI_Abi_get_version too, which then returns -1.
+/// Returns true if the handles of the library are those of the standard ABI. A library with other
+/// handles may also have MPI_Abi_get_version, which then reports version -1.
 fn speaks_standard(call: &Functions) -> bool {
     let Some(version) = call.MPI_Abi_get_version else { return false };
     let (mut major, mut minor): (c_int, c_int) = (-1, -1);

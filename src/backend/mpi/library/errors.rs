@@ -1,4 +1,4 @@
-//! Conversion of MPI's error codes to a status of this library and a text with MPI's error class
+//! Conversion of MPI's error codes to a status of this library and a message with MPI's error class
 //! and error string.
 
 use super::abi::Int;

@@ -7,8 +7,9 @@
 //!
 //! Handles are passed as 64-bit words. Handles of MPI are pointers (Open MPI, standard ABI) or
 //! `int` (MPICH family). As an argument an `int` is the low half of a register or stack slot, and
-//! the callee does not read the high half. In memory, on these little-endian machines, an `int` is
-//! the first four bytes of a word that is zeroed first. So one set of types serves all interfaces.
+//! the callee does not read the high half. In memory, an `int` is the first four bytes of a word
+//! that is zeroed beforehand, because the supported machines are little-endian. So one set of types
+//! serves all interfaces.
 //!
 //! `abi` and `constants` have the constants, `discovery` finds the library.
 
@@ -81,11 +82,13 @@ pub type WinOut = *mut Handle;
 pub type StatusIn = *const Status;
 /// `MPI_Status *`
 pub type StatusOut = *mut Status;
-/// `MPI_User_function *`, called to reduce: in, inout, number of elements, datatype
+/// `MPI_User_function *`, called to reduce, with the arguments in, inout, number of elements and
+/// datatype
 pub type UserFn = unsafe extern "C" fn(Out, Out, Ints, Datatypes);
 /// `MPI_Comm_copy_attr_function *`, called when a communicator with an attribute is duplicated
 pub type CopyFn = unsafe extern "C" fn(Comm, Int, Out, Out, Out, IntOut) -> Int;
-/// `MPI_Comm_delete_attr_function *`, called on deletion: communicator, key, value, extra
+/// `MPI_Comm_delete_attr_function *`, called when an attribute is deleted, with the arguments
+/// communicator, key, value and extra state
 pub type DeleteFn = unsafe extern "C" fn(Comm, Int, Out, Out) -> Int;
 
 function_table! {

@@ -2,9 +2,9 @@
 //! are tried.
 //!
 //! A launcher certainly works with the library of its own installation, and possibly with another
-//! library of its family. So libraries installed beside the program that started this process come
-//! before those that the loader finds: under MPICH 5's mpiexec the loader alone finds a
-//! distribution's MPICH 4, which has the older name.
+//! library of its family. So libraries from the installation of the launcher come before those that
+//! the dynamic loader finds. Under the mpiexec of MPICH 5, the loader alone would find a
+//! distribution's MPICH 4, because the older library name is tried first.
 //!
 //! `discovery` loads the libraries.
 
@@ -29,11 +29,12 @@ pub struct LaunchContext<'a> {
     variable: Variable<'a>,
     /// Executables of the ancestor processes, beginning with the parent.
     programs: Vec<PathBuf>,
-    /// True if the program is privileged: its user must not choose its libraries.
+    /// True if the program is privileged, so that its user must not choose its libraries.
     is_privileged: bool,
 }
 
-/// Maximum number of ancestor processes that are examined: a launcher may start wrappers.
+/// Maximum number of ancestor processes that are examined. The launcher need not be the parent,
+/// because it may start wrappers.
 const LEVELS: usize = 16;
 
 /// Names of the executables of launchers and of the daemons that start ranks on each node.
@@ -67,7 +68,8 @@ impl LaunchContext<'_> {
         LaunchContext { variable: &|name| std::env::var(name).ok(), programs, is_privileged }
     }
 
-    /// Returns the value of a variable that leads to libraries; `None` if privileged.
+    /// Returns the path in the environment variable `name`; `None` if the variable is unset or
+    /// empty, or if the program is privileged.
     fn path(&self, name: &str) -> Option<PathBuf> {
         let folder =
             (self.variable)(name).filter(|folder| !self.is_privileged && !folder.is_empty());
@@ -83,8 +85,8 @@ impl LaunchContext<'_> {
     }
 }
 
-/// Returns the names of the libraries of the MPI families that can work with the launchers, so that
-/// no other MPI is loaded if the right one is not found.
+/// Returns the names of the libraries of the MPI families that can work with the launchers. No
+/// other MPI is loaded, even if none of these is found.
 fn names(launchers: Launchers) -> Vec<&'static str> {
     const HYDRA: &[&str] =
         &["libmpich.so.12", "libmpi.so.12", "libmpi_abi.so.1", "libmpi_abi.so.0"];
@@ -104,10 +106,10 @@ fn names(launchers: Launchers) -> Vec<&'static str> {
     names
 }
 
-/// Returns the libraries to try, in this order: the installation that the launcher's environment
-/// names, the installation of the launcher's executable, LD_LIBRARY_PATH, the loader. The loader
-/// comes last because the loader searches all folders for one name at a time: it would find the
-/// first name in a system folder before the second name in LD_LIBRARY_PATH.
+/// Returns the libraries to try, from these sources in this order: the installation that the
+/// launcher's environment names, the installation of the launcher's executable, LD_LIBRARY_PATH,
+/// the dynamic loader. The loader comes last because it searches all folders for one name at a
+/// time: it would find the first name in a system folder before the second name in LD_LIBRARY_PATH.
 pub fn candidates(around: &LaunchContext<'_>) -> Vec<Candidate> {
     let launchers = Launchers::read(around.variable);
     let names = names(launchers);
@@ -154,7 +156,8 @@ struct Launchers {
     hydra: bool,
     /// Hydra of Intel MPI.
     intel: bool,
-    /// Launcher for MPIs of several families: Slurm, PALS, or any launcher that supports PMIx.
+    /// Launcher that can start MPI libraries of several families: Slurm, PALS, or any launcher that
+    /// supports PMIx.
     common: bool,
 }
 

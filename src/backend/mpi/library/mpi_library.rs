@@ -1,8 +1,8 @@
 //! MPI of this process: loading, initialization, entering, finalization.
 //!
-//! An MPI that the program has initialized is never finalized here. An MPI that was initialized
-//! here is finalized once, when the last [`Hold`] is dropped: that of the backend (in the last
-//! dtl_finalize), or that of a transport which a blocked thread still uses.
+//! This library never finalizes an MPI that the program has initialized. It finalizes an MPI that
+//! it has initialized itself when the last [`Hold`] is dropped. The last `Hold` belongs to the
+//! backend (dropped in the last dtl_finalize), or to a transport that a blocked thread still uses.
 //!
 //! One word, which every call reads, records whether MPI is initialized and which threads may call
 //! it. A delete callback of an attribute of MPI_COMM_SELF sets this word to the finalized state:
@@ -28,17 +28,19 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// MPI of this process. The fields of every message come first, in one cache line.
+/// MPI of this process. The fields that every message needs come first, in one cache line.
 #[repr(C, align(64))]
 pub struct Mpi {
     /// State of MPI: one of the constants from `UNSTARTED` to `OVER`.
     state: AtomicU32,
-    /// Value of `state` for the thread level; finalization of MPI does not change this field.
+    /// Thread level that MPI provided, as a value of `state`. Finalization of MPI does not change
+    /// this field.
     level: AtomicU32,
-    /// MPI_BYTE, a copy of `k.byte`; `status_ignore` is a copy of MPI_STATUS_IGNORE.
+    /// Copy of `k.byte` (MPI_BYTE). The field `status_ignore` is a copy of `k.status_ignore`
+    /// (MPI_STATUS_IGNORE).
     pub byte: Handle,
     pub(crate) status_ignore: crate::sys::memory::buf::Addr,
-    /// Functions of MPI, callable only while a guard of [`Mpi::enter`] exists.
+    /// Functions of MPI, callable only while a guard from [`Mpi::enter`] exists.
     pub call: Functions,
     /// Constants of MPI.
     pub k: Constants,
@@ -80,7 +82,7 @@ pub enum PendingFree {
     Comm(Handle),
     /// Persistent request to free.
     Request(Handle),
-    /// Completed request to wait for.
+    /// Completed request, which MPI_Wait releases.
     Over(Handle),
 }
 
@@ -92,7 +94,7 @@ pub struct MpiGuard<'a> {
 
 static LOADED: OnceLock<&'static Mpi> = OnceLock::new();
 
-/// DTL_MPI_LIBRARY and error of the last failed search.
+/// Value of DTL_MPI_LIBRARY in the last failed search, and the error of that search.
 static FAILED: Mutex<Option<(Option<String>, Error)>> = Mutex::new(None);
 
 /// Returns the MPI of this process, which the first call finds and loads, but does not initialize.
@@ -152,7 +154,7 @@ impl Mpi {
         })))
     }
 
-    /// Records for `dtl_explain` which library was chosen, and why.
+    /// Records the chosen library and the reason for the choice for `dtl_explain`.
     pub fn explain(&self) {
         explain::chose("mpi", &format!("{}, {} ({})", self.file, self.version, self.why));
     }
@@ -239,10 +241,11 @@ impl Mpi {
         Ok(())
     }
 
-    /// Returns MPI_ERRORS_RETURN. One library with the standard ABI (Intel's) follows a draft, in
-    /// which this constant has another value; in the draft the final value aborts the process. The
-    /// draft's key of MPI_LASTUSEDCODE is different too. (An error handler of this library that
-    /// does nothing would be an alternative, but MPICH 5.0 then returns success.)
+    /// Returns MPI_ERRORS_RETURN. The standard-ABI library of Intel MPI follows a draft of that
+    /// ABI, in which this constant has another value. In the draft, the final value denotes an
+    /// error handler that aborts the process. The draft is detected by the attribute
+    /// MPI_LASTUSEDCODE, whose key also differs. (A user-defined error handler that does nothing is
+    /// no alternative, because MPICH 5.0 then returns success.)
     fn errors_return(&self) -> Result<Handle> {
         let (mut value, mut is_set) = (ptr::null_mut::<c_int>(), 0);
         let (key, at) = (self.abi.int(Int::Lastusedcode), (&raw mut value).cast());
@@ -307,7 +310,7 @@ impl Mpi {
         Ok(turn)
     }
 
-    /// Enters MPI; returns `None` if MPI is finalized, and with it every operation in flight.
+    /// Enters MPI. Returns `None` if MPI is finalized; then no operation is in flight any more.
     pub fn enter_unless_over(&self) -> Result<Option<MpiGuard<'_>>> {
         match self.enter() {
             Ok(turn) => Ok(Some(turn)),
@@ -370,7 +373,8 @@ impl Mpi {
         self.state.load(Ordering::Acquire) == OVER
     }
 
-    /// Creates the tester of MPI operations; `often` limits the attempts of a waiting caller.
+    /// Creates the tester of MPI requests. `often` is the maximum number of MPI_Test calls in one
+    /// test by a waiting thread.
     pub(crate) fn asking(&'static self, often: u32) -> ForeignTester {
         // SAFETY: the function is MPI_Test, for requests of MPI; the words are those of `ids`. It
         // is called without a guard only where all threads may call MPI.
@@ -399,7 +403,7 @@ impl Mpi {
         self.abi.family == Family::OpenMpi || self.version.starts_with("Open MPI")
     }
 
-    /// Finalizes an MPI that was initialized here, unless a `Hold` is left.
+    /// Finalizes MPI if this library initialized it and no `Hold` is left.
     fn end(&self) {
         let _one_changes = self.change.lock();
         let state = self.state.load(Ordering::Acquire);
@@ -418,7 +422,7 @@ impl Mpi {
     }
 }
 
-/// Error text of every call after MPI_Finalize.
+/// Error message of every call after MPI_Finalize.
 pub const OVER_TEXT: &str = "MPI is finalised: it cannot be started twice in a process; use \
     communicators over MPI before MPI_Finalize, or the last dtl_finalize if MPI was initialised by \
     the library";
@@ -433,7 +437,8 @@ fn level_name(state: u32) -> &'static str {
     }
 }
 
-/// Count of the users of MPI. An MPI that was initialized here is finalized with the last one.
+/// One counted user of MPI. If this library initialized MPI, dropping the last `Hold` finalizes
+/// MPI.
 #[derive(Debug)]
 pub struct Hold(());
 

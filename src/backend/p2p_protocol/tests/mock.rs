@@ -161,7 +161,7 @@ impl Net {
         }
     }
 
-    /// Fails the oldest frame receive of `rank` with `done`.
+    /// Ends the oldest posted receive of `rank` with the failed completion `done`.
     pub(super) fn fail_receive(&mut self, rank: usize, done: Completion) {
         let posted = self.sides[rank].posted.remove(0);
         self.end(rank, posted.op, done);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Offset of the file type in a header of either word size; the machine follows at offset 18.
+/// Offset, in bytes, of the file type in a 32-bit or 64-bit ELF header; the machine is at offset
+/// 18.
 const TYPE_AT: usize = 16;
 const MACHINE_AT: usize = 18;
 

@@ -1,7 +1,7 @@
 //! Connection setup: two ranks connect when they first exchange data. Each rank sends the
-//! attributes of its queue pairs over the sockets and reports when it is connected. The other rank
-//! sends messages only after that report: a message that arrives too early would be retried for a
-//! long time. `reconnect` repeats these steps for a broken connection.
+//! attributes of its queue pairs over the control sockets and reports when its queue pairs are
+//! connected. The other rank sends messages only after that report: a message that arrived before
+//! would be retried for a long time. `reconnect` repeats these steps for a broken connection.
 
 use super::peer::{ConnectStage, Peer};
 use crate::abi::status::DTL_ERROR_BUSY;
@@ -15,17 +15,21 @@ use crate::backend::rdma::verbs::types::Gid;
 use crate::error::{Error, Result, fail};
 use crate::runtime::log;
 
-/// Kind of the setup message with queue pair attributes. Its words: the kind; the generation of the
-/// connection; the address and the key of the credit words; then, for each lane, the numbers of
-/// received and consumed messages and five words of queue pair attributes.
+/// Kind of the setup message with queue pair attributes. Its 64-bit words: the kind; the generation
+/// of the connection; the address and the remote key of the words to which the peer writes credits;
+/// then, for each queue pair, one word with the numbers of received and consumed messages, and five
+/// words of attributes.
 const ENDS: u64 = 1;
 const READY: u64 = 2;
-/// Message kind: the sender cannot establish its side; a text with the reason follows.
+/// Kind of the setup message by which a rank reports that it cannot establish its side of the
+/// connection; a string with the reason follows.
 const REFUSED: u64 = 3;
-/// Message kind: the sender has closed the connection; a text with the reason follows.
+/// Kind of the setup message by which a rank reports that it has closed the connection; a string
+/// with the reason follows.
 const BROKEN: u64 = 4;
 const END: usize = 6;
-/// Depth of a rank's queue pair to itself, with room for four times as many atomic requests.
+/// Maximum depth (number of posted receives) of the queue pair that connects a rank to itself. The
+/// queue pair has room for four times as many atomic requests.
 const OWN_DEPTH: u32 = 4;
 
 /// Builds a setup message of kind `what` with the text `why`, truncated to the longest message.
@@ -63,7 +67,8 @@ fn end_of(words: &[u64]) -> Option<QpAttributes> {
 }
 
 impl RdmaEngine {
-    /// Returns `Ok` if messages may be sent to `rank`; BUSY while the connection is established.
+    /// Returns `Ok` if messages may be sent to `rank`; BUSY while the connection is being
+    /// established.
     pub(crate) fn reach(&mut self, rank: usize) -> Result<()> {
         if self.stage(rank) == ConnectStage::Ready { Ok(()) } else { self.reach_first(rank) }
     }
@@ -90,7 +95,8 @@ impl RdmaEngine {
         self.peers.get(rank).map_or(0, |peer| peer.repair.generation)
     }
 
-    /// Notifies a peer, which may be alive, that this side of the connection is closed.
+    /// Sends a peer, which may still be alive, the message that this side of the connection is
+    /// closed.
     pub(crate) fn notify_broken(&mut self, rank: usize, why: &str) {
         drop(self.say_over_socket(rank, &with_text(BROKEN, why)));
     }
@@ -133,8 +139,8 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// Connects a queue pair to itself, so that this rank's device can change elements of the
-    /// rank's own memory. This queue pair carries no messages.
+    /// Connects a queue pair to itself, so that this rank's network card can execute atomic
+    /// operations on the rank's own memory. This queue pair carries no messages.
     fn connect_self(&mut self) -> Result<()> {
         let config = Config { depth: self.config.depth.min(OWN_DEPTH), ..self.config.clone() };
         let mut made = Peer::make(self.rank, &[(0, self.completions(0)?)], &config)?;
@@ -145,7 +151,8 @@ impl RdmaEngine {
         self.put_peer(self.rank, made)
     }
 
-    /// Polls the devices and the sockets, runs the watchdog and continues reconnections.
+    /// Polls the devices' asynchronous events and the control sockets, runs the watchdog, and
+    /// continues reconnections.
     pub(crate) fn look_around(&mut self) {
         self.poll_devices();
         self.watch();
@@ -194,7 +201,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Records that the peer is connected; if this side is too, the connection becomes ready.
+    /// Records that the peer's queue pairs are connected; if those of this side are connected too,
+    /// the connection becomes ready.
     pub(crate) fn ready(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         peer.repair.is_other_ready = true;
@@ -249,7 +257,7 @@ impl RdmaEngine {
     }
 
     /// Connects this side if the peer's queue pair attributes have arrived. A failed attempt is
-    /// repeated for as long as the reconnection of a broken connection.
+    /// repeated until the time limit for reconnection (`Config::reconnect_ms`) has elapsed.
     pub(crate) fn connect(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let Some(ends) = peer.repair.answered.take() else { return Ok(()) };
@@ -273,7 +281,8 @@ impl RdmaEngine {
 }
 
 impl Peer {
-    /// Connects this peer's queue pairs to the attributes that the other side has sent.
+    /// Connects the local queue pairs to the peer's queue pairs, whose attributes the peer has
+    /// sent.
     fn connect(&mut self, peer_consumed: &[u64], config: &Config) -> Result<()> {
         let [told_at, key, ends @ ..] = peer_consumed else { return Ok(()) };
         for (lane, words) in self.lanes.iter_mut().zip(ends.chunks_exact(END)) {

@@ -1,9 +1,10 @@
-//! State for a peer with messages: its queue pairs, its slots and its credits.
+//! State for a peer with which messages are exchanged: queue pairs, registered message slots and
+//! credits.
 //!
 //! A message needs a posted receive at the peer. The peer reports its count of consumed messages
 //! (credits) in the header of each of its own messages. If it has no message to send, it writes the
-//! count into a word of the local slab. So no message meets an empty receive queue, and no message
-//! is sent only to return credits.
+//! count into this rank's registered memory (RDMA write). So a message never arrives at an empty
+//! receive queue, and no message is sent only to return credits.
 
 use super::qp_state::{InFlightWork, Lane, OnCompletion, Repair, WorkId};
 use crate::backend::p2p_protocol::{FRAME_WORDS, eager_word};
@@ -38,54 +39,57 @@ pub(crate) enum ConnectStage {
     Gone,
 }
 
-/// State for a peer: its queue pairs, its slots and its credits.
+/// State for a peer: queue pairs, registered message slots and credits.
 #[derive(Default)]
 pub(crate) struct Peer {
     pub(crate) rank: usize,
     pub(crate) stage: ConnectStage,
-    /// Queue pairs of the peer; the first lane carries all messages.
+    /// Queue pairs that are connected to the peer; the first one carries all messages.
     pub(crate) lanes: Vec<Lane>,
-    /// Registration of the slab, declared before `slab` so that it is dropped first.
+    /// Memory registration of `slab`, declared before it so that it is dropped first.
     slab_keys: Option<Registration>,
     pub(crate) slab: Slab,
     free: Vec<usize>,
-    /// Ring of copies of inline payloads, one for each receive that the peer posts.
+    /// Ring buffer with copies of inline payloads for retransmission, one copy for each receive
+    /// that the peer posts.
     kept: Scratch,
-    /// Bytes per copy in `kept`, and the offset of the next copy.
+    /// Size of a copy in `kept`, and the offset of the next copy, both in bytes.
     keep: (usize, usize),
-    /// Word in the peer's memory where the count of consumed messages is written.
+    /// First of the words in the peer's memory to which this rank writes its counts of consumed
+    /// messages, one per queue pair.
     pub(crate) tell: Option<Remote>,
     pub(crate) depth: u32,
-    /// Match words of messages that both sides have cached.
+    /// Match bits of recent messages, which both sides cache.
     pub(crate) heads: HeaderCache,
-    /// Notes to send, each in the header of one of the next messages.
+    /// Rendezvous control records to send, each in the header of one of the next messages.
     pub(crate) notes: VecDeque<Note>,
-    /// Announced receive buffers of the peer that wait for payloads.
+    /// Receive buffers that the peer has announced (CTS) and to which no payload has been sent yet.
     pub(crate) landings: Vec<Note>,
-    /// Payloads that are awaited from the peer: the word that identifies each, and its operation.
+    /// Payloads that are awaited from the peer: the tag of each, and the receive operation.
     pub(crate) awaited: Vec<(u32, OpId)>,
-    /// Payloads announced to the peer (RTS): the word that identifies each, and its operation.
+    /// Payloads announced to the peer (RTS): the tag of each, and the send operation.
     pub(crate) offered: Vec<(u32, OpId)>,
-    /// Atomic operations in flight on the peer's memory.
+    /// Result slots and blocked elements of the atomic operations in flight on the peer's memory.
     pub(crate) results: Results,
     /// True if the peer is in `RdmaEngine::listed`.
     pub(crate) is_listed: bool,
-    /// Reason of the peer's failure. The peer is closed once all arrived data has been read.
+    /// Reason for the peer's failure. The peer is closed once all arrived data has been read.
     pub(crate) failing: Option<String>,
     pub(crate) repair: Repair,
 }
 
-/// Returns the number of send slots for a peer with `depth` receives.
+/// Returns the number of send slots for a peer that posts `depth` receives.
 const fn sends(depth: u32) -> usize {
     if depth > 4 { depth as usize / 2 } else { 2 }
 }
 
-/// Returns the number of bytes registered per peer.
+/// Returns the number of bytes registered per peer if `depth` receives are posted.
 pub(crate) const fn registered(depth: u32) -> usize {
     Slab::bytes(depth as usize, sends(depth))
 }
 
-/// Returns the number of unregistered bytes per peer with `lanes` queue pairs.
+/// Returns the number of unregistered bytes per peer with `lanes` queue pairs and `depth` posted
+/// receives.
 pub(crate) const fn bytes(depth: u32, lanes: usize) -> usize {
     let lane = size_of::<Lane>() + (SENDS * depth) as usize * size_of::<InFlightWork>();
     let kept = depth * crate::backend::rdma::config::INLINE;
@@ -138,7 +142,8 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Returns the key (rkey) by which the peer accesses the slab.
+    /// Returns the remote key (rkey) with which the peer accesses this rank's memory for the
+    /// connection (`slab`).
     pub(crate) fn slab_key(&self) -> u32 {
         self.slab_keys.as_ref().map_or(0, |keys| keys.rkey)
     }
@@ -147,7 +152,8 @@ impl Peer {
         self.slab_keys.as_ref().map_or(0, |keys| keys.lkey)
     }
 
-    /// Posts the receive with number `slot` on a lane.
+    /// Posts receive number `slot` on queue pair `lane`. Only receives on the first queue pair have
+    /// a buffer.
     pub(crate) fn post(&self, lane: usize, slot: u32) -> Result<()> {
         let Some(of) = self.lanes.get(lane) else { return Ok(()) };
         let id = WorkId { is_receive: true, rank: self.rank, lane, number: slot };
@@ -179,8 +185,9 @@ impl Peer {
         }
     }
 
-    /// Returns true if the connection is ready, the lane has room for one more work request and, if
-    /// the request `notifies`, the peer has a receive posted for it.
+    /// Returns true if the connection is ready, the send queue of `lane` has room for one more work
+    /// request, and, if the request consumes a receive of the peer (`notifies`), the peer has one
+    /// posted.
     fn has_room(&mut self, lane: usize, notifies: bool) -> bool {
         let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.peer_consumed) >= depth;
         let depth = self.depth;
@@ -193,7 +200,8 @@ impl Peer {
             && !(notifies && is_out(of, depth))
     }
 
-    /// Posts a work request on a lane; returns false if there is no room.
+    /// Posts a work request on queue pair `lane`; returns false if the request must be retried
+    /// later.
     pub(crate) fn start(
         &mut self,
         lane: usize,
@@ -204,8 +212,9 @@ impl Peer {
         self.start_inline(lane, work, local, what)
     }
 
-    /// Posts a work request on a lane; returns false if there is no room. The function is inlined
-    /// so that the code of each small message is specialized for its kind of work request.
+    /// Posts a work request on queue pair `lane`; returns false if the request must be retried
+    /// later. The function is inlined so that the code of each small message is specialized for its
+    /// kind of work request.
     fn start_inline(
         &mut self,
         lane: usize,
@@ -246,9 +255,9 @@ impl Peer {
         Ok(true)
     }
 
-    /// Copies the inline payload of a work request, which is sent again if it does not arrive. The
-    /// overwritten copy belongs to a message that the peer has consumed, because there are as many
-    /// copies as the peer has receives.
+    /// Copies the inline payload of a work request, so that it can be sent again if it does not
+    /// arrive. The overwritten copy belongs to a message that the peer has already consumed,
+    /// because there are as many copies as the peer has receives.
     fn keep(&mut self, local: Piece) -> Piece {
         let (each, at) = self.keep;
         let all = self.kept.region();
@@ -258,7 +267,7 @@ impl Peer {
         Piece { region: copy, lkey: 0, is_device: false }
     }
 
-    /// Sends a message in a slot; returns false if there is no room.
+    /// Sends a message from a send slot; returns false if the message must be sent later.
     pub(crate) fn send(
         &mut self,
         kind: EagerKind,
@@ -287,16 +296,16 @@ impl Peer {
         Ok(sent)
     }
 
-    /// Records the low 16 bits of the peer's count of consumed messages.
+    /// Records the peer's count of consumed messages, given its low 16 bits.
     pub(crate) fn add_brief_credits(&mut self, consumed: u16) {
         let peer_consumed = self.lanes.first().map_or(0, |lane| lane.peer_consumed);
         let more = consumed.wrapping_sub(peer_consumed as u16) as i16;
         self.add_credits(0, peer_consumed.wrapping_add_signed(i32::from(more)));
     }
 
-    /// Sends a frame; returns false if there is no room. An eager message whose match word is
-    /// cached at the peer is sent without its header words, so that a payload of one packet's size
-    /// needs only one packet.
+    /// Sends a frame; returns false if the frame must be sent later. An eager message whose match
+    /// bits are cached at the peer is sent without its header words, so that a payload of one
+    /// packet's size needs only one packet.
     pub(crate) fn send_frame(
         &mut self,
         head: &[u64; FRAME_WORDS],
@@ -338,7 +347,7 @@ impl Peer {
         self.post_slot(slot, WorkRequest::SendNotify(number), region, consumed)
     }
 
-    /// Posts a message that has been written to a slot; frees the slot if posting fails.
+    /// Posts a message that has been written to a send slot; frees the slot if posting fails.
     fn post_slot(
         &mut self,
         slot: usize,
@@ -386,7 +395,8 @@ impl Peer {
         started
     }
 
-    /// Sends all pending notes as messages of their own; returns true if no note is left.
+    /// Sends all pending rendezvous control records (notes) as separate messages; returns true if
+    /// none is left.
     pub(crate) fn send_notes(&mut self) -> Result<bool> {
         while !self.notes.is_empty() {
             if !self.send(EagerKind::Note, 0, &[], Region::EMPTY)? {
@@ -396,13 +406,14 @@ impl Peer {
         Ok(true)
     }
 
-    /// Returns true if at least half of the credits of a lane have not been returned to the peer.
+    /// Returns true if at least half of the credits of any queue pair have not been returned to the
+    /// peer.
     pub(crate) fn owes_credits(&self) -> bool {
         self.lanes.iter().any(|lane| lane.consumed.wrapping_sub(lane.reported) >= self.depth / 2)
     }
 
-    /// Returns credits to the peer for each lane whose unreturned credits are at least half of the
-    /// depth; returns false if there was no room for one of the lanes.
+    /// Returns credits to the peer for each queue pair whose unreturned credits are at least half
+    /// of the depth; the result is false if one of the writes must be posted later.
     pub(crate) fn return_credits(&mut self) -> Result<bool> {
         let Some(tell) = self.tell.filter(|_| self.stage == ConnectStage::Ready) else {
             return Ok(true);
@@ -428,8 +439,8 @@ impl Peer {
         Ok(all_told)
     }
 
-    /// Removes the work requests of a lane that complete with request `number`, and passes the
-    /// operation of each completed part to `part`.
+    /// Removes the work requests of queue pair `lane` up to request `number`, which have completed,
+    /// and passes the operation of each completed part to `part`.
     pub(crate) fn over(&mut self, lane: usize, number: u32, mut part: impl FnMut(OpId)) {
         loop {
             let Some(of) = self.lanes.get_mut(lane) else { return };
@@ -461,7 +472,8 @@ impl Peer {
         }
     }
 
-    /// Destroys the queue pairs: no device accesses their memory. Arrived messages stay readable.
+    /// Destroys the queue pairs, so that no network card accesses the memory in this state. Arrived
+    /// messages stay readable.
     pub(crate) fn give_up(&mut self) {
         self.stage = ConnectStage::Gone;
         self.lanes.clear();

@@ -11,47 +11,48 @@ pub(crate) struct Lane {
     pub(crate) queue: QueuePair,
     /// Index of the rail of the queue pair.
     pub(crate) rail: usize,
-    /// Number of messages sent that used a receive of the peer. The next field is the number of
-    /// these messages that the peer has reported as consumed.
+    /// Number of messages sent that consume a receive of the peer.
     pub(crate) sent: u32,
+    /// Number of sent messages that the peer has reported as consumed.
     pub(crate) peer_consumed: u32,
-    /// Number of the peer's messages consumed here; `reported` is the count most recently sent to
-    /// the peer.
+    /// Number of the peer's messages that this side has consumed; `reported` is the value most
+    /// recently sent to the peer.
     pub(crate) consumed: u32,
     pub(crate) reported: u32,
     /// Number of the peer's messages that have arrived on this side.
     pub(crate) received: u32,
     /// Number of the last posted work request.
     pub(crate) number: u32,
-    /// Mask: of the work requests that need no completion, every (mask + 1)-th is posted signaled,
-    /// to bound the send queue.
+    /// Mask of work request numbers: of the work requests that need no completion, every (mask +
+    /// 1)-th is posted signaled, so that send queue entries and send slots are freed.
     quiet: u32,
     pub(crate) in_flight: VecDeque<InFlightWork>,
     pub(crate) mending: QpRecovery,
     pub(crate) watched: WatchdogState,
 }
 
-/// Maximum number of small messages per signaled work request.
+/// Maximum interval, in work requests, at which small messages are posted signaled.
 const SIGNALS: u32 = 8;
 
-/// State of a lane that outlives its queue pair while the queue pair is recreated.
+/// State that is kept while a queue pair is destroyed and recreated.
 #[derive(Default)]
 pub(crate) struct QpRecovery {
-    /// Slots of receives that are not posted.
+    /// Numbers of the receives that are not posted.
     pub(crate) idle: Vec<u32>,
-    /// Number of the work request that completes last, and whether it has completed.
+    /// Number of the last work request posted to the stopped queue pair, and whether this request
+    /// has completed.
     pub(crate) last: Option<(u32, bool)>,
     /// True if the new queue pair is connected.
     pub(crate) is_connected: bool,
-    /// Number of messages that the peer has received.
+    /// Number of this side's messages that the peer has received.
     pub(crate) arrived: u32,
-    /// State when the queue pair was last recreated: the number of received messages, the number of
-    /// the last completed work request, and whether work requests were posted again.
+    /// Values when the queue pair was last recreated: the number of received messages, the number
+    /// of the last completed work request, and whether work requests were posted again.
     pub(crate) before: (u32, u32, bool),
 }
 
 impl Lane {
-    /// Creates the state of a lane for which the peer has `slots` send slots.
+    /// Creates the state of a queue pair whose messages are sent from `slots` send slots.
     pub(crate) fn new(queue: QueuePair, rail: usize, slots: usize) -> Lane {
         // Signals every n-th work request, where n is a power of two and at most half of the slots
         // and half of the work requests that may be in flight.
@@ -72,7 +73,7 @@ impl Lane {
         }
     }
 
-    /// Returns true if a work request is posted signaled.
+    /// Returns true if work request `number` with completion action `what` is posted signaled.
     pub(crate) fn is_signaled(&self, what: OnCompletion, number: u32) -> bool {
         let needs_none = matches!(what, OnCompletion::Slot(_) | OnCompletion::Nothing);
         !needs_none || number & self.quiet == 0
@@ -100,8 +101,9 @@ pub(crate) struct InFlightWork {
 }
 
 impl InFlightWork {
-    /// Returns true if the work request needs no replay: it only reported a count, which each
-    /// connection reports again, or it only marked the completion of all requests before it.
+    /// Returns true if the work request need not be posted again on a new connection: it only
+    /// returned credits, which the setup message of each connection contains, or it only confirmed
+    /// the completion of earlier requests.
     pub(crate) fn is_of_no_use_again(&self) -> bool {
         matches!(
             (self.what, self.work),
@@ -114,28 +116,30 @@ impl InFlightWork {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OnCompletion {
     Nothing,
-    /// No action: the signaled completion only completes all requests before this one.
+    /// No action: the request serves only to confirm the completion of all earlier requests.
     Mark,
     /// Frees this slot.
     Slot(usize),
     /// Completes a part of this operation.
     Part(OpId),
-    /// Completes a sent part of this operation and frees the slot that its bytes were sent from.
+    /// Completes a sent part of this operation and frees the send slot from which the part was
+    /// sent.
     Sent(OpId, usize),
     /// Copies the bytes that have arrived in this slot to the program's memory, frees the slot and
     /// completes a part of this operation.
     Got(OpId, usize, Region),
-    /// Reports the previous value of an element, which has arrived in this result slot.
+    /// Processes the previous value of an element, which the network card has written to this
+    /// result slot.
     Answer(usize),
 }
 
-/// Identifier of a work request: kind, rank, lane and number.
+/// Identifier of a work request: kind, rank, index of the queue pair, and number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WorkId {
     pub(crate) is_receive: bool,
     pub(crate) rank: usize,
     pub(crate) lane: usize,
-    /// Slot of a receive, or number of a send.
+    /// Slot of a receive, or number of a work request in the send queue.
     pub(crate) number: u32,
 }
 
@@ -161,32 +165,36 @@ impl WorkId {
 
 const _: () = assert!(LANES <= 16);
 
-/// Last observed progress of a lane.
+/// Progress of a queue pair that the watchdog last observed.
 #[derive(Default)]
 pub(crate) struct WatchdogState {
-    /// Number of the last completed work request. `since` is the time, in nanoseconds, at which
-    /// this number was first seen.
+    /// Number of the last completed work request. `since` is the time in nanoseconds from which
+    /// silence is counted: when this number was first observed, then when the watchdog posted its
+    /// first work request.
     pub(crate) over: u32,
     pub(crate) since: u64,
-    /// Number of requests that the watchdog has posted since then.
+    /// Number of work requests that the watchdog has posted since `over` last changed.
     pub(crate) prods: u32,
 }
 
 /// Progress of the re-establishment of a connection.
 #[derive(Default)]
 pub(crate) struct Repair {
-    /// Number of repairs so far, which identifies the attributes that the peer has to send.
+    /// Number of repairs of this connection so far. Setup messages contain it, so that a message of
+    /// an earlier repair is recognized.
     pub(crate) generation: u32,
     /// Queue pair attributes of the peer, as received.
     pub(crate) answered: Option<Vec<u64>>,
-    /// True if the peer is connected.
+    /// True if the peer has reported that its queue pairs are connected.
     pub(crate) is_other_ready: bool,
-    /// Earliest time of the next step; `until` is the retry deadline, 0 before a failure.
+    /// Earliest time of the next step, in nanoseconds; `until` is the deadline for draining the
+    /// queue pairs, then for repeated connection attempts (0 before the first failed attempt).
     pub(crate) at: u64,
     pub(crate) until: u64,
-    /// Time at which the connection last made progress, as far as known; 0 before the first repair.
+    /// Time, in nanoseconds, of the first repair since the connection last made progress; 0 before
+    /// the first repair.
     pub(crate) stuck_since: u64,
     pub(crate) pause: u64,
-    /// Time when the connection last became ready.
+    /// Time, in nanoseconds, when the connection last became ready.
     pub(crate) ready_at: u64,
 }

@@ -2,16 +2,17 @@
 //!
 //! Each side stops its queue pairs and polls all of their remaining completions, so that its count
 //! of received messages is exact. Then each side creates new queue pairs and sends their attributes
-//! over the sockets as for a first connection (`connect`), with the count of the peer's messages
-//! that it has received. When both sides are connected, each sends again, in order, the messages
-//! that the other has not received. The payload comes from its original location or from the copy
-//! of an inline payload. Writes that no message followed, and all reads, are repeated as a whole:
-//! their bytes are unchanged, and no one else may use either memory before they complete. An atomic
-//! operation on an element may have been executed: it is not repeated, and its operation completes
-//! with CONNECTION_LOST.
+//! over the control sockets as for a first connection (`connect`), with the count of the peer's
+//! messages that it has received. When both sides are connected, each sends again, in order, the
+//! messages that the other has not received. The payload comes from its original location or from
+//! the copy of an inline payload. Writes that no message followed, and all reads, are repeated as a
+//! whole: their bytes are unchanged, and no one else may use either memory before they complete. An
+//! atomic operation on an element may have been executed: it is not repeated, and its operation
+//! completes with CONNECTION_LOST.
 //!
-//! No data of the old connection arrives later: requests in flight of a queue pair end with the
-//! peer's queue pair, which stops before the peer reports its count of received messages.
+//! No data of the old connection arrives later: the requests in flight of a queue pair end when the
+//! peer's queue pair stops, and that queue pair stops before the peer reports its count of received
+//! messages.
 
 use super::peer::{ConnectStage, Peer};
 use super::qp_state::{InFlightWork, Lane, Repair, WatchdogState, WorkId};
@@ -27,9 +28,10 @@ use crate::runtime::log;
 use crate::sys::sync::wait::now_ns;
 use std::sync::Arc;
 
-/// Maximum time, in nanoseconds, that queue pairs may take to complete their work requests.
+/// Maximum time, in nanoseconds, that stopped queue pairs may take to complete their work requests.
 const STOP_NS: u64 = 5_000_000_000;
-/// Shortest pause, in nanoseconds, before reconnecting after a break without progress.
+/// Shortest pause, in nanoseconds, before a reconnection if no data was transferred since the
+/// previous one.
 const PAUSE_NS: u64 = 10_000_000;
 const LONGEST_PAUSE_NS: u64 = 500_000_000;
 /// Interval, in nanoseconds, between attempts to connect.
@@ -54,8 +56,9 @@ impl RdmaEngine {
         self.make_anew(rank, why, false);
     }
 
-    /// Re-establishes a connection that the peer has reported as broken. The peer's view counts:
-    /// this side does not see whether the peer's own reads and writes succeed.
+    /// Re-establishes a connection that the peer has reported as broken. The peer's report is
+    /// authoritative, because this side cannot observe whether the peer's own reads and writes
+    /// succeed.
     pub(crate) fn broke_there(&mut self, rank: usize) {
         self.make_anew(rank, "it says that its end has broken", true);
     }
@@ -101,7 +104,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Continues one reconnection; returns true if only the peer's answer is outstanding.
+    /// Continues the reconnection to `rank`; returns true if nothing remains to be done until the
+    /// peer replies.
     fn mend_one(&mut self, rank: usize) -> Result<bool> {
         let now = now_ns();
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(true) };
@@ -163,9 +167,10 @@ impl RdmaEngine {
 }
 
 impl Peer {
-    /// Prepares a repair and returns true if the peer reported the break (`is_told`), if the
-    /// connection has made progress since its last repair, or if the connection has been without
-    /// progress for less than `limit` nanoseconds. Otherwise returns false.
+    /// Prepares a reconnection and returns true if the peer reported the failure (`is_told`), if
+    /// the connection has made progress since the last reconnection, or if less than `limit`
+    /// nanoseconds have passed since the first reconnection without progress. Otherwise returns
+    /// false.
     fn may_be_repaired(&mut self, limit: u64, is_told: bool) -> bool {
         let now = now_ns();
         let is_on = |of: &Lane| of.over() != of.mending.before.1;
@@ -204,8 +209,8 @@ impl Peer {
         })
     }
 
-    /// Returns true if the queue pairs have reported all their completions. The work request that
-    /// is posted here completes after all requests before it.
+    /// Returns true if the queue pairs have reported all their completions. Posts one more work
+    /// request to each queue pair, which completes after all earlier ones.
     fn has_stopped(&mut self) -> Result<bool> {
         let (mut all, depth, rank) = (true, self.depth, self.rank);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
@@ -236,7 +241,7 @@ impl Peer {
         }
     }
 
-    /// Creates new queue pairs and posts the receives whose slots are free.
+    /// Creates new queue pairs and posts on them all receives that are not posted (`idle`).
     fn make_queues(&mut self, config: &Config) -> Result<()> {
         let config = Config { depth: self.depth, ..config.clone() };
         for index in 0..self.lanes.len() {
@@ -255,7 +260,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Posts a work request again, under a new number.
+    /// Posts a work request of the old queue pair on the new one, with a new number.
     fn start_again(&mut self, lane: usize, flying: InFlightWork) -> Result<()> {
         let Some(of) = self.lanes.get_mut(lane) else { return Ok(()) };
         let number = of.number.wrapping_add(1);
@@ -270,7 +275,8 @@ impl Peer {
 }
 
 impl Lane {
-    /// Removes all work requests in flight; returns the completed ones and those to post again.
+    /// Removes all work requests in flight; returns first those that have completed, then those to
+    /// post again.
     fn sort(&mut self) -> Result<(Vec<InFlightWork>, Vec<InFlightWork>)> {
         let flying = std::mem::take(&mut self.in_flight);
         let notifying = flying.iter().filter(|flying| flying.work.notifies()).count() as u32;

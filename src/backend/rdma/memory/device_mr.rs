@@ -1,5 +1,5 @@
-//! Registrations of device memory, one for each allocation that held a large message: by its
-//! dma-buf or by its address.
+//! Registrations of device memory: one for each allocation that has held a large message, by the
+//! allocation's dma-buf or by its address.
 //!
 //! These registrations count towards the limit of the host registrations (`reg_cache`). Freeing an
 //! allocation ends its registration, in the thread that frees it and before its backend is called:
@@ -24,7 +24,8 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Registrations of device memory, by allocation. Innermost lock: no other is acquired while held.
+/// Registrations of device memory, by allocation. This lock is innermost: no other lock is acquired
+/// while it is held.
 #[derive(Default)]
 pub(crate) struct Registrations(Mutex<DeviceMrTable>);
 
@@ -34,14 +35,15 @@ struct DeviceMrTable {
     known: RegTable,
     /// Serial numbers of the allocations that cannot be registered.
     unfit: BTreeSet<u64>,
-    /// Reason why no more registrations are tried; `None` while registrations are tried.
+    /// Reason why device memory is no longer registered; `None` if no registration has been
+    /// rejected.
     refusal: Option<String>,
-    /// True once the log has the message that a backend exports no dma-buf.
+    /// True after a warning was logged that a backend exports no dma-buf of an allocation.
     has_said: bool,
 }
 
 impl Registrations {
-    /// Creates an empty set that watches for freed allocations.
+    /// Creates an empty set, which is notified when device memory is freed.
     pub(crate) fn new() -> Arc<Registrations> {
         let all = Arc::new(Registrations::default());
         let watcher: Arc<dyn Watcher> = Arc::clone(&all) as Arc<dyn Watcher>;
@@ -64,7 +66,8 @@ impl Registrations {
         }
     }
 
-    /// Drops the least recently used idle registration; returns false if there is none.
+    /// Drops the least recently used registration that is not in use; returns false if no such
+    /// registration exists.
     pub(crate) fn drop_oldest(&self) -> bool {
         let gone = self.0.lock().known.remove_oldest();
         gone.is_some() // the registration is dropped without the lock
@@ -86,8 +89,8 @@ impl Watcher for Registrations {
 }
 
 impl Cache {
-    /// Registers an allocation by the dma-buf `by`, or by its address if `by` is `None`; returns
-    /// `None` if the registration fails.
+    /// Registers an allocation through its dma-buf (`by`: file descriptor and offset), or by its
+    /// address if `by` is `None`. Returns `None` if the allocation cannot be registered.
     pub(crate) fn add_device(
         &mut self,
         memory: &DeviceMemory<'_>,

@@ -1,10 +1,10 @@
-//! Cache of host memory registrations, reused by later messages in the same memory.
+//! Cache of host memory registrations. Later messages in the same memory reuse a registration.
 //!
 //! Only memory of the library's own allocator is registered, one mapping at a time. The allocator
 //! reports when pages are returned to the system, and registrations of such pages are released
-//! before the next lookup. No one reports when the program's own memory is unmapped, and pages
-//! mapped at that address later would not be the pages that the device has. So messages in the
-//! program's own memory are copied through slots.
+//! before the next lookup. Nothing reports when the program's own memory is unmapped, and pages
+//! mapped later at that address would not be the pages that the device has registered. So messages
+//! in the program's own memory are copied through registered buffers (`eager_slots`).
 
 use super::device_mr::Registrations;
 use crate::backend::rdma::protocol::eager_slots::RAILS;
@@ -15,7 +15,7 @@ use crate::sys::memory::heap::{self, UnmapWatcher};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Mapping that is registered on each rail.
+/// Memory mapping that is registered on each rail.
 pub(crate) struct Registered {
     pub(super) region: Region,
     /// Registration on each rail, by rail index.
@@ -23,12 +23,13 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// Returns the local key (lkey) on a rail.
+    /// Returns the local key (lkey) of the mapping on a rail; 0 if the rail does not exist.
     pub(crate) fn lkey(&self, rail: usize) -> u32 {
         self.keys.get(rail).map_or(0, |keys| keys.lkey)
     }
 
-    /// Returns the remote keys (rkeys) for peers, by rail index; 0 where no rail exists.
+    /// Returns the remote keys (rkeys) of the mapping, by rail index; 0 for each index without a
+    /// rail.
     pub(crate) fn rkeys(&self) -> [u32; RAILS] {
         let mut all = [0; RAILS];
         all.iter_mut().zip(&self.keys).for_each(|(to, keys)| *to = keys.rkey);
@@ -53,7 +54,7 @@ pub(super) struct RegTable {
 
 pub(super) struct RegEntry {
     pub(super) registered: Arc<Registered>,
-    /// Clock value of the last lookup that returned this entry.
+    /// Logical time (`clock`) of the last lookup that returned this entry, for LRU eviction.
     used: u64,
 }
 
@@ -98,7 +99,7 @@ pub(crate) struct Cache {
     host: RegTable,
     limit: u64,
     returned: UnmapWatcher,
-    /// Registrations of device memory, within the same limit.
+    /// Registrations of device memory; their bytes count towards `limit`, too.
     pub(crate) devices: Arc<Registrations>,
     /// True after a registration has failed; no other registration is tried until one is released.
     is_full: bool,
@@ -155,7 +156,8 @@ impl Cache {
         Some(made)
     }
 
-    /// Drops unused registrations until `bytes` more bytes fit the limit; returns true if they fit.
+    /// Drops unused registrations until `bytes` more bytes can be registered within the limit;
+    /// returns false if that is not possible.
     pub(crate) fn make_room(&mut self, bytes: u64) -> bool {
         while bytes <= self.limit && self.bytes() + bytes > self.limit {
             if !self.drop_any() {
@@ -165,7 +167,7 @@ impl Cache {
         bytes <= self.limit
     }
 
-    /// Drops one registration that is not in use; returns false if there is none.
+    /// Drops one registration that is not in use; returns false if no such registration exists.
     pub(crate) fn drop_any(&mut self) -> bool {
         if self.host.remove_oldest().is_some() {
             self.is_full = false;
@@ -188,7 +190,7 @@ impl Cache {
         }
     }
 
-    /// Returns the number of bytes that this cache keeps registered.
+    /// Returns the number of registered bytes of host and device memory.
     pub(crate) fn bytes(&self) -> u64 {
         self.host.bytes + self.devices.bytes()
     }

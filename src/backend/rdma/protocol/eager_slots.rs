@@ -1,9 +1,12 @@
-//! Eager slots: small messages in registered memory, each with a header.
+//! Eager slots: registered buffers, each of which holds one small message with a header.
 //!
-//! The header has 16 bytes: 32 bits number of consumed messages of the peer, 8 bits kind, 8 bits
-//! flag for a note, 16 bits 0, 32 bits word, 32 bits length in bytes. Then the note (48 bytes)
-//! follows if there is one, then the message's bytes. All ranks have the same byte order, which is
-//! checked when a communicator is opened.
+//! The header has 16 bytes: the number of messages that the sender has consumed (32 bits), the kind
+//! (8 bits), 1 if a note follows (8 bits), 0 (16 bits), the field `word` (32 bits), and the length
+//! in bytes (32 bits). If the message is a frame, `word` is the index of its match bits in the
+//! header cache plus 1, or 0 if the frame has no match bits to cache. If the message is a piece of
+//! a payload, `word` identifies the payload. A note (48 bytes) is rendezvous control data about a
+//! payload. The note, if there is one, and the message's bytes follow the header. All ranks have
+//! the same byte order, which is checked when a communicator is opened.
 
 use crate::sys::memory::buf::{Region, Scratch};
 
@@ -11,12 +14,13 @@ use crate::sys::memory::buf::{Region, Scratch};
 const HEADER: usize = 16;
 /// Size of a note in bytes.
 const NOTE: usize = 48;
-/// Maximum number of bytes after header and note: one frame of `p2p_protocol`.
+/// Maximum number of message bytes in a slot, excluding the header and the note: one frame of
+/// `p2p_protocol`.
 pub(crate) const DATA: usize = 8192;
 /// Size of a slot in bytes, a multiple of the cache line size.
 pub(crate) const SLOT: usize = HEADER + NOTE + DATA;
 const _: () = assert!(SLOT % 64 == 0);
-/// Maximum number of rails: a note has one key per rail.
+/// Maximum number of rails: a note has space for one remote key (rkey) per rail.
 pub(crate) const RAILS: usize = 4;
 
 /// Kind of a message in a slot.
@@ -24,32 +28,33 @@ pub(crate) const RAILS: usize = 4;
 pub(crate) enum EagerKind {
     /// Frame of `p2p_protocol`.
     Frame = 1,
-    /// Bytes of a payload, in order; more pieces follow.
+    /// The next bytes of a payload; more pieces follow.
     Piece = 2,
     /// Last bytes of a payload.
     LastPiece = 3,
-    /// Message that carries only a note.
+    /// Message without data, which carries only a note (rendezvous control data).
     Note = 4,
 }
 
-/// Kind of a note about a payload.
+/// Kind of a note: rendezvous control data about a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoteKind {
-    /// The receiver has posted this memory for the payload (clear to send).
+    /// The receiver has posted the note's memory as the buffer of the payload (clear to send).
     Landing = 1,
-    /// The sender announces the payload (RTS), which can be read from this memory.
+    /// The sender announces the payload (RTS), which the receiver can read from the note's memory.
     Offer = 2,
     /// The receiver has read the payload.
     Fetched = 3,
-    /// The receiver cannot read the payload and requests it in pieces.
+    /// The receiver cannot read the payload and requests that it be sent in pieces.
     InPieces = 4,
 }
 
-/// Note about a payload: memory of the note's sender and its purpose.
+/// Note (rendezvous control data) about a payload: a memory range of the rank that sends the note,
+/// and the purpose of that range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Note {
     pub(crate) about: NoteKind,
-    /// Word that identifies the payload.
+    /// Number that identifies the payload.
     pub(crate) word: u32,
     pub(crate) addr: u64,
     pub(crate) len: u64,
@@ -67,7 +72,8 @@ pub(crate) struct EagerHeader {
 }
 
 impl EagerHeader {
-    /// Writes the header, `head` and `data` to a slot; returns the region to send.
+    /// Writes this header, the frame header `head` and the bytes `data` to a slot; returns the part
+    /// of the slot to send.
     pub(crate) fn write(&self, slot: Region, head: &[u64], data: Region) -> Region {
         let kinds = self.kind as u64 | u64::from(self.note.is_some()) << 8;
         let len = size_of_val(head) + data.len();
@@ -125,8 +131,8 @@ fn read_note(bytes: Region) -> Option<Note> {
     Some(Note { about, word: (first >> 32) as u32, addr, len, keys })
 }
 
-/// Memory for the slots of one peer: receives, sends, two cache lines of words with the counts of
-/// consumed messages (those that the peer writes, and those that are written to the peer), and
+/// Registered memory for one peer: slots for receives and sends, two cache lines with counts of
+/// consumed messages (one that the peer writes, and one that this rank writes to the peer), and
 /// words for the results of atomic operations.
 #[derive(Default)]
 pub(crate) struct Slab {
@@ -135,7 +141,8 @@ pub(crate) struct Slab {
     sends: usize,
 }
 
-/// Size, in bytes, of the credit words of one direction, with one word for each queue pair.
+/// Size, in bytes, of the counts of consumed messages (credits) of one direction: one 32-bit count
+/// for each queue pair.
 const WORDS: usize = 64;
 /// Maximum number of atomic requests in flight to a peer, each on one element.
 pub(crate) const RESULTS: usize = 64;
@@ -143,7 +150,7 @@ pub(crate) const RESULTS: usize = 64;
 pub(crate) const LANES: usize = WORDS / 4;
 
 impl Slab {
-    /// Returns the size of a slab in bytes with `receives` and `sends` slots.
+    /// Returns the size in bytes of a slab with `receives` receive slots and `sends` send slots.
     pub(crate) const fn bytes(receives: usize, sends: usize) -> usize {
         (receives + sends) * SLOT + 2 * WORDS + RESULTS * 8
     }
@@ -165,7 +172,8 @@ impl Slab {
         self.region().part((self.receives + index) * SLOT, SLOT)
     }
 
-    /// Returns the word that a device writes the previous value of a peer's element to.
+    /// Returns the word to which the network card writes the result of atomic request `index`: the
+    /// previous value of the peer's element.
     pub(crate) fn result(&self, index: usize) -> Region {
         let at = (self.receives + self.sends) * SLOT + 2 * WORDS;
         self.region().part(at + index * 8, 8)
@@ -176,12 +184,14 @@ impl Slab {
         self.region().part(at + lane * 4, 4)
     }
 
-    /// Returns the word where the peer writes its count of consumed messages of a lane.
+    /// Returns the word to which the peer writes the number of messages that it has consumed from
+    /// queue pair `lane`.
     pub(crate) fn credit_word(&self, lane: usize) -> Region {
         self.word(0, lane)
     }
 
-    /// Stores the count `consumed` of a lane in the word for the peer; returns that word.
+    /// Stores the number of messages that this rank has consumed from queue pair `lane`; returns
+    /// the word with that number, which the caller writes to the peer.
     pub(crate) fn write_credits(&self, lane: usize, consumed: u32) -> Region {
         let word = self.word(1, lane);
         // SAFETY: the variable `consumed` outlives the copy, which only reads it.
@@ -189,7 +199,8 @@ impl Slab {
         word
     }
 
-    /// Returns the count of consumed messages that the peer has written for a lane.
+    /// Returns the number of messages that the peer has consumed from queue pair `lane`, as last
+    /// written by the peer.
     pub(crate) fn read_credits(&self, lane: usize) -> u32 {
         let at = self.credit_word(lane).addr().ptr().cast::<u32>();
         // SAFETY: aligned memory of this slab, which the device may write at any time, 4 bytes at

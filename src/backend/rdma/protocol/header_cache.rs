@@ -1,14 +1,15 @@
-//! Cache of message headers: the match word of a message is sent once, and later messages with the
-//! same match word carry no header words. So a message whose payload is one packet long fits into
-//! one packet, and small messages become smaller.
+//! Cache of message headers: match bits are sent once, and later messages with the same match bits
+//! carry no header words. So a message whose payload is one packet long fits into one packet, and
+//! small messages are shorter.
 
 use crate::backend::p2p_protocol::{FRAME_WORDS, eager_word};
 
-/// Number of match words in the cache.
+/// Number of entries in the cache, each of which has the match bits of one message header.
 const HEADS: usize = 64;
 
-/// Match words that both sides of a connection have cached, each at the index derived from its
-/// hash. One side records the words it sends, the other those it receives, in the same order.
+/// Match bits that both sides of a connection have cached, each at an index derived from their
+/// hash. The sender of a message caches the match bits that it sends, and the receiver caches those
+/// that it receives, in the same order.
 pub(crate) struct HeaderCache {
     sent: [Option<u64>; HEADS],
     received: [Option<u64>; HEADS],
@@ -21,7 +22,8 @@ impl Default for HeaderCache {
 }
 
 impl HeaderCache {
-    /// Returns the index of `word`, and whether the peer has the word cached there.
+    /// Returns the cache index of the match bits `word`, and true if the peer has cached them
+    /// there.
     pub(crate) fn place(&self, word: u64) -> (usize, bool) {
         let place = (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize;
         (place, self.sent.get(place).is_some_and(|known| *known == Some(word)))
@@ -31,8 +33,8 @@ impl HeaderCache {
         self.sent.get_mut(place).into_iter().for_each(|known| *known = Some(word));
     }
 
-    /// Caches the match word of a received header; `place` is its index counted from 1, and 0 means
-    /// that the header has no match word.
+    /// Caches the match bits of a received header at index `place` - 1; `place` is 0 if the header
+    /// has no match bits to cache.
     pub(crate) fn learn(&mut self, place: u32, head: &[u64; FRAME_WORDS]) {
         let place = (place as usize).wrapping_sub(1);
         if let (Some(known), Some(word)) = (self.received.get_mut(place), eager_word(head)) {

@@ -2,7 +2,7 @@
 //!
 //! In reading order:
 //! - `eager_slots`: small messages in registered slots
-//! - `header_cache`: headers that are sent once
+//! - `header_cache`: cache of headers, so that each is sent only once
 
 pub(super) mod eager_slots;
 pub(super) mod header_cache;

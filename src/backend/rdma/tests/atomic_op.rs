@@ -13,7 +13,7 @@ fn atomic(how: AtomicKind, from: &Scratch) -> Atomic {
     Atomic { target: 0, window: 1, at: AT, how, from, result, count: 1, begun: 0, over: 0 }
 }
 
-/// Emulates a card: executes `work` on `element` and returns the previous value.
+/// Emulates a network card: executes `work` on `element` and returns the previous value.
 fn card(element: &mut u64, work: WorkRequest) -> u64 {
     let was = *element;
     match work {

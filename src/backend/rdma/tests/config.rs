@@ -1,4 +1,5 @@
-//! Values from the struct and from the environment, and rejected values.
+//! Tests of configuration values from the C struct and from environment variables, and of rejected
+//! values.
 
 use super::*;
 use crate::abi::status::{DTL_ERROR_INCOMPATIBLE_ABI, DTL_ERROR_INVALID_ARGUMENT};
@@ -36,7 +37,7 @@ fn resolve(raw: &dtl_rdma_config_t, variables: &[(&'static str, &str)]) -> Resul
     Sources { given, variables }.config()
 }
 
-/// Returns the error text for a rejected configuration.
+/// Returns the error message for a rejected configuration.
 fn refused(raw: &dtl_rdma_config_t, variables: &[(&'static str, &str)]) -> String {
     let error = resolve(raw, variables).unwrap_err();
     assert_eq!(error.status(), DTL_ERROR_INVALID_ARGUMENT, "{error}");

@@ -40,9 +40,9 @@ pub(crate) fn last_failed(what: &str) -> Error {
     call_failed(what, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Returns true if the failure `status` may be transient: an interrupted path, or a failed queue
-/// pair. A later work request may succeed. Soft-RoCE reports a local operation error when the
-/// interface is down.
+/// Returns true if the failure `status` may be transient (an interrupted path, or a failed queue
+/// pair), so that a later work request may succeed. Soft-RoCE reports a local operation error when
+/// the interface is down.
 pub(crate) fn may_pass(status: u32) -> bool {
     matches!(
         status,
@@ -57,10 +57,10 @@ pub(crate) fn may_pass(status: u32) -> bool {
     )
 }
 
-/// Copies a text of libibverbs; returns `None` for a null pointer.
+/// Copies a string of libibverbs; returns `None` for a null pointer.
 ///
 /// # Safety
-/// `text` is null or a NUL-terminated text.
+/// `text` is null or points to a NUL-terminated string.
 pub(crate) unsafe fn copy_text(text: Text) -> Option<String> {
     // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
@@ -85,8 +85,8 @@ pub(crate) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> St
     format!("{meaning} (status {status}, vendor's {vendor:#x}){advice}")
 }
 
-/// Prefixes the text of an error to say that it occurred on this rank, for reports about the peer
-/// that is lost because of the error.
+/// Prefixes the text of an error with the note that it occurred on this rank, for reports about the
+/// peer that is lost because of the error.
 pub(crate) fn here(error: Error) -> Error {
     error.within("on this rank")
 }

@@ -1,6 +1,6 @@
 //! Choice of the ports that a rank uses, and of the address (GID) of each port. The choices are
-//! pure functions of the discovered ports; `look` and `gids` discover them through libibverbs and
-//! below /sys. No device stays open after these calls.
+//! pure functions of the discovered ports and addresses, which `look` and `gids` read through
+//! libibverbs and from files below /sys. No device stays open after these calls.
 
 use super::discovery::DeviceList;
 use super::functions::*;
@@ -60,14 +60,14 @@ fn state(state: u32) -> &'static str {
 pub struct Choice {
     /// Device and port of each rail; at least one.
     pub ports: Vec<(String, u8)>,
-    /// Readable list of the rejected ports, each with its reason.
+    /// Text for each rejected port: its name and the reason.
     pub passed_over: Vec<String>,
 }
 
 /// Chooses the ports for the rank with node-local rank `local_rank`. Candidates are the active
-/// ports among those of `wanted` (empty for all), close ports first. The choice has `rails` ports,
-/// or fewer if there are fewer candidates, and starts at a different port for each rank. `Err` is
-/// the reason why no port can be used.
+/// ports among those of `wanted` (empty for all), first the ports that are close to the CPUs of
+/// this process. The choice has `rails` ports, or fewer if there are fewer candidates, and starts
+/// at a different port for each rank. `Err` is the reason why no port can be used.
 ///
 /// If `wanted` is empty, all chosen ports have the same link layer, InfiniBand if it has an active
 /// port: ports of different link layers cannot reach each other.
@@ -139,7 +139,7 @@ fn named<'a>(
     Ok(all)
 }
 
-/// Transport of a port's address on the network.
+/// Transport that packets to a port's address (GID) use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GidKind {
     /// InfiniBand address.
@@ -194,7 +194,8 @@ pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
     u32::from(layer) == LINK_ETHERNET || ours.0.first_chunk::<8>() != theirs.0.first_chunk::<8>()
 }
 
-/// Lists the ports of all devices that can be opened and queried. `Err`: reasons if there are none.
+/// Lists the ports of all devices that can be opened and queried. If there are no ports, `Err` is
+/// the reasons.
 pub fn look(calls: &'static Functions) -> Result<Vec<PortInfo>, String> {
     // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
     let _places = process::occupy_standard();
@@ -252,8 +253,8 @@ fn attribute(sys: &Path, file: &str) -> Option<String> {
     std::fs::read_to_string(sys.join(file)).ok().map(|text| text.trim().to_owned())
 }
 
-/// Returns true if one of the CPUs `own` is close to the device. Devices without a slot (soft-RoCE)
-/// are close to all CPUs.
+/// Returns true if one of the CPUs `own` is close to the device. Devices without a PCI slot
+/// (soft-RoCE) are close to all CPUs.
 fn is_near(sys: &Path, name: &str, own: &[usize]) -> bool {
     let cpus = attribute(sys, &format!("{name}/device/local_cpulist"));
     let cpus = cpus.map(|text| process::listed(&text)).unwrap_or_default();
@@ -271,7 +272,8 @@ fn unfit(sys: &Path, name: &str) -> String {
     }
 }
 
-/// Maximum number of GID table entries that are read: a queue pair's address has a one-byte index.
+/// Maximum number of GID table entries that are read, because the index in a queue pair's address
+/// has one byte.
 const MOST_GIDS: u32 = 256;
 
 /// Returns the addresses of a port of an open device, from the first `count` entries

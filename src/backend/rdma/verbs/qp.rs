@@ -15,7 +15,7 @@ use std::sync::Arc;
 const READS: u8 = 16;
 /// Minimum RNR timer as an enumerator of verbs: 12 is 0.64 ms until the sender retries.
 const RECEIVER_PAUSE: u8 = 12;
-/// Number of work requests in flight for each receive that the peer has posted.
+/// Maximum number of work requests in flight for each receive that the peer has posted.
 pub(crate) const SENDS: u32 = 4;
 /// Hop limit of a routed packet.
 const HOPS: u8 = 64;
@@ -49,7 +49,7 @@ pub(crate) struct QpAttributes {
     pub(crate) gid: Gid,
 }
 
-/// Piece of registered local memory.
+/// Range of registered local memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) region: Region,
@@ -275,7 +275,8 @@ impl QueuePair {
         self.start(id, work, local, signaled)
     }
 
-    /// Posts a work request; returns true if the bytes are inline and may change at once.
+    /// Posts a work request; returns true if the request carries the bytes inline, so that the
+    /// caller may overwrite the memory immediately.
     pub(crate) fn start(
         &self,
         id: u64,
@@ -340,7 +341,8 @@ impl Drop for QueuePair {
     }
 }
 
-/// Returns the number of reads and atomic requests to have in flight, within the device's limit.
+/// Returns the number of reads and atomic requests that may be in flight: the device's `limit`,
+/// clamped to the range from 1 to `READS`.
 fn reads(limit: c_int) -> u8 {
     u8::try_from(limit.clamp(1, c_int::from(READS))).unwrap_or(1)
 }

@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const ACCESS: u32 =
     ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
 
-/// Access rights of registered device memory: no atomics, as no window has such memory.
+/// Access rights of registered device memory. They exclude atomics, because windows have no such
+/// memory.
 const DEVICE_ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
 
 /// Opened device and port.
@@ -27,7 +28,7 @@ pub(crate) struct Rail {
     pub(crate) context: *mut Context,
     /// Protection domain of the registrations and queue pairs.
     pub(crate) pd: PdIn,
-    /// Channel for events of the completion queues; null if no thread ever sleeps.
+    /// Channel for events of the completion queues; null if no thread sleeps until such an event.
     pub(crate) channel: ChannelIn,
     /// Name of the device.
     pub(crate) name: String,
@@ -58,7 +59,7 @@ unsafe impl Send for Rail {}
 unsafe impl Sync for Rail {}
 
 impl Rail {
-    /// Opens a device for a port.
+    /// Opens the device named `device` in order to use one of its ports.
     pub(crate) fn open(
         calls: &'static Functions,
         device: &str,
@@ -157,8 +158,8 @@ impl Rail {
         self.registered("ibv_reg_mr", mr, region)
     }
 
-    /// Registers device memory by a dma-buf, in which the memory begins at `offset`. Remote
-    /// addresses are the addresses of `region`.
+    /// Registers device memory through a dma-buf, in which the memory begins at byte `offset`.
+    /// Peers access the memory at the addresses of `region`.
     pub(crate) fn register_dmabuf(
         self: &Arc<Self>,
         fd: c_int,
@@ -216,7 +217,8 @@ impl Rail {
         Ok(Completions { rail: Arc::clone(self), cq })
     }
 
-    /// Returns the bytes registered now, their maximum so far, and the number of registrations.
+    /// Returns the number of bytes registered now, the maximum of that number so far, and the
+    /// number of registrations so far.
     pub(crate) fn memory(&self) -> [u64; 3] {
         [&self.registered, &self.most, &self.registrations]
             .map(|count| count.load(Ordering::Relaxed))

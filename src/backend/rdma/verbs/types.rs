@@ -5,9 +5,9 @@
 //! allocates are declared only up to the last field that is read. Results and codes stay plain
 //! integers: a newer library may return values that no enumeration has.
 //!
-//! The calls of the data path (post_send, post_recv, poll_cq, req_notify_cq) are inline functions
-//! in C that call through the function tables of an opened device; the calls of this library do the
-//! same.
+//! In C, the calls of the data path (post_send, post_recv, poll_cq, req_notify_cq) are inline
+//! functions that call through the function tables of an opened device. This library calls through
+//! the same tables.
 
 #![allow(missing_docs, reason = "as in verbs.h")]
 
@@ -160,7 +160,7 @@ pub struct PortAttr {
     pub link_layer: u8,
     pub flags: u8,
     pub port_cap_flags2: u16,
-    /// Padding at the end of the struct, for a library whose struct has grown.
+    /// Padding at the end of the struct, for a newer library whose struct is larger.
     _more: [u32; 16],
 }
 

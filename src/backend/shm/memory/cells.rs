@@ -1,13 +1,13 @@
 //! Cells: shared buffers through which a rank sends large messages to any other rank. The sender
 //! fills one cell while the receiver empties another.
 //!
-//! This module implements the ownership of cells. The order of pieces is that of the records that
-//! refer to the cells (`ring`).
+//! This module implements the ownership of cells. The order of the pieces is the order of the ring
+//! records that refer to the cells (`ring`).
 //!
 //! A pool of cells belongs to its sender, so no other rank allocates cells from it, and the pool of
 //! a rank that sends no large messages has no memory. Each cell has one word: the number of times
-//! that the cell was read. The sender counts how often it has sent the cell, puts this send count
-//! into the record that refers to the cell, and reuses the cell once the word has that count.
+//! that the cell was read. The sender counts how often it has sent the cell and puts this send
+//! count into the record that refers to the cell. It reuses the cell once the word has that count.
 //!
 //! Memory order: the record is stored with Release and loaded with Acquire, so the receiver sees
 //! the bytes. The receiver stores the count with Release after its last read of the bytes, and the
@@ -26,23 +26,24 @@ use crate::sys::sync::{self, AtomicU64};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Size of a cell, in bytes. Measurements are in docs/explanation/large-messages.md.
+/// Size of a cell (shared buffer for a piece of a large message), in bytes. The measurements are in
+/// docs/explanation/large-messages.md.
 pub(crate) const CELL: usize = sync::size(16 << 10, 64);
-/// Number of cells per rank.
+/// Number of cells (shared buffers for large messages) per rank.
 pub(crate) const CELLS: u16 = sync::size(48, 2) as u16;
-/// Number of cells whose words share a cache line.
+/// Number of cells per group. The read counts of a group share a cache line.
 const GROUP: u16 = sync::size(8, 2) as u16;
 const GROUPS: u16 = CELLS / GROUP;
 /// Maximum number of further groups that an allocation checks if the current group has no free
 /// cell.
 const LOOKS: u16 = 2;
 
-/// Size of the area before the cells, in bytes; it has a word per cell.
+/// Size, in bytes, of the area before the cells, which has a read count per cell.
 const HEADER: usize = sync::size(4096, 64);
 /// Distance between the pools of two ranks, in bytes; a multiple of the page size.
 pub(crate) const STRIDE: usize = (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
 
-/// Value for the last receiver of a cell that has none.
+/// Value that means that a cell has no last receiver: it was never sent, or it was reclaimed.
 const NOBODY: u16 = u16::MAX;
 
 /// View of a pool's memory: the words of its cells, and the cells. A receiver needs no more.
@@ -52,7 +53,8 @@ pub(crate) struct CellMemory {
 }
 
 impl CellMemory {
-    /// Creates the view of a pool. Its memory must be committed.
+    /// Creates the view of the pool at byte `offset` of `memory`. That part of the memory must be
+    /// committed.
     pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<CellMemory> {
         let words = memory.span(offset, 8 * usize::from(CELLS));
         let cells = memory.span(offset + HEADER, usize::from(CELLS) * CELL);
@@ -77,8 +79,8 @@ impl CellMemory {
         is_inside.then(|| self.cells.region().part(usize::from(cell) * CELL, len))
     }
 
-    /// Frees a cell after its bytes were read. `number`: the send count in the record that referred
-    /// to the cell.
+    /// Frees a cell whose bytes have been read. `number` is the send count in the ring record that
+    /// announced the cell.
     pub(crate) fn free(&self, cell: u16, number: u64) {
         if let Some(word) = self.word(cell) {
             word.store(number, Release);
@@ -91,11 +93,12 @@ pub(crate) struct CellPool {
     place: CellMemory,
     /// For each cell: number of times that it was sent, and the rank that received it last.
     sent: Vec<(u64, u16)>,
-    /// Bit set of cells known to be free; `held` is that of cells allocated but not sent.
+    /// Bit set of the cells known to be free; `held` is the bit set of the cells that are allocated
+    /// but not sent.
     free: u64,
     held: u64,
-    /// Group in which the next allocation starts. Groups are used in turn, so its cells were sent
-    /// longest ago.
+    /// Group in which the next allocation starts. Groups are used in turn, so the cells of this
+    /// group were sent longest ago.
     group: u16,
 }
 
@@ -108,7 +111,8 @@ fn cells_of(group: u16) -> Range<u16> {
 }
 
 impl CellPool {
-    /// Creates a pool. Its memory must be committed, and no rank may have used it.
+    /// Creates a pool at byte `offset` of `memory`. That part of the memory must be committed, and
+    /// no rank may have used it.
     pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<CellPool> {
         let mut sent = Vec::new();
         if sent.try_reserve_exact(CELLS.into()).is_err() {
@@ -121,7 +125,8 @@ impl CellPool {
         Ok(CellPool { place: CellMemory::new(memory, offset)?, sent, free: 0, held: 0, group: 0 })
     }
 
-    /// Allocates a free cell; `None` if the few groups that are checked have none.
+    /// Allocates a free cell; `None` if neither the current group nor the next `LOOKS` groups have
+    /// a free cell.
     pub(crate) fn take(&mut self) -> Option<u16> {
         for _ in 0..=LOOKS {
             let found = cells_of(self.group).find(|&cell| self.free & bit(cell) != 0);
@@ -155,7 +160,7 @@ impl CellPool {
     }
 
     /// Records that allocated cell `cell` is sent to rank `to`. Returns the cell's send count,
-    /// which the caller must put into the record.
+    /// which the caller must put into the ring record that announces the cell.
     pub(crate) fn send(&mut self, cell: u16, to: usize) -> u64 {
         self.held &= !bit(cell);
         let Some((sent, reader)) = self.sent.get_mut(usize::from(cell)) else { return 0 };

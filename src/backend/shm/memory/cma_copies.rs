@@ -1,11 +1,11 @@
 //! Puts and gets on windows in memory that the application allocated: the OS kernel copies between
 //! the processes.
 //!
-//! A rank's memory is opened once (/proc/PID/mem) and verified by the word that the rank published
-//! when the communicator was opened. From then on the descriptor refers to the memory of that
-//! program and no other. So a write never reaches a process that reuses the process ID, nor the
-//! next program of the same process (exec). A check before process_vm_writev could not guarantee
-//! that: the target may end between the check and the call.
+//! A rank's memory is opened once (/proc/PID/mem) and verified by a test word that the rank
+//! published when the communicator was opened. From then on the descriptor refers to the memory of
+//! that program and no other. So a write never reaches a process that reuses the process ID, or a
+//! program that the same process executes later (exec). A check before process_vm_writev could not
+//! guarantee that: the target may end between the check and the call.
 //!
 //! process_vm_readv copies large blocks two to four times as fast as /proc/PID/mem. Only reads use
 //! it, because a read can be verified: the same call also reads the published word, and one call
@@ -28,7 +28,7 @@ const LONG_READ: usize = 4096;
 /// copies as well.
 const LONGEST_WRITE: usize = 1 << 20;
 
-/// Opened memories of other ranks.
+/// Memory of other ranks that this process has opened for copies.
 pub(crate) struct Copies {
     mode: Mode,
     open: Mutex<Vec<(usize, Weak<CmaMemory>)>>,
@@ -36,7 +36,7 @@ pub(crate) struct Copies {
 
 struct CmaMemory {
     memory: ForeignMemory,
-    /// Address and value of the word that the rank published.
+    /// Address and value of the test word that the rank published.
     probe: (u64, u64),
 }
 
@@ -100,7 +100,8 @@ impl CmaMemory {
         self.memory.write(address, word.region()).map(drop)
     }
 
-    /// Reads with process_vm_readv. Returns false if it failed or did not read the rank's memory.
+    /// Reads with process_vm_readv. Returns false if the call failed or read the memory of a
+    /// process other than the rank.
     fn read_at_once(&self, address: u64, into: Region) -> bool {
         let (probe, value) = self.probe;
         let mut found = [0_u64];

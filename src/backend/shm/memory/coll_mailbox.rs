@@ -1,5 +1,6 @@
-//! Collective mailboxes in the segment; `backend::coll_mailbox` describes them. A rank that waits
-//! for a message sleeps for a limited time, because there is no wakeup between processes.
+//! Mailboxes for small collectives in the shared memory segment; `backend::coll_mailbox` describes
+//! them. A rank that waits for a message sleeps for a limited time, because there is no wakeup
+//! between processes.
 
 use super::segment::{PeerState, Segment};
 use crate::backend::coll_mailbox::Places;
@@ -23,7 +24,8 @@ pub(crate) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Opt
     u32::try_from(place).ok()
 }
 
-/// Allocates the memory of slot 0, which is never reserved: any rank may be its first user.
+/// Allocates the memory of all mailboxes in slot 0. This slot is never reserved, so any rank may be
+/// the first to use it.
 pub(crate) fn commit_first(segment: &Segment) -> Result<()> {
     let commit = segment.commit_mailboxes(0, 0..segment.size());
     commit.map_err(|error| memory_error("memory for small collectives", &error))

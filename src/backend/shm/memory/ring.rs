@@ -1,22 +1,23 @@
 //! Single-producer, single-consumer ring of records from one rank to another, in shared memory.
 //!
-//! A record has a slot of two cache lines: a header with kind and key, followed by the payload if
-//! it fits. So a short message moves only one cache line between cores. Longer payloads are stored
-//! in a separate byte ring, each contiguous, in slot order.
+//! A record has a slot of two cache lines: a header with kind and key, and the payload if it fits.
+//! So a short message moves only one cache line between cores. Longer payloads are stored in a
+//! separate byte ring in slot order, each of them contiguous.
 //!
 //! Layout (`STRIDE` bytes): the counts of slots and bytes that the consumer has freed, in a cache
-//! line that the producer reads only when it runs out of space; the slots; the bytes; the claim
-//! words of rendezvous requests (`rndv_claims`). The first claim words are committed with the rest
-//! (`FIRST_BYTES`), the others when more requests are open at the same time.
+//! line that the producer reads only when it runs out of space; the slots; the bytes; the state
+//! words of rendezvous requests (`rndv_claims`). The state words of the first requests are
+//! committed together with the rest of the ring (`FIRST_BYTES`), the others when more requests are
+//! open at the same time.
 //!
 //! Memory order: the first word of a slot has the number of its record, which no earlier record of
 //! the slot had. The producer writes payload and key with plain and relaxed stores and then stores
 //! the first word with Release. The consumer loads the first word with Acquire and finds the number
-//! that it expects. So a record is seen complete or not at all, even if its producer is killed
-//! while writing. In the other direction, the consumer stores the counts of freed slots and bytes
-//! with Release after its last read of them, and the producer loads the counts with Acquire before
-//! it overwrites that memory. Each word has one writer, so no store needs a stronger order. The
-//! orders of claims are described in `rndv_claims`.
+//! that it expects. So the consumer reads a record completely or not at all, even if the producer
+//! is killed while writing. In the other direction, the consumer stores the counts of freed slots
+//! and bytes with Release after its last read of them, and the producer loads the counts with
+//! Acquire before it overwrites that memory. Each word has one writer, so no store needs a stronger
+//! order. The memory order of the state words of requests is described in `rndv_claims`.
 
 use super::rndv_claims::{self, OwnClaims, PeerClaims};
 use crate::error::{Result, failure};
@@ -31,27 +32,27 @@ const SLOTS: u64 = sync::size(256, 2) as u64;
 /// Size of a slot in bytes: two cache lines, because the adjacent-line prefetcher fetches cache
 /// lines in pairs.
 const SLOT: usize = 128;
-/// Size of a slot's header in bytes: a word with record number, kind, and claim or length; a word
-/// with the key.
+/// Size of a slot's header in bytes. The first word has the record number, the kind, and the
+/// payload length or the index of a rendezvous request (`claim`); the second word has the key.
 const WORDS: usize = 16;
 /// Maximum size of a payload that fits into a slot, in bytes.
 const IN_SLOT: usize = sync::size(SLOT - WORDS, 32);
-/// Size of the byte ring for longer payloads, in bytes; a power of two.
+/// Size, in bytes, of the byte ring for payloads that do not fit into a slot; a power of two.
 pub(crate) const CAPACITY: usize = sync::size(128 << 10, 128);
 /// Maximum payload of a record, in bytes. The byte ring has space for several such payloads, so
 /// producer and consumer can work at the same time.
 pub(crate) const FRAGMENT: usize = sync::size(16 << 10, 112);
-/// Alignment of longer payloads in bytes: a cache line.
+/// Alignment, in bytes, of the payloads in the byte ring: a cache line.
 const LINE: usize = 64;
 
 const HEAD_AT: usize = 0;
 /// Offset of the count of freed bytes; in the same cache line as the count of freed slots.
 const FREED_AT: usize = 8;
-/// Size of the area before the slots, in bytes.
+/// Size, in bytes, of the area before the slots, which has the counts of freed slots and bytes.
 const HEADER: usize = sync::size(4096, 256);
 const BYTES_AT: usize = HEADER + SLOTS as usize * SLOT;
 const CLAIMS_AT: usize = BYTES_AT + CAPACITY;
-/// Number of bytes that are committed when the ring is opened.
+/// Number of bytes of a ring that are committed when the ring is opened.
 pub(crate) const FIRST_BYTES: usize = (CLAIMS_AT + rndv_claims::FIRST_BYTES).next_multiple_of(4096);
 /// Distance between two rings in bytes; a multiple of the page size.
 pub(crate) const STRIDE: usize = (CLAIMS_AT + rndv_claims::BYTES).next_multiple_of(4096);
@@ -61,27 +62,31 @@ pub(crate) const STRIDE: usize = (CLAIMS_AT + rndv_claims::BYTES).next_multiple_
 pub(crate) enum RecordKind {
     /// A complete message. Key: match bits.
     Eager = 2,
-    /// Rendezvous request (RTS). Key: match bits; arguments: size, sender's operation, address or
-    /// 0, number of unrequested pieces that follow; claim.
+    /// Rendezvous request (RTS). Key: match bits; arguments: message size, ID of the send, address
+    /// of the data or 0, number of unrequested pieces that follow; `claim`: index of the request's
+    /// state words.
     Offer = 3,
-    /// Clear to send (CTS): the sender may send the (remaining) pieces. Key: the sender's
-    /// operation; arguments: the receiver's operation, number of bytes that fit.
+    /// Clear to send (CTS): the sender may send the (remaining) pieces. Key: ID of the send;
+    /// arguments: ID of the receive, number of bytes that fit into the receive buffer.
     Clear = 4,
-    /// The next piece of a message. Key: the receiver's operation.
+    /// The next piece of a message. Key: ID of the receive.
     Data = 5,
-    /// The receive is complete: it has all its bytes. Key: the sender's operation.
+    /// The receive has all its bytes. Key: ID of the send.
     Finish = 6,
-    /// The next piece of a message is in a cell. Key: the receiver's operation; arguments: cell,
-    /// its send count, bytes.
+    /// The next piece of a message is in a cell. Key: ID of the receive; arguments: index of the
+    /// cell, send count of the cell, number of bytes.
     Cell = 7,
-    /// A complete message, whose first piece is in a cell; the other pieces follow immediately.
-    /// Key: match bits; arguments: cell, its send count, bytes in the cell, bytes in total.
+    /// A complete message. Its first piece is in a cell, and the other pieces follow immediately.
+    /// Key: match bits; arguments: index of the cell, send count of the cell, number of bytes in
+    /// the cell, message size.
     Long = 8,
-    /// The next piece after a Long or an Offer record. Arguments: cell, its send count, bytes.
+    /// The next piece after a `Long` or an `Offer` record is in a cell. Arguments: index of the
+    /// cell, send count of the cell, number of bytes.
     More = 9,
-    /// Requests that the receiver release the claims of canceled requests.
+    /// Requests that the receiver release the state words of canceled rendezvous requests.
     Sweep = 10,
-    /// Aborts a message; the rest is not sent. Key: the receiver's operation; argument: a status.
+    /// Aborts a message, whose remaining bytes are not sent. Key: ID of the receive; argument: the
+    /// error status.
     Broken = 11,
 }
 
@@ -109,15 +114,15 @@ pub(crate) struct RingRecord {
     pub(crate) kind: RecordKind,
     pub(crate) claim: u16,
     pub(crate) key: u64,
-    /// Words of a control record.
+    /// Arguments of a record that carries no message bytes.
     pub(crate) words: [u64; 4],
-    /// Bytes of an Eager or Data record.
+    /// Message bytes of an `Eager` or `Data` record.
     pub(crate) payload: Region,
     /// End of this record's payload in the byte ring, as a running byte count.
     end: u64,
 }
 
-/// View of a ring's memory; both ends use it.
+/// View of a ring's memory, used by the producer and by the consumer.
 struct Ring {
     head: SharedWord,
     freed: SharedWord,
@@ -180,8 +185,8 @@ fn space_of(len: usize) -> u64 {
     len.next_multiple_of(LINE) as u64
 }
 
-/// Returns the first word of a slot: low 32 bits of the record's number plus 1, the kind, and the
-/// claim or length.
+/// Returns the first word of a slot. From the low bits up: the record's number plus 1 (32 bits),
+/// the kind (8 bits), and the index of the rendezvous request or the payload length (24 bits).
 fn stamp(number: u64, kind: RecordKind, claim_or_len: u64) -> u64 {
     u64::from(number.wrapping_add(1) as u32) | (kind as u64) << 32 | claim_or_len << 40
 }
@@ -193,16 +198,17 @@ pub(crate) struct Producer {
     tail: u64,
     /// Number of records that the consumer has freed, as last read (a lower bound).
     head: u64,
-    /// Number of payload bytes written to the byte ring. `freed` is the number of bytes that the
-    /// consumer has freed, as last read.
+    /// Number of bytes of the byte ring allocated to payloads so far, including alignment and
+    /// skipped remainders. `freed` is the number of these bytes that the consumer has freed, as
+    /// last read.
     filled: u64,
     freed: u64,
     pub(crate) offers: OwnClaims,
 }
 
 impl Producer {
-    /// Creates the producer end of a ring. Its memory must be committed, and no record may have
-    /// been written.
+    /// Creates the producer end of a ring. The ring's memory must be committed, and no record may
+    /// have been written to the ring.
     pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<Producer> {
         let (ring, offers) =
             (Ring::new(memory, offset)?, OwnClaims::new(claims_of(memory, offset)?));
@@ -235,7 +241,7 @@ impl Producer {
         true
     }
 
-    /// Returns true if the ring has space for `count` records that fit into slots.
+    /// Returns true if the ring has space for `count` records whose payloads fit into slots.
     pub(crate) fn has_slots(&mut self, count: usize) -> bool {
         let fits = |producer: &Self| producer.tail - producer.head + count as u64 <= SLOTS;
         fits(self) || {
@@ -249,9 +255,9 @@ impl Producer {
         self.has_slot() && (len <= IN_SLOT || self.room_for(len).is_some())
     }
 
-    /// Returns start and end of the space for a longer payload, or `None` if the byte ring has too
-    /// little space now. A payload is contiguous: if the remainder at the end of the byte ring is
-    /// too short, it is skipped.
+    /// Returns the start and the end of the space in the byte ring for a payload that does not fit
+    /// into a slot, or `None` if the byte ring has too little space now. A payload is contiguous:
+    /// if the remainder at the end of the byte ring is too short, it is skipped.
     fn room_for(&mut self, len: usize) -> Option<(u64, u64)> {
         let (space, to_end) = (space_of(len), (CAPACITY - place(self.filled)) as u64);
         let start = if to_end < space { self.filled + to_end } else { self.filled };
@@ -302,17 +308,19 @@ pub(crate) struct Consumer {
     ring: Ring,
     /// Number of records consumed.
     head: u64,
-    /// Number of payload bytes consumed from the byte ring.
+    /// Number of bytes of the byte ring consumed so far, including alignment and skipped
+    /// remainders.
     read: u64,
-    /// Last published value of `head`; `reported_bytes` is that of `read`.
+    /// Value of `head` that was last published to the producer. `reported_bytes` is the value of
+    /// `read` that was last published.
     reported: u64,
     reported_bytes: u64,
     pub(crate) offers: PeerClaims,
 }
 
 impl Consumer {
-    /// Creates the consumer end of a ring. Its memory must be committed, and no record may have
-    /// been read.
+    /// Creates the consumer end of a ring. The ring's memory must be committed, and no record may
+    /// have been read from the ring.
     pub(crate) fn new(memory: &Arc<SharedMapping>, offset: usize) -> Result<Consumer> {
         let (ring, offers) =
             (Ring::new(memory, offset)?, PeerClaims::new(claims_of(memory, offset)?));
@@ -354,8 +362,8 @@ impl Consumer {
         Some(record)
     }
 
-    /// Returns the payload of length `len` that ends at position `end`; `None` if `len` or `end` is
-    /// invalid.
+    /// Returns the payload of `len` bytes whose space in the byte ring ends at the running byte
+    /// count `end`; `None` if `len` or `end` is invalid.
     fn long(&self, len: usize, end: u64) -> Option<Region> {
         let start = end.checked_sub(space_of(len)).filter(|_| len <= FRAGMENT)?;
         let is_sound = start >= self.read

@@ -1,18 +1,18 @@
-//! Claims: state of rendezvous requests, each of which either its sender cancels or its receiver
-//! accepts.
+//! State of rendezvous requests. Each request has a claim: two words in shared memory. Each request
+//! is either canceled by its sender or accepted by its receiver.
 //!
-//! Each request that one rank can have open to another has one word. Its transitions are FREE ->
-//! OFFERED and OFFERED -> WITHDRAWN by the sender, OFFERED -> TAKEN and WITHDRAWN -> FREE by the
-//! receiver. One compare-exchange decides between TAKEN and WITHDRAWN, so the bytes of a canceled
-//! message are never read. The Offer record publishes the claim; the answer to the request returns
-//! it to the sender.
+//! The first word is the state of the request. The transitions are FREE -> OFFERED and OFFERED ->
+//! WITHDRAWN by the sender, OFFERED -> TAKEN and WITHDRAWN -> FREE by the receiver. One
+//! compare-exchange decides between TAKEN and WITHDRAWN, so the bytes of a canceled message are
+//! never read. The `Offer` record publishes the claim; the answer to the request returns the claim
+//! to the sender.
 //!
-//! A second word assigns the pieces of an accepted message: the sender claims pieces from the
-//! front, and the receiver, if it reads the sender's memory, from the end, until they meet. So the
-//! side that is running copies the next piece, and neither side waits for more than the piece that
-//! the other is copying. A piece is claimed by a compare-exchange, hence by one side only. Relaxed
-//! is sufficient: the receiver initializes the word before it sends the record that clears the
-//! sender to send, and the completion of copies is reported by records, too.
+//! The second word assigns the pieces of an accepted message: the sender claims pieces from the
+//! front. If the receiver reads the sender's memory, it claims pieces from the end, until the two
+//! sides meet. So the side that is running copies the next piece, and neither side waits for more
+//! than the piece that the other is copying. A piece is claimed by a compare-exchange, so only one
+//! side claims it. Relaxed is sufficient: the receiver initializes the word before it sends the
+//! Clear record, and the completion of copies is also reported by records.
 
 use crate::sys::os::shm_segment::Span;
 use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed};
@@ -22,15 +22,17 @@ use std::ops::Range;
 /// Maximum number of rendezvous requests that one rank can have open to another; further messages
 /// are queued.
 const CLAIMS: u16 = sync::size(4096, 1) as u16;
-/// Number of claims whose words are committed initially.
+/// Number of rendezvous requests whose state words are committed initially.
 const FIRST_CLAIMS: u16 = sync::size(256, 1) as u16;
-/// Size of a claim's two words, in bytes.
+/// Size of the two state words of a rendezvous request, in bytes.
 const PAIR: usize = 16;
-/// Size of all claims in bytes. `FIRST_BYTES` is the size of the initially committed claims.
+/// Size of the state words of all rendezvous requests in bytes. `FIRST_BYTES` is the size of the
+/// state words that are committed initially.
 pub(crate) const BYTES: usize = PAIR * CLAIMS as usize;
 pub(crate) const FIRST_BYTES: usize = PAIR * FIRST_CLAIMS as usize;
 
-/// Delay between two attempts to commit memory for more claims, in nanoseconds.
+/// Delay between two attempts to commit memory for the state words of more requests, in
+/// nanoseconds.
 const ASK_AGAIN_NS: u64 = 10_000_000;
 
 const FREE: u64 = 0;
@@ -50,8 +52,8 @@ fn change(words: &Span, claim: u16, from: u64, to: u64) -> bool {
     word(words, claim).is_some_and(|word| word.compare_exchange(from, to, AcqRel, Acquire).is_ok())
 }
 
-/// Returns the word with the range of unclaimed pieces: start in the low 32 bits, end in the high
-/// 32 bits; `None` if `claim` is out of range.
+/// Returns the state word of request `claim` that has the range of unclaimed pieces: start in the
+/// low 32 bits, end in the high 32 bits; `None` if `claim` is out of range.
 fn share(words: &Span, claim: u16) -> Option<&AtomicU64> {
     (claim < CLAIMS).then(|| words.word(PAIR * usize::from(claim) + 8))?
 }
@@ -64,8 +66,9 @@ fn word_of(left: &Range<u32>) -> u64 {
     u64::from(left.start) | u64::from(left.end) << 32
 }
 
-/// Claims some of the unclaimed pieces; `choose` returns the range that remains unclaimed. Returns
-/// the range before and after, or `None` if no piece is left.
+/// Claims pieces of the message of request `claim`; `choose` receives the range of unclaimed pieces
+/// and returns the range that remains unclaimed. Returns the unclaimed range before and after this
+/// claim, or `None` if no unclaimed piece is left.
 fn take_some(
     words: &Span,
     claim: u16,
@@ -80,18 +83,21 @@ fn take_some(
     Some((before, after))
 }
 
-/// Sender's side of the claims on the requests to one rank.
+/// Sender's side of the state of the rendezvous requests to one rank.
 pub(crate) struct OwnClaims {
     words: Span,
-    /// Free claims. 16-bit indices, because there is a list per peer.
+    /// Indices of the free state words of requests. The indices have 16 bits to save memory,
+    /// because there is one such list per peer.
     free: Vec<u16>,
-    /// Claims of canceled requests that the receiver has not released yet.
+    /// Indices of canceled requests whose state words the receiver has not released yet.
     withdrawn: Vec<u16>,
-    /// True if the receiver was requested (Sweep) to release canceled requests.
+    /// True if a `Sweep` record has requested that the receiver release the state words of canceled
+    /// requests.
     is_sweep_requested: bool,
-    /// True if the words of all claims are committed.
+    /// True if the state words of all requests are committed.
     is_grown: bool,
-    /// Earliest time of the next attempt to commit all words, in nanoseconds; set when one fails.
+    /// Earliest time of the next attempt to commit the state words of all requests, in nanoseconds;
+    /// set when an attempt fails.
     not_before_ns: u64,
 }
 
@@ -107,38 +113,42 @@ impl OwnClaims {
         }
     }
 
-    /// Returns true if committing all words would add claims, no canceled request is pending, and
-    /// the retry delay has elapsed.
+    /// Returns true if memory for the state words of more requests should be committed: not all
+    /// state words are committed, the receiver has released the state words of all canceled
+    /// requests, and the retry delay has elapsed.
     pub(crate) fn can_grow(&self, now_ns: u64) -> bool {
         let is_wanted = !self.is_grown && CLAIMS > FIRST_CLAIMS && self.withdrawn.is_empty();
         is_wanted && now_ns >= self.not_before_ns
     }
 
-    /// Records that memory for all words could not be committed. The next attempt is delayed,
-    /// because waiting sends check often and a failing allocation is slow.
+    /// Records that memory for the state words of all requests could not be committed. The next
+    /// attempt is delayed, because waiting sends check often and a failing allocation is slow.
     pub(crate) fn refused(&mut self, now_ns: u64) {
         self.not_before_ns = now_ns + ASK_AGAIN_NS;
     }
 
-    /// Adds the claims whose words have now been committed.
+    /// Adds the state words that have now been committed to the free ones.
     pub(crate) fn grow(&mut self) {
         self.is_grown = true;
         self.free.extend(FIRST_CLAIMS..CLAIMS);
         self.withdrawn.reserve(CLAIMS.into());
     }
 
-    /// Returns true if the receiver should be requested to release canceled requests. Without that
-    /// request, these keep their claims until the receiver matches such a message.
+    /// Returns true if a `Sweep` record should request that the receiver release the state words of
+    /// canceled requests. Without that record, the state words of a canceled request stay in use
+    /// until the receiver matches the canceled message.
     pub(crate) fn should_request_sweep(&self) -> bool {
         !self.is_sweep_requested && !self.withdrawn.is_empty()
     }
 
-    /// Records that the receiver was requested to release canceled requests (Sweep).
+    /// Records that a `Sweep` record has requested that the receiver release the state words of
+    /// canceled requests.
     pub(crate) fn sweep_requested(&mut self) {
         self.is_sweep_requested = true;
     }
 
-    /// Allocates a claim for a rendezvous request; `None` while all claims are in use.
+    /// Allocates the state words of a new rendezvous request and returns their index; `None` while
+    /// all state words are in use.
     pub(crate) fn open(&mut self) -> Option<u16> {
         if self.free.is_empty() {
             // Allocates no memory, because this is on the path of a send.
@@ -159,12 +169,13 @@ impl OwnClaims {
         Some(claim)
     }
 
-    /// Frees the claim of a request that was not sent or is complete.
+    /// Frees the state words of request `claim`, which was not sent or is complete.
     pub(crate) fn close(&mut self, claim: u16) {
         self.free.push(claim);
     }
 
-    /// Cancels a request; returns false if the receiver has already accepted it.
+    /// Cancels rendezvous request `claim`; returns false if the receiver has already accepted the
+    /// request.
     pub(crate) fn cancel(&mut self, claim: u16) -> bool {
         let won = change(&self.words, claim, OFFERED, WITHDRAWN);
         if won {
@@ -173,19 +184,20 @@ impl OwnClaims {
         won
     }
 
-    /// Claims the next piece for copying; `None` if no piece is left.
+    /// Claims the next piece of a message, which the sender then copies; `None` if no piece is
+    /// left.
     pub(crate) fn take_piece(&self, claim: u16) -> Option<u32> {
         take_some(&self.words, claim, |left| left.start + 1..left.end)
             .map(|(before, _)| before.start)
     }
 
-    /// Returns the range of unclaimed pieces.
+    /// Returns the range of pieces that neither side has claimed for copying.
     pub(crate) fn left(&self, claim: u16) -> Range<u32> {
         share(&self.words, claim).map_or(0..0, |word| left(word.load(Relaxed)))
     }
 }
 
-/// Receiver's side of the claims on the requests from one rank.
+/// Receiver's side of the state of the rendezvous requests from one rank.
 pub(crate) struct PeerClaims {
     words: Span,
 }
@@ -195,13 +207,13 @@ impl PeerClaims {
         PeerClaims { words }
     }
 
-    /// Returns true if the request is neither accepted nor canceled.
+    /// Returns true if rendezvous request `claim` is neither accepted nor canceled.
     pub(crate) fn is_open(&self, claim: u16) -> bool {
         state(&self.words, claim) == OFFERED
     }
 
-    /// Accepts a request. Returns false if the sender has canceled it, and releases its claim in
-    /// that case.
+    /// Accepts rendezvous request `claim`. If the sender has canceled the request, releases the
+    /// state words of the request and returns false.
     pub(crate) fn take(&self, claim: u16) -> bool {
         if change(&self.words, claim, OFFERED, TAKEN) {
             return true;
@@ -210,25 +222,27 @@ impl PeerClaims {
         false
     }
 
-    /// Releases the claim of a canceled request; returns false if the request is not canceled.
+    /// Releases the state words of request `claim`; returns false if the request is not canceled.
     pub(crate) fn release_withdrawn(&self, claim: u16) -> bool {
         change(&self.words, claim, WITHDRAWN, FREE)
     }
 
-    /// Makes pieces of an accepted message claimable by both sides.
+    /// Publishes the range `pieces` of an accepted message, from which sender and receiver then
+    /// claim pieces.
     pub(crate) fn share(&self, claim: u16, pieces: Range<u32>) {
         if let Some(word) = share(&self.words, claim) {
             word.store(word_of(&pieces), Relaxed); // published by the record that clears the sender
         }
     }
 
-    /// Claims up to `most` pieces from the end; `None` if no piece is left.
+    /// Claims up to `most` pieces from the end of a message; `None` if no piece is left.
     pub(crate) fn take_pieces(&self, claim: u16, most: u32) -> Option<Range<u32>> {
         let choose = |left: &Range<u32>| left.start..left.end - most.min(left.end - left.start);
         take_some(&self.words, claim, choose).map(|(before, after)| after.end..before.end)
     }
 
-    /// Returns the last `count` claimed pieces to the sender.
+    /// Makes the last `count` pieces that the receiver has claimed unclaimed again, so that the
+    /// sender can claim them.
     pub(crate) fn return_pieces(&self, claim: u16, count: u32) {
         if let Some(word) = share(&self.words, claim) {
             word.fetch_add(u64::from(count) << 32, Relaxed);

@@ -3,11 +3,12 @@
 //!
 //! Rank 0 commits the control area when it creates the segment: a header, a block per rank, and a
 //! bit per ordered pair of ranks that is set once the pair's ring has memory. A ring per ordered
-//! pair follows, committed by its sender on first use: 8 ranks that exchange messages with two
-//! neighbors each use 3 MiB, not 11. Next are the cells of each rank, committed when the rank sends
-//! its first large message. Next, for few ranks, are the slots for collective mailboxes, committed
-//! when a communicator gets one. Window memory (parts) follows at the end: the file grows when a
-//! part is created, and each rank maps separately the parts that it uses.
+//! pair follows, committed by its sender on first use: if each of 8 ranks exchanges messages with
+//! two neighbors, they use 3 MiB in total instead of 11 MiB. Next are the cells of each rank,
+//! committed when the rank sends its first large message. If there are few ranks, the slots for
+//! collective mailboxes are next; a slot is committed when a communicator gets it. Window memory
+//! (parts) follows at the end: the file grows when a part is created, and each rank maps separately
+//! the parts that it uses.
 
 use super::cells::{self, CellMemory, CellPool};
 use super::ring::{self, Consumer, Producer, STRIDE};
@@ -36,7 +37,7 @@ pub const MOST_RANKS: usize = 1024;
 /// Liveness state of a rank.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PeerState {
-    /// The rank has neither left nor is known to have died.
+    /// The rank has not left and is not known to have died.
     Present,
     /// The rank has closed the communicator.
     Left,
@@ -46,14 +47,15 @@ pub(crate) enum PeerState {
 
 /// Offset of the state change counter, in a cache line of its own, because each poll reads it.
 const CHANGES_AT: usize = 128;
-/// Offset of the number of bytes reserved for window segments; see `reserve_part`.
+/// Offset of the number of bytes that `reserve_part` has reserved for window segments.
 const PARTS_AT: usize = 256;
 const RANKS_AT: usize = 4096;
 const RANK_STRIDE: usize = 128;
 const STATE: usize = 0;
 const PROBE_ADDRESS: usize = 8;
 const PROBE_VALUE: usize = 16;
-/// Offset of a rank's core affinity: one bit per logical core; core numbers wrap around.
+/// Offset of the affinity mask in a rank's block. The mask has one bit per logical core; core
+/// numbers are taken modulo the number of bits.
 const PROCESSORS: usize = 32;
 const PROCESSOR_WORDS: usize = 4;
 const PAGE: usize = 4096;
@@ -126,8 +128,8 @@ impl Segment {
         }
     }
 
-    /// Returns another handle to the same memory, for threads that must not wait for the engine's
-    /// lock.
+    /// Returns another handle to the same memory, for threads that must not wait for the lock of
+    /// the protocol engine.
     pub(crate) fn again(&self) -> Result<Segment> {
         Segment::of(Arc::clone(&self.memory), self.size)
     }
@@ -136,7 +138,7 @@ impl Segment {
         &self.memory
     }
 
-    /// Returns the offset of the first window segment.
+    /// Returns the offset of the first window segment in the file of the shared memory.
     pub(crate) fn parts_at(&self) -> usize {
         total(self.size).next_multiple_of(page_size())
     }
@@ -174,8 +176,9 @@ impl Segment {
         self.word(CHANGES_AT).map_or(0, |word| word.load(Acquire))
     }
 
-    /// Returns the state of `rank`. A caller that reads Left or Dead also sees what the rank had
-    /// written into its rings (Acquire; the writer of the state saw that before its Release).
+    /// Returns the state of `rank`. A caller that reads Left or Dead also sees everything that the
+    /// rank had written into its rings. (This load is Acquire, and the thread that stored the state
+    /// with Release had seen those writes.)
     pub(crate) fn state(&self, rank: usize) -> PeerState {
         match self.rank_word(rank, STATE).map_or(0, |word| word.load(Acquire)) {
             0 => PeerState::Present,
@@ -184,7 +187,8 @@ impl Segment {
         }
     }
 
-    /// Publishes that `rank` left or died; only the first published state counts.
+    /// Publishes that `rank` left or died; if `rank` already has one of these states, the state
+    /// does not change.
     pub(crate) fn mark(&self, rank: usize, state: PeerState) {
         let number = if state == PeerState::Left { 1 } else { 2 };
         let word = self.rank_word(rank, STATE);
@@ -195,8 +199,7 @@ impl Segment {
         }
     }
 
-    /// Publishes the address of a test word that other ranks can read, and the value that they must
-    /// find.
+    /// Publishes the address of `rank`'s test word, and the value that other ranks must read there.
     pub(crate) fn set_probe(&self, rank: usize, address: u64, value: u64) {
         for (field, content) in [(PROBE_VALUE, value), (PROBE_ADDRESS, address)] {
             if let Some(word) = self.rank_word(rank, field) {
@@ -220,7 +223,7 @@ impl Segment {
         }
     }
 
-    /// Returns true if there are more ranks than logical cores on which any of them may run.
+    /// Returns true if the ranks outnumber the logical cores on which at least one of them may run.
     pub(crate) fn is_oversubscribed(&self) -> bool {
         let all = |index: usize| {
             let of = |rank| self.rank_word(rank, PROCESSORS + 8 * index);
@@ -230,8 +233,8 @@ impl Segment {
         self.size > processors as usize
     }
 
-    /// Returns the address of `rank`'s test word and the value expected there; address 0 if there
-    /// is none.
+    /// Returns the address of the word that `rank` has published for a test of direct access to its
+    /// memory, and the value expected there. The address is 0 if there is no such word.
     pub(crate) fn probe(&self, rank: usize) -> (u64, u64) {
         let read = |field| self.rank_word(rank, field).map_or(0, |word| word.load(Acquire));
         (read(PROBE_ADDRESS), read(PROBE_VALUE))
@@ -248,7 +251,7 @@ impl Segment {
         self.memory.commit(mailboxes_at(self.size) + slots.start, slots.len())
     }
 
-    /// Returns the mailboxes of all slots; `None` if the segment has none.
+    /// Returns the mailboxes of all slots; `None` if the segment has no mailboxes.
     pub(crate) fn slots(&self) -> Option<Span> {
         let bytes = coll_mailbox::PLACES * coll_mailbox::place_bytes(self.size);
         self.memory.span(mailboxes_at(self.size), bytes).filter(|_| self.has_boards())
@@ -277,15 +280,15 @@ impl Segment {
         Ok(producer)
     }
 
-    /// Allocates memory for the remaining claims of a ring, so that more rendezvous requests can be
-    /// open.
+    /// Allocates memory for the remaining state words in a ring, so that more rendezvous requests
+    /// can be open.
     pub(crate) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
         let first = ring::FIRST_BYTES;
         self.memory.commit(self.ring_offset(from, to) + first, STRIDE - first)
     }
 
-    /// Returns a bit set of the senders with an open ring to `to`, among the 64 ranks from 64 *
-    /// `group` on.
+    /// Returns a bit set of the senders with an open ring to rank `to`, among the 64 ranks that
+    /// start at rank `64 * group`.
     pub(crate) fn ready(&self, to: usize, group: usize) -> u64 {
         self.ready_word(64 * group, to).map_or(0, |word| word.load(Acquire))
     }
@@ -299,7 +302,8 @@ impl Segment {
         cells_at(self.size) + rank * cells::STRIDE
     }
 
-    /// Allocates memory for the cells of `rank`, and returns their sender's side.
+    /// Allocates memory for the cells (buffers for large messages) of `rank`, and returns the
+    /// sender's side of these cells.
     pub(crate) fn open_cells(&self, rank: usize) -> Result<CellPool> {
         let offset = self.cells_offset(rank);
         self.memory
@@ -308,7 +312,8 @@ impl Segment {
         CellPool::new(&self.memory, offset)
     }
 
-    /// Returns the view of `rank`'s cells; that rank must have sent a cell already.
+    /// Returns the receiver's side of the cells (buffers for large messages) of `rank`, which must
+    /// have sent a cell already.
     pub(crate) fn read_cells(&self, rank: usize) -> Result<CellMemory> {
         CellMemory::new(&self.memory, self.cells_offset(rank))
     }

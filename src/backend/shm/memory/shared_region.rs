@@ -1,13 +1,14 @@
-//! Memory of one rank that all ranks of the segment load and store: a separate range (part) of the
-//! segment's file, which each rank maps. Its pages are allocated before any other rank receives the
-//! key of the range, and freed when the last rank releases the range; a rank that died counts as
-//! having released it.
+//! Memory of one rank that all ranks of the segment access with loads and stores: a separate range
+//! (part) of the segment's file, which each rank maps. Its pages are allocated before any other
+//! rank receives the key of the range, and freed when the last rank releases the range; a rank that
+//! died counts as having released it.
 //!
-//! Ranges are never reused, so an old key refers to a hole. The header counts the ranks that have
-//! the part mapped ("lives"; a rank that finds 0 there is too late). The header also has a bit for
-//! each such rank, for the one case where a count is not sufficient: when only ranks that died
-//! remain. Each bit is cleared before the count is decremented, and the rank that decrements it to
-//! the number of died ranks is the last: no rank reads the header afterwards.
+//! Ranges are never reused, so an old key refers to a hole in the file. The header of a part counts
+//! the ranks that have the part mapped ("lives"). A rank that reads 0 can no longer map the part.
+//! The header also has a bit for each of these ranks, for the one case in which the count is not
+//! sufficient: only ranks that have died remain. Each rank clears its bit before it decrements the
+//! count. The rank that decrements the count to the number of dead ranks whose bits are still set
+//! is the last one: no rank reads the header afterwards.
 
 use super::segment::{MOST_RANKS, PeerState, Segment};
 use crate::backend::os_error::memory_error;
@@ -23,12 +24,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Offset of the number of ranks that have the part mapped. The number is 0 before and after use.
+/// Offset of the number of ranks that have the part (shared window memory) mapped. The number is 0
+/// before the part is created and after the last rank has released the part.
 const LIVES_AT: usize = 0;
 const NONCE_AT: usize = 8;
 /// Offset of the size of the data, in bytes.
 const LEN_AT: usize = 16;
-/// Offset of the bit set of the ranks that have the part mapped.
+/// Offset of the bit set of the ranks that have the part (shared window memory) mapped.
 const BITS_AT: usize = 128;
 const BIT_WORDS: usize = MOST_RANKS / 64;
 const WORDS_AT: usize = 512;
@@ -57,7 +59,8 @@ fn span_of(memory: &Arc<SharedMapping>) -> Result<Span> {
         .ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "a part lies outside of its memory"))
 }
 
-/// Returns the size of a part for `bytes` bytes of data, in whole pages; `None` on overflow.
+/// Returns the size of shared window memory with `bytes` bytes of data and a header, rounded up to
+/// whole pages; `None` on overflow.
 fn room(bytes: usize) -> Option<usize> {
     bytes.checked_add(DATA_AT)?.checked_next_multiple_of(page_size())
 }
@@ -67,7 +70,7 @@ impl Parts {
         Parts { segment: Arc::new(segment), rank, opener }
     }
 
-    /// Returns the segment; for callers that must not wait for the engine's lock.
+    /// Returns the segment, for callers that must not wait for the lock of the protocol engine.
     pub(crate) fn segment(&self) -> &Segment {
         &self.segment
     }
@@ -118,7 +121,8 @@ impl Parts {
         Ok(self.part(memory, span, key, len))
     }
 
-    /// Wraps a mapped part whose user count already includes this process.
+    /// Wraps a mapped part and sets the bit of this rank in the part's header, whose count of ranks
+    /// already includes this rank.
     fn part(
         &self,
         memory: Arc<SharedMapping>,
@@ -165,7 +169,7 @@ impl component::SharedRegion for ShmRegion {
 }
 
 impl ShmRegion {
-    /// Returns the number of ranks that died while they had the part mapped.
+    /// Returns the number of ranks that died while they had the shared window memory mapped.
     fn dead(&self) -> u64 {
         let is_dead = |rank: usize| self.parts.segment.state(rank) == PeerState::Dead;
         let of_word = |(index, word): (usize, &AtomicU64)| {
@@ -181,7 +185,8 @@ impl ShmRegion {
             .sum()
     }
 
-    /// Removes this process from the header; returns true if it was the last live user.
+    /// Removes this rank from the header of the shared window memory; returns true if no other live
+    /// rank has that memory mapped.
     fn leave(&self) -> bool {
         let rank = self.parts.rank;
         if let Some(word) = self.span.word(BITS_AT + rank / 64 * 8) {

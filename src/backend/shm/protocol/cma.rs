@@ -1,10 +1,10 @@
 //! Pieces that a receiver reads directly from the sender's memory by cross-memory attach (CMA,
 //! process_vm_readv), starting at the end of the message.
 //!
-//! Two copies through cells are faster than one copy by the OS kernel, but they need the sender. So
-//! a receiver claims pieces only while the sender is inactive: computing, or waiting for a core.
-//! The sender can complete only when the receiver has read the pieces that it claimed, so it claims
-//! few at a time.
+//! Two copies through cells (shared buffers) are faster than one copy by the OS kernel, but they
+//! require a running sender. So a receiver claims pieces only while the sender is inactive:
+//! computing, or waiting for a core. The send can complete only when the receiver has read all
+//! pieces that the receiver has claimed, so the receiver claims few pieces at a time.
 
 use super::engine::{ControlRecord, Engine, Receive, ShmOperation, TakenOffer};
 use super::pipeline::{PIECE, pieces_of};
@@ -13,16 +13,17 @@ use crate::backend::shm::memory::segment::PeerState;
 use crate::runtime::component::OpId;
 use crate::sys::sync::wait::now_ns;
 
-/// Number of polls without a new record before the receiver reads the clock. An active sender needs
-/// fewer polls per piece.
+/// Number of polls without a new record from the sender before the receiver reads the clock. While
+/// the sender is active, a new piece arrives within fewer polls.
 const LOOKS: u32 = 32;
 /// Time without a new record from the sender before the receiver claims pieces, in nanoseconds. If
 /// ranks share cores, one poll may last that long, because the waiting rank yields its core to
 /// other ranks.
 const PATIENCE_NS: u64 = 20_000;
-/// Number of bytes claimed at a time: the most for which a resuming sender must wait.
+/// Number of bytes that a receiver claims at a time. A sender that resumes waits for the copy of at
+/// most that many bytes.
 const STEP: usize = 256 << 10;
-/// Maximum number of steps (`STEP` bytes each) per call of `progress`.
+/// Maximum number of steps (`STEP` bytes each) per call to `progress`.
 const STEPS: usize = 2;
 
 /// Result of one step of a receive that may read the sender's memory.
@@ -30,7 +31,7 @@ enum Looked {
     /// Nothing can be done now.
     Waits,
     Read,
-    /// The receive will not read further pieces.
+    /// The receive reads no further pieces.
     Over,
 }
 

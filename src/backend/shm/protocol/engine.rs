@@ -3,13 +3,14 @@
 //! Up to `FRAGMENT` bytes are sent as one Eager record; the send is complete once the record is in
 //! the ring. Larger and synchronous messages use rendezvous. The sender writes an Offer record
 //! (RTS). When the receiver has a matching receive, it accepts the request and sends Clear (CTS).
-//! Then the sender copies piece after piece into its cells and announces each with a Cell record
-//! (or, without cells, copies it into the ring: Data), while the receiver copies out of the cells.
-//! If the sender is not running, the receiver claims pieces from the end of the message and reads
-//! them in the sender's memory until the two sides meet; then the receiver sends Finish.
+//! Then the sender copies piece after piece into its cells (shared buffers) and announces each
+//! piece with a Cell record (or, without cells, copies it into the ring: Data), while the receiver
+//! copies out of the cells. If the sender is not running, the receiver claims pieces from the end
+//! of the message and reads them from the sender's memory until the two sides meet. Then the
+//! receiver sends Finish.
 //!
 //! No function blocks: an operation that finds no space in a ring is queued and continues in the
-//! next call of `progress`. Rings are always read to the end, regardless of what is queued for
+//! next call to `progress`. Rings are always read to the end, regardless of what is queued for
 //! writing, so two ranks that flood each other cannot deadlock. A receive is complete only once its
 //! control record is in the ring. So a rank that closes has sent all its control records, and the
 //! other ranks read its rings even after it has left.
@@ -52,7 +53,8 @@ pub(crate) struct Engine {
     pub(crate) incoming: Vec<usize>,
     /// Ranks for which records are queued.
     pub(crate) outbound: Vec<usize>,
-    /// This rank's cells. `None`: not allocated yet; `Some(None)`: the allocation failed.
+    /// Cells (buffers for large messages) of this rank; `None` before they are allocated,
+    /// `Some(None)` if the allocation failed.
     pub(crate) pool: Option<Option<CellPool>>,
     /// Receives that may read their sender's memory.
     pub(crate) helping: VecDeque<OpId>,
@@ -82,7 +84,8 @@ pub(crate) struct Send {
     pub(crate) data: Region,
     pub(crate) mode: SendMode,
     pub(crate) stage: SendStage,
-    /// Progress of writing `data`; `None` if all bytes are available.
+    /// Write progress of `data`, whose bytes another thread still writes while the message is being
+    /// sent; `None` if all bytes were available when the send was started.
     pub(crate) filling: Option<Arc<PipelinedSource>>,
 }
 
@@ -94,8 +97,8 @@ pub(crate) enum SendStage {
     Offered { claim: u16 },
     /// The receiver has requested the bytes up to `end`.
     Streaming { claim: u16, receiver: u64, end: usize },
-    /// All pieces are copied or claimed. The send waits for Finish, which the receiver sends once
-    /// it has read the pieces that it claimed.
+    /// All pieces are copied, or the receiver has claimed them. The send waits for the `Finish`
+    /// record, which the receiver sends once it has read the claimed pieces.
     Meeting { claim: u16 },
 }
 
@@ -106,14 +109,14 @@ pub(crate) struct Receive {
     pub(crate) taken: Option<TakenOffer>,
 }
 
-/// Rendezvous request that a receive has accepted.
+/// Rendezvous request (RTS) that is matched to a receive.
 #[derive(Clone, Copy)]
 pub(crate) struct TakenOffer {
     pub(crate) source: usize,
     pub(crate) word: u64,
     pub(crate) offer: RndvOffer,
-    /// Number of bytes at the front that have arrived through cells or the ring. `want` is the
-    /// number of bytes that fit into the receive buffer.
+    /// Number of leading bytes of the message that have arrived through cells or the ring. `want`
+    /// is the number of bytes that fit into the receive buffer.
     pub(crate) have: usize,
     pub(crate) want: usize,
     pub(crate) answer: ControlRecord,
@@ -123,14 +126,16 @@ pub(crate) struct TakenOffer {
 /// Progress of a receive that reads pieces of the sender's memory, from the end.
 #[derive(Clone, Copy)]
 pub(crate) struct CmaProgress {
-    /// All bytes from this offset on have been read.
+    /// Offset in the message from which on all bytes have been read.
     pub(crate) from: usize,
-    /// Offset of the first claimed piece that is not completely read; equal to `from` if none.
+    /// Offset of the first claimed piece that is not completely read; equal to `from` if there is
+    /// no such piece.
     pub(crate) first: usize,
     /// Offset up to which the claimed pieces have been read.
     pub(crate) next: usize,
-    /// Number of the sender's records at the last poll. `quiet` counts the polls since without a
-    /// new record; `since_ns` is the time from which the sender's inactivity is measured.
+    /// Number of records from the sender that had been consumed at the last poll. `quiet` counts
+    /// the subsequent polls without a new record; `since_ns` is the time from which the sender's
+    /// inactivity is measured.
     pub(crate) seen: u64,
     pub(crate) quiet: u32,
     pub(crate) since_ns: u64,
@@ -146,7 +151,8 @@ impl TakenOffer {
         pieces_of(self.want)
     }
 
-    /// Returns true if all pieces are sent unrequested; the sender then waits for Finish.
+    /// Returns true if the sender sends all pieces before the receiver requests any; the sender
+    /// then waits for the `Finish` record.
     pub(crate) fn is_early(&self) -> bool {
         self.pieces() <= self.offer.early
     }
@@ -163,9 +169,10 @@ pub(crate) enum ControlRecord {
 /// Unexpected message: no matching receive is posted yet.
 pub(crate) enum Arrival {
     Copied(Scratch),
-    /// A rendezvous request, with the bytes of its unrequested pieces, if any.
+    /// A rendezvous request, with the bytes of the pieces that were sent directly after the
+    /// request, if any.
     Offered(RndvOffer, Option<Scratch>),
-    /// A message from this rank to itself: the ID of its send.
+    /// A message from this rank to itself, represented by the ID of its send.
     Own(OpId),
 }
 
@@ -175,7 +182,8 @@ pub(crate) struct RndvOffer {
     pub(crate) size: u64,
     pub(crate) send: u64,
     pub(crate) address: u64,
-    /// Number of pieces that follow the Offer record unrequested.
+    /// Number of pieces that the sender sends directly after the `Offer` record, before the
+    /// receiver requests any.
     pub(crate) early: u32,
     pub(crate) claim: u16,
 }
@@ -370,8 +378,9 @@ impl Engine {
         }
     }
 
-    /// Accepts a rendezvous request for a receive; its sender can then no longer cancel it. Returns
-    /// false if the sender has canceled it, and true for all other messages.
+    /// Accepts `message` for a receive. Returns false if the message is a rendezvous request that
+    /// the sender has already canceled. The sender can no longer cancel an accepted request.
+    /// Messages that are not rendezvous requests are always accepted.
     pub(crate) fn claim(&self, message: &UnexpectedMessage<Arrival>) -> bool {
         let Arrival::Offered(offer, _) = &message.what else { return true };
         self.claim_offer(index_of(message.source), *offer)
@@ -381,8 +390,8 @@ impl Engine {
         self.peers.consumer(source).is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
 
-    /// Starts the transfer of an accepted rendezvous request to receive `id`. `early`: bytes of its
-    /// unrequested pieces, if they have arrived.
+    /// Starts the transfer of an accepted rendezvous request to receive `id`. `early` has the bytes
+    /// of the pieces that were sent directly after the request, if they have arrived.
     pub(crate) fn begin(
         &mut self,
         id: OpId,
@@ -467,7 +476,7 @@ impl Engine {
 
     // ---- progress ----
 
-    /// Advances all operations that can advance; returns true if any did.
+    /// Advances all operations that can advance; returns true if at least one did.
     pub(crate) fn progress(&mut self) -> bool {
         self.settle_changes();
         self.find_rings();

@@ -4,7 +4,7 @@
 //! - `engine`: conversion of sends and receives to records, and back
 //! - `tx`: writing of queued sends to rings
 //! - `rx`: records read from rings
-//! - `recv_fast`: receives without an operation
+//! - `recv_fast`: fast path of receives, which creates no operation object
 //! - `pipeline`: large messages in pieces
 //! - `cma`: pieces that the receiver reads from the sender's memory
 //! - `mprobe`: matched probe

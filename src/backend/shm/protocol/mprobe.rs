@@ -2,8 +2,8 @@
 //! message for one later receive.
 //!
 //! The sender can cancel a rendezvous message until its receive starts; the receive then completes
-//! with CANCELED. So a sender's timeout holds regardless of what the receiver does with the
-//! message.
+//! with CANCELED. So a sender can cancel the message after a timeout, even if the receiver has
+//! probed the message and never receives it.
 
 use super::engine::{Arrival, Engine, Receive, ShmOperation, done, index_of, rank_of};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -13,8 +13,8 @@ use crate::runtime::component::{Completion, Matched, OpId, Selector};
 use crate::sys::memory::buf::Region;
 
 impl Engine {
-    /// Returns the status of the message that a receive with `select` would match now; `None` if
-    /// there is none. Drops rendezvous requests that were canceled.
+    /// Returns the status of the message that a receive with selector `select` would match now;
+    /// `None` if there is no such message. Drops rendezvous requests that were canceled.
     pub(crate) fn probe(&mut self, select: Selector) -> Result<Option<Completion>> {
         if select.source != DTL_ANY_SOURCE {
             self.rank_of(select.source)?;
@@ -54,7 +54,8 @@ impl Engine {
         }
     }
 
-    /// Drops all canceled requests of rank `source`, which needs their claims.
+    /// Drops all canceled rendezvous requests of rank `source` and releases their state words,
+    /// which that rank needs for new requests.
     pub(crate) fn drop_all_withdrawn(&mut self, source: usize) {
         let Some(consumer) = self.peers.consumer(source) else { return };
         let from = rank_of(source);
@@ -68,8 +69,8 @@ impl Engine {
         });
     }
 
-    /// Removes the message that a receive with `select` would match now and reserves it for one
-    /// receive; `None` if there is none.
+    /// Removes the message that a receive with selector `select` would match now and reserves that
+    /// message for one receive; `None` if there is no such message.
     pub(crate) fn take(&mut self, select: Selector) -> Result<Option<Matched>> {
         let Some(done) = self.probe(select)? else { return Ok(None) };
         self.operations.take(&mut self.matcher, &select, done).map(Some)

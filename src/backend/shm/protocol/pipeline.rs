@@ -1,11 +1,12 @@
-//! Sender's side of large messages: copies pieces into cells, or without cells into the ring.
+//! Sender's side of large messages: copies pieces into cells (shared buffers), or into the ring if
+//! there are no cells.
 //!
 //! Up to `LONG` bytes are sent at once if there are cells for all of them: the receiver copies the
-//! first piece while the second is filled, and no rendezvous request precedes the pieces. A
-//! rendezvous request of a larger message is followed by its first pieces in the same way, and by
-//! the others once the receiver has sent Clear. If no receive matches yet, the receiver copies
-//! unrequested pieces to its own memory, so a message that waits for its receive never occupies a
-//! cell.
+//! first piece while the second is filled, and no rendezvous request precedes the pieces. The
+//! rendezvous request of a larger message is followed by the first pieces in the same way, and by
+//! the other pieces once the receiver has sent Clear. If no receive matches yet, the receiver
+//! copies unrequested pieces to its own memory, so a message that waits for its receive never
+//! occupies a cell.
 
 use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -15,16 +16,17 @@ use crate::runtime::component::OpId;
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::Region;
 
-/// Size of a piece in bytes: a cell, or the payload of a record if that is smaller.
+/// Size of a piece in bytes: the size of a cell, or the maximum payload of a record if that is
+/// smaller.
 pub(crate) const PIECE: usize = if CELL < FRAGMENT { CELL } else { FRAGMENT };
-/// Number of first pieces that are sent unrequested; the receiver's answer arrives while they are
-/// copied.
+/// Number of pieces that are sent before the receiver requests any; the receiver's answer arrives
+/// while these pieces are copied.
 const FIRST: usize = 4;
 /// Maximum size of a message that is sent without a rendezvous request, in bytes.
 pub(crate) const LONG: usize = FIRST * PIECE;
-/// Maximum number of pieces copied per call of `stream_to`; incoming records are read in between.
+/// Maximum number of pieces copied per call to `stream_to`; incoming records are read in between.
 const PIECES: usize = 8;
-/// Number of pieces of a message after which another message is served.
+/// Number of pieces of one message that are sent before another message is served.
 const TURN: u32 = 64;
 
 /// Returns the number of pieces of a message of `len` bytes.
@@ -77,8 +79,8 @@ impl Engine {
         Some(cells)
     }
 
-    /// Fills cells with the first pieces and announces each as soon as it is full. The caller must
-    /// have checked that the ring has space for the records.
+    /// Fills cells with the first pieces and writes a record that announces each cell as soon as
+    /// the cell is full. The caller must have checked that the ring has space for the records.
     pub(crate) fn send_first(
         &mut self,
         dest: usize,
@@ -121,7 +123,7 @@ impl Engine {
         count > 0
     }
 
-    /// Sends the next piece of send `id`, whose receiver has sent Clear.
+    /// Sends the next piece of send `id`, whose receiver has sent the `Clear` record (CTS).
     fn stream(&mut self, dest: usize, id: OpId) -> Streamed {
         let Some(&ShmOperation::Send(Send { data, stage, ref filling, .. })) =
             self.operations.get(id)
@@ -191,13 +193,13 @@ impl Engine {
         Streamed::Over
     }
 
-    /// Returns the next unclaimed piece; `None` if the ring has no space for a record.
+    /// Returns the index of the next unclaimed piece; `None` if the ring has no space for a record.
     fn next_piece(&mut self, dest: usize, claim: u16) -> Option<u32> {
         let producer = self.peers.producer(dest)?;
         producer.has_room(0).then(|| producer.offers.left(claim).start)
     }
 
-    /// Announces a filled cell. `len`: bytes in the cell; `all`: bytes of the message.
+    /// Writes the record that announces a filled cell with `len` bytes of a message of `all` bytes.
     fn send_cell(
         &mut self,
         dest: usize,
@@ -211,8 +213,9 @@ impl Engine {
         self.push(dest, kind, key, Payload::Words(words));
     }
 
-    /// Ends the copying of pieces. Completes the send if all pieces were copied; if the receiver
-    /// claimed some, the send waits for Finish.
+    /// Ends the copying of the pieces of send `id`. Completes the send if this rank has copied all
+    /// pieces; if the receiver has claimed some pieces, the send waits for the receiver's `Finish`
+    /// record.
     fn end_pieces_of(&mut self, id: OpId) -> Streamed {
         let Some(ShmOperation::Send(send)) = self.operations.get_mut(id) else {
             return Streamed::Over;
@@ -227,8 +230,8 @@ impl Engine {
         Streamed::Over
     }
 
-    /// Returns this rank's cells; `None` if memory for them is exhausted, in which case pieces are
-    /// sent through the rings.
+    /// Returns this rank's cells (shared buffers); `None` if they could not be allocated, in which
+    /// case pieces are sent through the rings.
     fn pool(&mut self) -> Option<&mut CellPool> {
         let (segment, rank) = (&self.segment, self.rank);
         let pool = self.pool.get_or_insert_with(|| {

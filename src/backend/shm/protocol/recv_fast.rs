@@ -1,6 +1,7 @@
-//! Fast path of receives, without an operation: for an application that waits for one short message
-//! while nothing else is pending, as in a round trip. Also the progress that fast-path receives and
-//! sends (`engine`) must make for other ranks.
+//! Fast path of receives, which creates no operation. It is for an application that waits for one
+//! short message while nothing else is pending, as in a round trip. This file also contains
+//! `progress_others`, through which fast-path receives and fast-path sends (in `engine`) advance
+//! all other operations.
 //!
 //! All other receives use `engine`. Matching order is preserved: a message is received directly
 //! from its ring only if no earlier posted receive could match it, no message from its source is
@@ -15,7 +16,7 @@ use crate::sys::memory::buf::Region;
 /// threads of this rank are blocked and other ranks are not served.
 const LOOKS: u32 = 16;
 
-/// Number of fast-path messages after which all other operations are progressed.
+/// Number of fast-path messages after which all other operations make progress.
 const TURN: u32 = 64;
 
 impl Engine {
@@ -28,9 +29,9 @@ impl Engine {
         }
     }
 
-    /// Receives the next message from the named rank, if it has arrived or arrives while polling,
-    /// and fills the caller's completion. Returns `None`, with no message consumed, if the message
-    /// did not arrive or needs `engine`.
+    /// Receives the next message from the rank that `select` names, if the message has arrived or
+    /// arrives while this function polls, and fills the caller's completion. Returns `None`, and
+    /// consumes no message, if the message did not arrive or requires the general path in `engine`.
     pub(crate) fn receive_at_once(
         &mut self,
         into: Region,

@@ -15,7 +15,7 @@ use crate::runtime::log::warning;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Logs once that memory to store messages is exhausted, so that they stay in their ring.
+/// Logs once that messages stay in their ring because memory for storing them is exhausted.
 fn warn_of_memory(source: usize) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
@@ -26,7 +26,7 @@ fn warn_of_memory(source: usize) {
     }
 }
 
-/// A message whose unrequested pieces are arriving.
+/// A message whose unrequested pieces (those sent without a `Clear` record) are arriving.
 pub(crate) struct PipelineReceive {
     into: Into,
     word: u64,
@@ -38,10 +38,10 @@ pub(crate) struct PipelineReceive {
 enum Into {
     /// A complete message for this posted receive.
     Posted(OpId),
-    /// The first pieces of a rendezvous request that this receive has accepted.
+    /// The first pieces of a message whose rendezvous request this receive has accepted.
     Taken(OpId),
-    /// Allocated memory, because no receive matched when the first piece arrived: for a complete
-    /// message, or for the first pieces of a rendezvous request.
+    /// Memory that was allocated because no receive matched when the first piece arrived. It is for
+    /// a complete message, or for the first pieces of a message with a rendezvous request.
     Kept(Scratch, Option<RndvOffer>),
 }
 
@@ -206,7 +206,8 @@ impl Engine {
         self.free_cell(source, record);
     }
 
-    /// Completes the message from `source` of which all unrequested pieces have arrived.
+    /// Ends the reception of the pieces that `source` sent without a `Clear` record: completes the
+    /// receive of a complete message, or queues the message if no receive matches it.
     fn end_long(&mut self, source: usize) {
         let from = rank_of(source);
         let long = self.peers.link_mut(source).and_then(|link| link.long.take());
@@ -237,7 +238,8 @@ impl Engine {
         }
     }
 
-    /// Returns the receive of a message whose sender died or left before the last piece, if any.
+    /// Drops the incomplete message from `source`, which died or left before it sent the last
+    /// piece. Returns the posted receive of that message, if any.
     pub(crate) fn forsaken(&mut self, source: usize) -> Option<OpId> {
         match self.peers.link_mut(source)?.long.take()?.into {
             Into::Posted(id) => Some(id),
@@ -246,7 +248,7 @@ impl Engine {
         }
     }
 
-    /// Returns the bytes in the cell that `record` refers to; `None` if it is invalid.
+    /// Returns the bytes in the cell that `record` refers to; `None` if the record is invalid.
     fn cell_of(&mut self, source: usize, record: &RingRecord) -> Option<Region> {
         let [cell, _, len, _] = record.words;
         self.cells_of(source)?.bytes(u16::try_from(cell).ok()?, usize::try_from(len).ok()?)
@@ -267,7 +269,7 @@ impl Engine {
         link.cells.as_ref()
     }
 
-    /// Stores the next piece of the rendezvous request that receive `id` has accepted.
+    /// Stores the next piece of the message whose rendezvous request receive `id` has accepted.
     pub(crate) fn accept_piece(&mut self, source: usize, id: OpId, bytes: Region) {
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else {
@@ -326,8 +328,10 @@ impl Engine {
         }
     }
 
-    /// Ends the transfer of receive `id`, which has all its pieces. Sends Finish first if it read
-    /// some pieces itself or if all came unrequested, because the sender then waits for Finish.
+    /// Ends the transfer of receive `id`, which has all its pieces. If the receiver has read some
+    /// pieces from the sender's memory, or if all pieces were sent without a `Clear` record, the
+    /// sender waits for the `Finish` record. In these cases the receive completes only after that
+    /// record is sent.
     pub(crate) fn end_pieces(&mut self, id: OpId) {
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)

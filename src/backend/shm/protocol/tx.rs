@@ -26,8 +26,9 @@ impl Engine {
         moved
     }
 
-    /// Writes records to `dest` until its ring is full: control records first (they free buffers of
-    /// other ranks), then new messages, then pieces. Returns true if any was written.
+    /// Writes records to the ring to `dest` until that ring is full: control records first (they
+    /// free buffers of other ranks), then new messages, then pieces. Returns true if a record was
+    /// written.
     fn write_to(&mut self, dest: usize) -> bool {
         let mut moved = false;
         while let Some(id) = self.peers.link(dest).and_then(|link| link.answers.front().copied()) {
@@ -83,7 +84,8 @@ impl Engine {
         true
     }
 
-    /// Starts send `id`; returns false if the ring has no space or no claim is free.
+    /// Starts send `id`; returns false if the ring has no space, or if too many rendezvous requests
+    /// are open.
     pub(crate) fn start(&mut self, dest: usize, id: OpId) -> bool {
         let Some(&ShmOperation::Send(Send { word, data, mode, ref filling, .. })) =
             self.operations.get(id)
@@ -107,8 +109,9 @@ impl Engine {
         self.offer(dest, id, word, data, true)
     }
 
-    /// Sends a rendezvous request; returns false if there is no claim or space. `is_there`: all
-    /// bytes are available, so first pieces are sent at once and the receiver may read the memory.
+    /// Sends a rendezvous request; returns false if too many requests are open or the ring has no
+    /// space. `is_there` is true if all bytes are available: then the first pieces are sent at
+    /// once, and the receiver may read the sender's memory.
     fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region, is_there: bool) -> bool {
         let claim = self.peers.producer(dest).and_then(|producer| producer.offers.open());
         let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
@@ -130,9 +133,10 @@ impl Engine {
         true
     }
 
-    /// Returns a claim when all usable claims are in use; `None` if none can be freed now. Requests
-    /// the receiver to release the claims of canceled requests or, if no request is canceled,
-    /// commits memory for more claims.
+    /// Allocates state words for a rendezvous request after all committed state words were found in
+    /// use. Returns their index, or `None` if none can be freed or added now. Requests that the
+    /// receiver release the state words of canceled requests or, if no request is canceled, commits
+    /// memory for more state words.
     #[cold]
     fn more_claims(&mut self, dest: usize) -> Option<u16> {
         let (own, now) = (self.rank, now_ns());

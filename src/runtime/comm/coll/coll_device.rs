@@ -1,12 +1,14 @@
-//! Stage for collectives on device memory by a library that implements nothing else
+//! Implementation of collectives on device memory, which `coll_start` tries first for such buffers.
+//! A device library that implements only such collectives, for example NCCL, executes them
 //! (`runtime::component::DeviceComms`). The communicator uses its transport for everything else.
 //!
-//! All ranks follow one rule: if the buffers of a collective are memory that the host cannot reach,
-//! the device library runs the collective, or the call fails (or stages the data, if the
-//! communicator was opened with staging). All other collectives run as on any communicator.
+//! All ranks follow one rule: if the buffers of a collective are memory that the host cannot
+//! access, the device library runs the collective. If it does not support the collective, the call
+//! fails, or stages the data if the communicator was opened with DTL_COMM_STAGE. All other
+//! collectives run as on any communicator.
 //!
-//! This file has the connection setup, the selection of collectives, their start and their
-//! completion. The set of collectives that a device library supports is not defined here.
+//! This file connects the device communicators, and selects, starts and completes collectives. It
+//! does not define which collectives a device library supports.
 
 use super::CollArgs;
 use super::coll_exec::StartedColl;
@@ -59,7 +61,8 @@ pub(crate) fn advance(comm: &Comm, args: &CollArgs, started: &mut Option<u64>) -
     Ok(if part.comm.test(number)? { Advance::Done } else { Advance::Waiting })
 }
 
-/// Attaches device collectives to `made`, derived from `from`. Collective over the ranks of `made`.
+/// Attaches device collectives to `made`, a communicator derived from `from`, if `from` has device
+/// collectives. Collective over the ranks of `made`.
 pub(crate) fn pass_on(from: &Comm, made: Comm) -> Result<Comm> {
     let Some(DeviceCommPart { comm, wanted, .. }) = from.device.as_deref() else { return Ok(made) };
     let wanted = DeviceCommSpec { backend: Arc::clone(&wanted.backend), ..*wanted };
@@ -100,7 +103,8 @@ pub(crate) fn attach(
     Ok(comm)
 }
 
-/// Exchanges status and `words` of all ranks. Returns those of rank 0 if no rank has failed.
+/// Exchanges the status and the `words` of all ranks. If no rank has failed, returns the value of
+/// `mine` and the words of rank 0.
 fn together<T>(comm: &Comm, mine: Result<T>, words: BootstrapId) -> Result<(T, BootstrapId)> {
     let (mine, all) = all_or_none(comm, mine, &words, part_failed)?;
     let mut first = BootstrapId::default();

@@ -1,7 +1,9 @@
-//! Stage for native collectives of a transport (for example MPI), each executed as one operation.
+//! Implementation of collectives by native collectives of the transport (for example MPI), each
+//! executed as one operation.
 //!
-//! A blocking native collective completes in the call that starts it. A `Run` (`coll_exec`) is
-//! created only for collectives that remain in progress.
+//! A blocking native collective completes in the call that starts it. A `Run` (state of a
+//! collective in progress, `coll_exec`) is created only for a collective that is still in progress
+//! when its start returns.
 
 use super::coll_exec::{CallMode, CollSetup, StartedColl};
 use super::schedule::Advance;
@@ -62,8 +64,9 @@ fn start(comm: &Comm, args: &CollArgs) -> Result<StartedColl> {
     Ok(StartedColl::Going(comm.begin(call, turn).native(args.clone())))
 }
 
-/// Executes a blocking allreduce on memory that the host reaches, by the transport's native
-/// operation, while nothing else needs progress. Returns `None`, without effect, if not applicable.
+/// Executes a blocking allreduce on memory that the host can access, using the transport's native
+/// operation. Returns `None`, without effect, if the call has to use the general path: for example,
+/// if the transport has no such operation or if other objects need progress.
 pub fn allreduce(
     comm: &HazardRef<Comm>,
     send: Option<Region>,

@@ -1,7 +1,7 @@
-//! Stage for collectives on memory that the host cannot reach, if the communicator has no
+//! Staging of collectives on memory that the host cannot access, if the communicator has no
 //! collectives for such memory (`coll_device`). The collective runs on staging buffers in host
 //! memory, which are filled before it starts and copied back when it completes. If the process has
-//! no such memory, one load skips this stage.
+//! no device memory of this kind, this code is skipped at the cost of one load.
 //!
 //! A staged run uses the library's own collectives. All ranks must use the same algorithm, whatever
 //! memory each rank has, because no rank has information about the staging of other ranks.
@@ -28,7 +28,7 @@ impl Access {
     const WRITTEN: Access = Access { reads: false, writes: true };
     const BOTH: Access = Access { reads: true, writes: true };
 
-    /// Returns the access to the result buffer. The send buffer is only read.
+    /// Returns the access mode for the result buffer. The send buffer is only read.
     fn of_result(args: &CollArgs, rank: i32) -> Access {
         match args.kind {
             Kind::Bcast if rank == args.root => Access::READ,
@@ -49,7 +49,7 @@ pub(crate) struct StagedBuffers {
 }
 
 impl StagedBuffers {
-    /// Returns true if no buffer is staged because the host reaches all buffers.
+    /// Returns true if no buffer is staged because the host can access all buffers.
     pub(super) fn is_empty(&self) -> bool {
         self.memory.is_empty()
     }
@@ -84,7 +84,8 @@ impl StagedBuffers {
         Ok(host)
     }
 
-    /// Stages the blocks of one buffer at equal relative offsets.
+    /// Stages the blocks of one buffer. They have the same relative offsets in the staging buffer
+    /// as in device memory.
     fn blocks(&mut self, comm: &Comm, blocks: &[Region], access: Access) -> Result<Vec<Region>> {
         let Some((first, end)) = area(blocks) else { return Ok(blocks.to_vec()) };
         if !is_hidden(comm, Region::allocated(first, end - first.get()))? {
@@ -106,7 +107,8 @@ impl StagedBuffers {
         Ok(blocks.iter().map(of).collect())
     }
 
-    /// Stages an in-place reduction whose result is the first part of the memory of its blocks.
+    /// Stages an in-place reduction whose result is stored at the beginning of the memory of its
+    /// blocks.
     fn blocks_and_result(&mut self, comm: &Comm, args: &mut CollArgs) -> Result<()> {
         let first = |buffer: &Buffer| {
             buffer.ranges().iter().find(|range| !range.is_empty()).map(|range| range.addr())
@@ -126,7 +128,7 @@ impl StagedBuffers {
     }
 }
 
-/// Replaces buffers that the host cannot reach by staging buffers in host memory.
+/// Replaces buffers that the host cannot access with staging buffers in host memory.
 pub(super) fn stage(comm: &Comm, mut args: CollArgs) -> Result<(CollArgs, StagedBuffers)> {
     let mut stage = StagedBuffers::default();
     let recv = Access::of_result(&args, comm.rank);

@@ -1,4 +1,5 @@
-//! Start of a collective: argument checks, then the stages, until one of them handles the call.
+//! Start of a collective: checks the arguments, then tries the implementations (stages) in order:
+//! device library, staging, native collective, own algorithms.
 
 use super::algorithms::args::area;
 use super::algorithms::choice::{Algorithm, Allowed, choose};
@@ -14,7 +15,8 @@ use crate::runtime::memory::device_only;
 use crate::sys::memory::buf::Scratch;
 use std::sync::atomic::Ordering;
 
-/// Checks the requirements of every algorithm: the root, and that the buffers do not overlap.
+/// Checks the requirements that all algorithms share: a valid root, and buffers that do not
+/// overlap.
 #[inline]
 fn check(comm: &Comm, args: &CollArgs) -> Result<()> {
     if args.row.root != Root::None {
@@ -46,7 +48,8 @@ fn check_root(comm: &Comm, args: &CollArgs) -> Result<()> {
     Ok(())
 }
 
-/// Checks that send and receive buffers do not overlap, and the peers of a neighborhood collective.
+/// Checks that send and receive buffers do not overlap, and that the peers of a neighborhood
+/// collective are valid.
 #[inline(never)]
 fn check_apart(comm: &Comm, args: &CollArgs) -> Result<()> {
     let (send, recv) = (args.send.ranges(), args.recv.ranges());
@@ -89,7 +92,7 @@ fn begin_hidden(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<StartedC
     if stage.is_empty() { Ok(begun) } else { begun.with(stage) }
 }
 
-/// Starts a collective on memory that the host reaches: a native collective if the transport has
+/// Starts a collective on memory that the host can access: a native collective if the transport has
 /// one, otherwise an algorithm of the library.
 #[inline(always)] // row: bcast_8
 fn begin_on_host(comm: &Comm, mode: CallMode, args: &CollArgs) -> Result<StartedColl> {
@@ -143,7 +146,7 @@ fn wait_for(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
 }
 
 impl Comm {
-    /// Selects the algorithm for a call. Records the first use of each for `dtl_explain`.
+    /// Selects the algorithm for a call. Records the first use of each algorithm for `dtl_explain`.
     fn choose(&self, args: &CollArgs) -> Algorithm {
         let (kind, commutes) = (args.kind, args.commutes());
         let bytes = args.row.deciding_bytes(args.bytes);
@@ -175,8 +178,8 @@ impl Comm {
     }
 }
 
-/// Gathers a few words of each rank on all ranks and returns the words in rank order. Uses Bruck's
-/// algorithm, because a ring needs as many rounds, and as many steps, as there are ranks.
+/// Gathers a few 64-bit words of each rank on all ranks and returns the words in rank order. Uses
+/// Bruck's algorithm, because a ring needs as many rounds, and as many steps, as there are ranks.
 pub(crate) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
     let memory =
         |scratch| Posted::lent(&comm.link, scratch, "an allgather of a few words per rank");

@@ -1,10 +1,10 @@
-//! Operation records of collectives, for the flight recorder and reports.
+//! Descriptions of collectives ([`OpDesc`]), for the flight recorder and reports.
 
 use super::CollArgs;
 use crate::runtime::comm::op_desc::OpDesc;
 
 impl OpDesc {
-    /// Returns the operation record of a collective.
+    /// Returns the description of a collective.
     pub(crate) fn of(args: &CollArgs) -> OpDesc {
         OpDesc {
             peer: args.root,
@@ -13,8 +13,8 @@ impl OpDesc {
         }
     }
 
-    /// Returns true if the calls of two ranks can belong to one collective. Counts may differ if
-    /// each rank passes its own count.
+    /// Returns true if the calls of two ranks can belong to one collective. Counts may differ in
+    /// collectives in which each rank passes its own counts (vector variants).
     pub(crate) fn goes_with(&self, other: &OpDesc) -> bool {
         let uniform = !self.kind.row().is_varied();
         let compared = |call: &OpDesc| {

@@ -1,4 +1,4 @@
-//! [`DeviceCommPart`]: the part of a communicator that runs collectives on device memory.
+//! [`DeviceCommPart`]: a communicator's state for collectives on device memory.
 
 use super::CollArgs;
 use crate::error::{Error, Result, fail};
@@ -11,17 +11,18 @@ use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Backend of a rank's device communicator, and how the communicator uses it.
+/// Backend of a rank's device communicator, and the options for its use.
 pub(crate) struct DeviceCommSpec {
-    /// Shared ownership that keeps the backend loaded.
+    /// Backend of the device communicator; this reference keeps the backend loaded.
     pub(crate) backend: Arc<Backend>,
-    /// True if collectives that the device library does not support are staged.
+    /// True if collectives that the device library does not support are staged through host memory.
     pub(crate) stages: bool,
-    /// True if reductions must be bitwise equal to the reductions of other kinds.
+    /// True if reductions must give bitwise the same results as on communicators that use other
+    /// transports.
     pub(crate) is_deterministic: bool,
 }
 
-/// Device communicator of one rank, and how the communicator uses it.
+/// Device communicator of one rank, and the options for its use.
 pub(crate) struct DeviceCommPart {
     pub(crate) comm: Box<dyn DeviceComm>,
     pub(crate) kind: &'static CStr,
@@ -30,7 +31,7 @@ pub(crate) struct DeviceCommPart {
 }
 
 impl DeviceCommPart {
-    /// Returns true if the non-empty buffers are memory of this device that the host cannot reach.
+    /// Returns true if the non-empty buffers are memory of this device that the host cannot access.
     /// Fails if a buffer is memory of another device, or if only some buffers are device memory.
     pub(super) fn holds(&self, args: &CollArgs) -> Result<bool> {
         let (backend, device) = self.comm.device();

@@ -6,27 +6,30 @@ use crate::runtime::component::CollMailbox;
 use crate::sys::memory::buf::Scratch;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Mailboxes of a communicator, and this rank's progress on them.
+/// Mailboxes of a communicator, and the state of this rank's collectives that use them.
 pub(crate) struct Mailboxes {
     pub(crate) mailbox: Box<dyn CollMailbox>,
-    /// Maximum bytes of each rank's part. Each rank reads the parts of all ranks.
+    /// Maximum number of bytes of each rank's part of a collective. The size is limited because
+    /// each rank reads the parts of all ranks.
     pub(super) most: usize,
     begun: AtomicU64,
     pub(super) over: AtomicU64,
     /// True while a thread advances the collectives that precede the one that it polls.
     pub(super) is_moving: AtomicBool,
-    /// Scratch memory for partial results, used only by the collective whose turn it is.
+    /// Scratch memory for partial results. Only one collective uses it at a time, in the order of
+    /// the collectives' numbers.
     pub(super) room: Scratch,
 }
 
-/// Maximum bytes that a rank reads in one collective.
+/// Maximum number of bytes that a rank reads in one collective.
 const MOST_BYTES: usize = 32 << 10;
 
 /// Bytes for the partial results of a tree: one part for each of its log2(ranks) levels. The
 /// largest need is that of 16 ranks: 4 levels of 2 KiB.
 pub(super) const PARTIAL_BYTES: usize = 8 << 10;
 
-/// Returns the maximum bytes of each rank's part, if a mailbox has room for `room` bytes.
+/// Returns the maximum number of bytes of each rank's data in a small collective whose mailboxes
+/// hold `room` bytes each.
 pub(crate) fn most_bytes(room: usize, ranks: i32) -> usize {
     let ranks = ranks.unsigned_abs().max(1);
     let levels = ranks.ilog2().max(1) as usize;

@@ -1,19 +1,20 @@
-//! Collectives. A [`CollArgs`] value describes one call. It is built once, from the C arguments,
-//! and passes through the stages of `coll_start` until one stage handles the call.
+//! Collectives. A [`CollArgs`] value describes one call. It is built once, from the C arguments.
+//! `coll_start` passes it to several implementations (stages) in order, until one of them handles
+//! the call.
 //!
 //! In reading order:
 //! - `algorithms`: arguments, table of collectives, algorithms
 //! - `coll_start`: argument checks, and the order of the stages
-//! - `device_part`: a communicator's part for collectives on device memory
-//! - `coll_device`: stage: collective library for device memory
-//! - `coll_staging`: stage: host copies of device memory
-//! - `coll_native`: stage: native collectives of the transport
+//! - `device_part`: a communicator's state for collectives on device memory
+//! - `coll_device`: stage that runs collectives on device memory with a device library
+//! - `coll_staging`: stage that copies device memory to staging buffers in host memory
+//! - `coll_native`: stage for native collectives of the transport
 //! - `mailboxes`: slots in shared memory for collectives of a few bytes
 //! - `small_coll`: collectives of a few bytes over mailboxes in shared memory
 //! - `schedule`: rounds of sends, receives and local steps
 //! - `schedule_builder`: trait that receives the steps of an algorithm
 //! - `coll_exec`: execution of a collective from its start to its completion
-//! - `describe`: operation records of collectives
+//! - `describe`: descriptions of collectives, for the flight recorder and reports
 
 pub(super) mod algorithms;
 pub(super) mod coll_device;

@@ -1,5 +1,6 @@
-//! Receiver of the steps of an algorithm: a `schedule` that runs, or a sink of `dry_run` that only
-//! records. Both use the same algorithm functions, so a plan has the steps that would run.
+//! Interface that receives the steps of an algorithm. It is implemented by `schedule`, which
+//! executes the steps, and by `dry_run`, which only reports them. Both receive the steps from the
+//! same algorithm functions, so a dry run reports the steps that `schedule` would execute.
 
 use crate::error::Result;
 use crate::sys::memory::buf::Region;
@@ -69,7 +70,8 @@ pub(crate) trait Steps {
         self.step(Step::Round);
     }
 
-    /// Returns `len` bytes of uninitialized memory that lives as long as the steps run.
+    /// Returns `len` bytes of uninitialized memory that remains allocated until the steps have been
+    /// executed.
     fn scratch(&mut self, len: usize) -> Result<Region>;
 
     /// Appends the steps that `list` generates for a subset of the ranks; `real` maps a rank of the

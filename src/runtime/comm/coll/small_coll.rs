@@ -1,12 +1,12 @@
 //! Collectives of a few bytes over mailboxes in shared memory: each rank posts its part and reads
-//! the other parts as they arrive. One step replaces the messages of each round of `algorithms`.
+//! the other parts as they arrive. This exchange replaces all message rounds of `algorithms`.
 //!
-//! The number of a post counts the collectives that use the mailboxes, so all ranks agree on it. A
-//! rank posts its part of a collective when it has finished the previous collective. A collective
-//! that was started early (as a request) waits for its turn.
+//! Collectives that use the mailboxes are numbered consecutively, so a collective's posts have the
+//! same number on all ranks. A rank posts its part of a collective when it has finished the
+//! previous collective. A collective that was started early (as a request) waits for its turn.
 //!
-//! Operands are grouped as recursive doubling and the binomial tree of `algorithms::reduce` group
-//! them, so results are bitwise the same as without mailboxes.
+//! Operands are combined in the same grouping as in recursive doubling and in the binomial tree of
+//! `algorithms::reduce`, so results are bitwise the same as without mailboxes.
 
 use super::CollArgs;
 use super::algorithms::Group;
@@ -31,16 +31,17 @@ pub(crate) struct SmallColl {
     number: u64,
     /// Bytes of each rank's part.
     len: usize,
-    /// Label of the posts of this collective.
+    /// Tag in the posts of this collective, by which ranks detect mismatched collectives.
     what: u32,
     is_posted: bool,
-    /// First rank whose post is still awaited; the own rank is skipped.
+    /// First rank whose post is still awaited; this rank itself is skipped.
     next: i32,
     end: i32,
 }
 
 impl SmallColl {
-    /// Creates the state of a small collective; `what` distinguishes it from other collectives.
+    /// Creates the state of a small collective; `what` is the tag that distinguishes its posts from
+    /// those of other collectives.
     pub(crate) fn new(comm: &Comm, mailboxes: &Mailboxes, args: &CollArgs, what: u32) -> Self {
         let CollArgs { kind, root, bytes: len, reduction, .. } = *args;
         let (next, end) = match kind {
@@ -64,7 +65,7 @@ impl SmallColl {
         }
     }
 
-    /// Advances the collective as far as possible without waiting.
+    /// Advances the collective as far as possible without blocking.
     pub(crate) fn advance(&mut self, comm: &Comm, mailboxes: &Mailboxes) -> Result<Advance> {
         if !self.is_posted && !self.post(comm, mailboxes)? {
             return Ok(Advance::Waiting);
@@ -168,8 +169,8 @@ impl SmallColl {
         (from..to).filter(move |rank| *rank != own)
     }
 
-    /// Returns true if the awaited rank died or left without posting its part. If `looks` is true,
-    /// also checks the marks of ranks that have destroyed the communicator.
+    /// Returns true if the first awaited rank died or left without posting its part. If `looks` is
+    /// true, also checks the flag that a rank sets when it destroys the communicator.
     pub(crate) fn is_lost(&self, comm: &Comm, mailboxes: &Mailboxes, looks: bool) -> bool {
         // The departure is checked before the mailbox: posts before the departure are then visible.
         self.awaited(comm, mailboxes).next().is_some_and(|rank| {
@@ -201,7 +202,8 @@ impl SmallColl {
         }
     }
 
-    /// Makes progress on the transport and on earlier collectives, after a poll without a new post.
+    /// Makes progress on the transport and on earlier collectives, after a poll that found no new
+    /// post of another rank.
     pub(crate) fn progress_others(&self, comm: &Comm, mailboxes: &Mailboxes) {
         comm.link.transport.progress();
         if !self.is_its_turn(mailboxes) && !mailboxes.is_moving.swap(true, Ordering::Acquire) {
@@ -214,8 +216,8 @@ impl SmallColl {
 /// Number of mailbox polls between two polls of the transport.
 const TURN: u32 = 16;
 
-/// Folds the parts of all ranks into `into`, grouped as the binomial tree to `root` groups them, or
-/// as recursive doubling if there is no root.
+/// Reduces the data of all ranks into `into`, in the grouping of a binomial tree to `root` or, if
+/// there is no root, of recursive doubling.
 fn fold_all(
     by: &Reduction,
     g: Group,
@@ -237,8 +239,8 @@ fn fold_all(
     Tree { by, count: fold.core, leaf }.fold(0, fold.core, into, room);
 }
 
-/// Binomial tree over `count` leaves. Each leaf is the part of one rank, or the parts of two ranks,
-/// which are folded first.
+/// Binomial tree over `count` leaves. Each leaf is the data of one rank, or the data of two ranks,
+/// which are combined first.
 struct Tree<'a, L> {
     by: &'a Reduction,
     count: i32,
@@ -246,8 +248,8 @@ struct Tree<'a, L> {
 }
 
 impl<L: Fn(i32) -> (Region, Option<Region>)> Tree<'_, L> {
-    /// Folds the leaves from `first` to `first + reach - 1` into `into`. The parts are only read.
-    /// `room` is scratch memory for the partial results of the lower levels.
+    /// Reduces the leaves from `first` to `first + reach - 1` into `into`. The ranks' data is only
+    /// read. `room` is scratch memory for the partial results of the lower levels.
     fn fold(&self, first: i32, reach: i32, into: Region, room: Region) {
         let mut step = 1;
         let (left, right) = (self.leaf)(first);

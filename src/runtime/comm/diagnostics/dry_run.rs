@@ -2,8 +2,9 @@
 //! The functions that generate the steps are those of real collectives. No message is sent, and no
 //! memory of the data's size is needed: buffers are addresses that are never read.
 //!
-//! For programs that report how cost grows (`dtl-bench model`). Not included: collectives of a few
-//! bytes over mailboxes (`small_coll`), which send no messages, and native collectives of an MPI.
+//! Programs such as `dtl-bench model` use it to report the growth of cost with the number of ranks.
+//! It does not include collectives of a few bytes over mailboxes (`small_coll`), which send no
+//! messages, or native collectives of an MPI library.
 
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
 use crate::error::Result;
@@ -61,7 +62,7 @@ pub enum PlanStep {
     Round,
 }
 
-/// Size of one rank's step list.
+/// Size of one rank's step list and of its scratch memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Size {
     /// Number of steps.
@@ -73,8 +74,9 @@ pub struct Size {
 /// Bytes of one step in the list that a running collective stores.
 pub const STEP_BYTES: usize = schedule::STEP_BYTES;
 
-/// Returns the names of the collectives that are one list of steps. Operations of several parts (a
-/// fence is a flush and a barrier; a split is an allgather and local work) are not included.
+/// Returns the names of the collectives that consist of one list of steps. Operations that consist
+/// of several parts (a fence is a flush and a barrier; a split is an allgather and local work) are
+/// not included.
 pub fn collectives() -> impl Iterator<Item = &'static str> {
     coll::rows().map(|row| row.kind.name())
 }
@@ -115,7 +117,7 @@ impl CollectivePlan {
     }
 
     /// Returns true if a communicator runs this collective over its mailboxes, each with `room`
-    /// bytes for a rank's data. Then no message of this plan is sent.
+    /// bytes for a rank's data. In that case, the communicator sends none of the plan's messages.
     pub fn prefers_mailboxes(&self, room: usize) -> bool {
         let takes =
             self.row.deciding_bytes(self.job.bytes) <= mailboxes::most_bytes(room, self.job.ranks);
@@ -132,7 +134,8 @@ impl CollectivePlan {
         self.how == Algorithm::TwoLevel
     }
 
-    /// Returns the plan with algorithm `how`, which must be valid for this collective.
+    /// Returns the plan with its algorithm replaced by `how`, which must be valid for this
+    /// collective.
     #[cfg(test)]
     fn by(mut self, how: Algorithm) -> Self {
         self.how = how;
@@ -192,21 +195,24 @@ fn with_neighbors(args: CollArgs, g: Group) -> CollArgs {
     CollArgs { send, recv, neighbors: Some(Box::new(neighbors)), ..args }
 }
 
-/// Address of the first imaginary buffer; no buffer is at address 0.
+/// Address of the first imaginary buffer (address range that is never accessed); no buffer is at
+/// address 0.
 const FIRST: usize = 4096;
 
-/// Sink that passes steps to the callback, delayed by `renamed` until its list ends.
+/// Sink that passes steps to the callback. `renamed` delays the steps of its list until the list is
+/// complete, because it then renumbers the ranks.
 struct StepSink<'a, F> {
     visit: &'a mut F,
     waiting: Vec<PlanStep>,
     depth: u32,
-    /// Address of the next imaginary buffer.
+    /// Address of the next imaginary buffer (address range that is never accessed).
     next: usize,
     size: Size,
 }
 
 impl<F: FnMut(PlanStep)> StepSink<'_, F> {
-    /// Returns an imaginary buffer that is adjacent to no other buffer.
+    /// Returns an imaginary buffer (address range that is never accessed) that is adjacent to no
+    /// other buffer.
     fn buffer(&mut self, len: usize) -> Region {
         let region = Region::allocated(Addr::NULL.offset(self.next), len);
         self.next += len + 1;
@@ -259,8 +265,8 @@ impl<F: FnMut(PlanStep)> Steps for StepSink<'_, F> {
 }
 
 /// Returns the bytes that a communicator itself uses on each rank, without its transport. `nodes`
-/// is the number of nodes (1 also if unknown). `is_split` adds the tables of a communicator that
-/// `dtl_comm_split` has created from all ranks.
+/// is the number of nodes (1 if unknown). If `is_split` is true, the result includes the rank
+/// tables of a communicator that `dtl_comm_split` has created from all ranks.
 pub fn comm_bytes(ranks: u64, nodes: u64, is_split: bool) -> u64 {
     let levels = if 1 < nodes && nodes < ranks { Levels::heap_bytes(ranks, nodes) } else { 0 };
     let members = if is_split { Members::heap_bytes(ranks, ranks) } else { 0 };

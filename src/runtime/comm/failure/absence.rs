@@ -2,13 +2,13 @@
 //!
 //! A rank is absent if the call that created the communicator failed on this rank alone, or if this
 //! rank destroyed the communicator after a failure while other ranks still use it. The transport
-//! reports neither case, because the rank has not died. Therefore the absent rank sends a notice.
-//! Without the notice the other ranks would wait for the absent rank forever.
+//! reports neither case, because the rank has not died. Therefore the absent rank sends a notice
+//! (internal message). Without the notice the other ranks would wait for the absent rank forever.
 //!
 //! A rank whose call failed has no context of the new communicator. It sends its notice on the
 //! parent's context, with the number of the collective that created the communicator. Therefore the
-//! new communicator shares the parent's list of absences (`CommOrigin`), and reads the notices
-//! itself once the parent is destroyed.
+//! new communicator shares the parent's list of absent ranks (`CommOrigin`). Once the parent is
+//! destroyed, calls on the new communicator read these notices.
 
 use super::missing_ranks::{CommOrigin, HERE, MissingRanks};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Comm {
-    /// Records that collective `number` of `parent` created this communicator. Both are on one
-    /// link.
+    /// Records that collective `number` of `parent` created this communicator. Both communicators
+    /// use the same transport.
     pub(crate) fn made_by(mut self, parent: &Comm, number: u64) -> Comm {
         let (context, absences) = (parent.context, Arc::clone(&parent.reports.absences));
         self.origin =
@@ -30,7 +30,7 @@ impl Comm {
         self
     }
 
-    /// Returns the number of the latest collective that was started.
+    /// Returns the number of the latest collective that this rank has started on this communicator.
     pub(crate) fn latest_number(&self) -> u64 {
         u64::from(self.sequence.load(Ordering::Relaxed).wrapping_sub(1) & i32::MAX as u32)
     }
@@ -57,8 +57,9 @@ impl Comm {
         MissingRanks { failed, absent }
     }
 
-    /// Returns the reason why an operation with rank `peer` cannot complete. Other failed or absent
-    /// ranks are named only if nothing is recorded about `peer`.
+    /// Returns an error message with the reason why an operation with rank `peer` cannot complete.
+    /// The message names other failed or absent ranks only if `peer` is not known to have failed or
+    /// to be absent.
     pub(crate) fn peer_gone_text(&self, peer: i32) -> String {
         if self.failed_ranks().contains(&peer) {
             return format!("because of rank {peer} ({}){}", self.failed_how(), self.failed_why());
@@ -70,7 +71,8 @@ impl Comm {
         self.gone_text_of(&gone)
     }
 
-    /// Returns the reason why an operation cannot complete because of the members `gone`.
+    /// Returns an error message that names the members `gone` as the reason why an operation cannot
+    /// complete.
     pub(crate) fn gone_text_of(&self, gone: &MissingRanks) -> String {
         let absent = match &*gone.absent {
             [] => String::new(),
@@ -112,15 +114,16 @@ impl Comm {
         (0..self.size).all(is_gone)
     }
 
-    /// Receives the earlier messages of rank `peer` if `peer` has destroyed this communicator.
+    /// If rank `peer` has destroyed this communicator, receives the messages that `peer` sent
+    /// before that.
     pub(crate) fn catch_up(&self, peer: i32) {
         if peer != DTL_ANY_SOURCE && self.has_left(peer) {
             self.receive_earlier(peer);
         }
     }
 
-    /// Receives the messages that rank `peer` has sent so far. Needed because this rank may observe
-    /// in shared memory a later action of `peer` before it receives those messages. Does nothing on
+    /// Receives the messages that rank `peer` has sent so far. Needed because this rank may detect
+    /// a later action of `peer` in shared memory before it receives those messages. Does nothing on
     /// a transport without shared memory.
     pub(crate) fn receive_earlier(&self, peer: i32) {
         if let Some(shared) = &self.link.shared_memory {
@@ -128,8 +131,8 @@ impl Comm {
         }
     }
 
-    /// Makes progress. Also checks for failed ranks now if the transport does not detect them
-    /// itself.
+    /// Makes progress on the transport. If ranks communicate through shared memory, also checks for
+    /// failed ranks.
     pub(crate) fn look_around(&self) {
         match &self.link.shared_memory {
             Some(shared) => shared.part().look_around(),
@@ -144,7 +147,7 @@ impl Comm {
     }
 }
 
-/// Returns the completion of an operation with an absent rank: RANK_FAILURE.
+/// Returns the completion of an operation with an absent rank. Its status is RANK_FAILURE.
 pub(crate) fn failed(peer: i32) -> Completion {
     Completion { source: peer, status: DTL_ERROR_RANK_FAILURE, match_bits: 0, size: 0 }
 }

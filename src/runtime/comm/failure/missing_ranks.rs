@@ -1,25 +1,28 @@
-//! Records of members that no longer take part: dead ranks, and absent ranks (`absence`).
+//! Lists of members of a communicator that no longer take part: dead ranks, and absent ranks
+//! (`absence`).
 
 use crate::sys::sync::lock::Mutex;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Collective number in a notice of a rank that is absent from the notice's own communicator.
+/// Reserved collective number in a notice (internal message). It means that the sender is absent
+/// from the communicator on which it sent the notice.
 pub(crate) const HERE: u64 = u64::MAX;
 
-/// Returns the number that stands for shrink `completed + 1` in a notice: the notice reports that a
-/// rank is absent from the result of that shrink.
+/// Returns the reserved collective number by which a notice (internal message) reports that its
+/// sender is absent from the communicator that shrink `completed + 1` created.
 pub(crate) fn of_shrink(completed: u32) -> u64 {
     HERE - 1 - u64::from(completed)
 }
 
-/// Absences reported on one communicator.
+/// Absent ranks that notices (internal messages) on one communicator have reported.
 #[derive(Default)]
 pub(crate) struct Absences {
-    /// Pairs of the collective's number and the absent rank, as the transport numbers ranks.
+    /// Pairs of the number of a collective that created a communicator, and a rank that is absent
+    /// from that communicator. The rank is a rank of the transport.
     list: Mutex<BTreeSet<(u64, i32)>>,
-    /// Length of `list`; lets waiting calls read one word instead of locking `list`.
+    /// Length of `list`. While it is 0, readers need not lock `list`.
     count: AtomicUsize,
 }
 
@@ -30,7 +33,8 @@ impl Absences {
         self.count.store(list.len(), Ordering::Release);
     }
 
-    /// Returns the ranks reported for collective `number`, as the transport numbers ranks.
+    /// Returns the ranks that are reported absent from the communicator that collective `number`
+    /// created. They are ranks of the transport.
     pub(crate) fn of(&self, number: u64) -> Vec<i32> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -40,7 +44,7 @@ impl Absences {
     }
 }
 
-/// Members that no longer take part, as ranks of the communicator.
+/// Members of a communicator that died or no longer take part, as ranks of this communicator.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct MissingRanks {
     /// Ranks that died or left.
@@ -54,7 +58,7 @@ impl MissingRanks {
         self.failed.is_empty() && self.absent.is_empty()
     }
 
-    /// Returns this set of ranks, or the result of `other` if this set is empty.
+    /// Returns `self`, or the result of `other` if `self` is empty.
     pub(crate) fn or(self, other: impl FnOnce() -> MissingRanks) -> MissingRanks {
         if self.is_empty() { other() } else { self }
     }
@@ -65,13 +69,14 @@ pub(crate) struct CommOrigin {
     /// Handle of the parent, which may have been destroyed.
     pub(crate) parent: u64,
     pub(crate) context: u32,
-    /// Number of the collective, or the value of `of_shrink`.
+    /// Number of the collective of the parent, or the value of `of_shrink` if a shrink created the
+    /// communicator.
     pub(crate) number: u64,
     pub(crate) absences: Arc<Absences>,
 }
 
-/// Contexts of the latest communicators of a transport that this rank has destroyed, each with its
-/// absences; the oldest first (`hang_report::retire`).
+/// Contexts of the communicators of a transport that this rank has destroyed most recently, each
+/// with its list of absent ranks (`hang_report::retire`). The oldest comes first.
 #[derive(Default)]
 pub(crate) struct Retired(pub(crate) Mutex<VecDeque<(u32, Arc<Absences>)>>);
 

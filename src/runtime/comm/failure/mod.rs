@@ -1,7 +1,7 @@
 //! Members of a communicator that died or take no part in it.
 //!
 //! In reading order:
-//! - `missing_ranks`: records of such members
+//! - `missing_ranks`: lists of such members
 //! - `peer_close`: ranks that destroyed a communicator that other ranks still use
 //! - `absence`: live ranks that take no part
 

@@ -1,17 +1,20 @@
 //! Members that have destroyed a communicator that other ranks still use.
 //!
 //! A transport reports a rank that closed the transport. A derived communicator shares its parent's
-//! transport, so a rank that destroys a derived communicator sets a mark in its mailbox instead
-//! (`runtime::component::CollMailbox`). A mark wakes no thread: a waiting call reads the marks only
-//! after a long wait. A communicator without mailboxes has no marks.
+//! transport, so a rank that destroys a derived communicator sets a flag in its shared-memory
+//! mailbox instead (`runtime::component::CollMailbox`). Setting the flag wakes no thread: a waiting
+//! call reads the flags of the other ranks only after a long wait. A communicator without mailboxes
+//! has no such flags.
 //!
-//! A rank may see a mark before it receives the messages that the marked rank has sent earlier.
-//! Therefore a rank that has seen a mark first receives those messages (`SharedMemory::catch_up`).
+//! A rank may find the flag of another rank set before it has received the messages that the other
+//! rank sent earlier. Therefore it receives those messages before it acts on the flag
+//! (`SharedMemory::catch_up`).
 
 use crate::runtime::comm::Comm;
 
-/// Number of polls between two reads of the marks by a nonblocking collective. The marks share a
-/// cache line with words that ranks write at the end of each collective.
+/// Number of polls by a nonblocking collective between two reads of the flags that are set by ranks
+/// that have destroyed the communicator. Frequent reads would cause cache misses, because the flags
+/// share a cache line with words that ranks write at the end of each collective.
 pub(crate) const LOOK_EVERY: u8 = 64;
 
 impl Comm {

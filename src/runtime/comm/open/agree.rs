@@ -1,18 +1,18 @@
 //! Agreement of the survivors on the set of survivors, and creation of a communicator for them.
 //!
-//! The algorithm is flooding: in each round every rank sends the set of ranks that it has found to
-//! have failed to all other ranks, and merges the sets that it receives. A rank that received its
-//! own set from every rank outside of the set decides, and publishes the decision in the next
-//! round. A rank that receives a decision adopts and forwards it. A rank can miss another rank's
-//! message only because of that rank's death, so no two survivors decide differently: a rank that
-//! does not decide in a round in which another rank decides receives the decision in the next
-//! round, unless all ranks that had the decision died first. (Early-deciding flooding consensus
-//! with a perfect failure detector: Charron-Bost and Schiper, "Uniform consensus is harder than
-//! consensus", 2004.)
+//! The algorithm is flooding: in each round every rank sends its set of failed ranks to all other
+//! ranks, and merges the sets that it receives into its own. A rank decides if every rank that is
+//! not in its set has sent it the same set. It publishes the decision in the next round. A rank
+//! that receives a decision adopts and forwards it. A rank can miss another rank's message only
+//! because of that rank's death, so no two survivors decide differently: a rank that does not
+//! decide in a round in which another rank decides receives the decision in the next round, unless
+//! all ranks that had the decision died first. (Early-deciding flooding consensus with a perfect
+//! failure detector: Charron-Bost and Schiper, "Uniform consensus is harder than consensus", 2004.)
 //!
 //! An agreement that does not complete within the time limit is suspended, not abandoned: its
 //! receives stay posted, its messages stay valid, and the next call on this rank continues it. The
-//! others can decide with a late rank's earlier messages, and the late rank adopts the decision.
+//! other ranks can decide with the messages that a late rank has already sent, and the late rank
+//! adopts their decision.
 
 use super::group::derive;
 use super::shrinking::{AgreeMessage, Agreement, MailboxReservation, places_told};
@@ -33,10 +33,10 @@ use crate::runtime::component::{Completion, OpId, SendMode};
 use crate::sys::memory::buf::Region;
 use crate::sys::sync::wait::Backoff;
 
-/// Maximum number of rounds of one agreement; each round has a tag of its own.
+/// Maximum number of rounds of one agreement. Each round uses a separate tag.
 const ROUNDS: u32 = 1 << 12;
 
-/// Creates a working communicator of the surviving ranks. Collective over the survivors.
+/// Creates a communicator of the surviving ranks of `comm`. Collective over the survivors.
 pub fn shrink(comm: &Comm) -> Result<dtl_comm_t> {
     if comm.standing.state() == CommState::Closed {
         return Err(comm.ended());
@@ -141,7 +141,7 @@ impl Agreement {
         self.to_send = others;
     }
 
-    /// Continues the agreement until a decision is reached and has been sent to all survivors.
+    /// Continues the agreement until this rank has a decision and has sent it to all survivors.
     fn reach(&mut self, comm: &Comm) -> Result<()> {
         let deadline = comm.deadline();
         let mut backoff = Backoff::new();
@@ -174,7 +174,8 @@ impl Agreement {
         }
     }
 
-    /// Posts the remaining operations of this round. After a failure the next call posts the rest.
+    /// Posts the receives and sends of this round that have not been posted yet. If posting fails,
+    /// the next call posts the rest.
     fn post(&mut self, comm: &Comm) -> Result<()> {
         if self.to_receive.is_empty() && self.to_send.is_empty() {
             return Ok(());
@@ -194,7 +195,8 @@ impl Agreement {
         Ok(())
     }
 
-    /// Stores the messages that have arrived. The slots of failed and absent ranks stay empty.
+    /// Stores the messages that have arrived in `received`. The elements of failed and absent ranks
+    /// stay `None`.
     fn poll(&mut self, comm: &Comm) -> Result<()> {
         let mut at = 0;
         while let Some((rank, posted)) = self.receiving.get_mut(at) {
@@ -219,7 +221,7 @@ impl Agreement {
     }
 
     /// Concludes a round whose messages have all arrived: decides, or begins the next round with
-    /// the failures that the messages reported.
+    /// the failed ranks that the messages named.
     fn conclude_round(&mut self, comm: &Comm) -> Result<()> {
         let (mine, received) = (&self.mine, &self.received);
         let decided = received.iter().flatten().find(|word| word.decided);
@@ -268,7 +270,7 @@ impl Agreement {
 
 const MEMORY: &str = "the survivors' agreement";
 
-/// Starts a send of a copy of `words` to rank `dest`.
+/// Copies `words` to a new buffer and starts a send of this buffer to rank `dest`.
 pub(crate) fn post_send(comm: &Comm, words: &[u64], dest: i32, tag: i32) -> Result<Posted> {
     post(Posted::of_words(&comm.link, words, MEMORY)?, |data| {
         comm.start_send(Class::Agreement, data, dest, tag, SendMode::Standard)
@@ -287,7 +289,8 @@ fn post(mut posted: Posted, start: impl FnOnce(Region) -> Result<OpHandle>) -> R
     Ok(posted)
 }
 
-/// Returns the posted operation in `posted`, or `None` if the peer of the operation has failed.
+/// Returns the operation in `posted`, or `None` if the operation could not be posted because its
+/// peer has failed.
 fn unless_failed(posted: Result<Posted>) -> Result<Option<Posted>> {
     match posted {
         Ok(posted) => Ok(Some(posted)),

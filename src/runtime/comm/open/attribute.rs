@@ -1,4 +1,5 @@
-//! Attributes: a program's pointers on communicators, under keys that define copy and deletion.
+//! Attributes of communicators: pointers that the application attaches to a communicator under
+//! keys. The callbacks of a key copy and delete its attributes.
 
 use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
 use crate::abi::handle::dtl_comm_t;
@@ -12,10 +13,10 @@ use std::collections::BTreeMap;
 /// Callbacks of an attribute key, and the argument of the callbacks.
 #[derive(Clone, Copy)]
 pub struct Key {
-    /// Called when a communicator is duplicated. If the callback is absent, the attribute is not
-    /// copied.
+    /// Callback that copies an attribute when a communicator is duplicated. Without a callback, the
+    /// attribute is not copied.
     pub copy: dtl_attribute_copy_fn_t,
-    /// Called when an attribute is deleted, if the callback is present.
+    /// Callback that is called when an attribute is deleted; may be absent.
     pub delete: dtl_attribute_delete_fn_t,
     /// Argument passed to both callbacks.
     pub user: Addr,
@@ -25,7 +26,8 @@ pub struct Key {
 static KEYS: Mutex<BTreeMap<i32, Key>> = Mutex::new(BTreeMap::new());
 static NEXT: Mutex<i32> = Mutex::new(1);
 
-/// Attributes of a communicator: by key number, the key when the attribute was set, and the value.
+/// Attributes of a communicator. Maps the number of each key to the callbacks that the key had when
+/// the attribute was set, and to the value of the attribute.
 #[derive(Default)]
 pub struct Attributes(Mutex<BTreeMap<i32, (Key, Addr)>>);
 
@@ -40,7 +42,8 @@ pub fn create_key(key: Key) -> Result<i32> {
     Ok(number)
 }
 
-/// Destroys a key. Attributes under the key remain until they are deleted with their communicators.
+/// Destroys the key with the given number. Existing attributes under this key remain until their
+/// communicators are destroyed.
 pub fn destroy_key(number: i32) -> Result<()> {
     KEYS.lock().remove(&number).map(drop).ok_or_else(|| unknown(number))
 }
@@ -57,7 +60,8 @@ fn find(number: i32) -> Result<Key> {
 }
 
 impl Attributes {
-    /// Sets an attribute. Deletes the previous attribute under the key, if any.
+    /// Sets the attribute under the key `number`. Calls the delete callback for the previous value
+    /// under this key, if any.
     pub fn set(&self, handle: dtl_comm_t, number: i32, value: Addr) -> Result<()> {
         let key = find(number)?;
         let old = self.0.lock().insert(number, (key, value));
@@ -77,7 +81,7 @@ impl Attributes {
         Ok(value)
     }
 
-    /// Deletes an attribute and calls its key's delete callback.
+    /// Deletes the attribute under the key `number` and calls the delete callback of the key.
     pub fn delete(&self, handle: dtl_comm_t, number: i32) -> Result<()> {
         let old = self.0.lock().remove(&number);
         let Some((key, value)) = old else {
@@ -91,8 +95,9 @@ impl Attributes {
         Ok(())
     }
 
-    /// Copies the attributes to those of a duplicate of the communicator; the copy callback of each
-    /// key decides whether its attribute is copied. If a callback fails, deletes all copies.
+    /// Copies the attributes to a duplicate of the communicator. The copy callback of each key
+    /// decides whether the attribute under that key is copied. If a callback fails, deletes all
+    /// copies.
     pub(crate) fn copy_to(&self, to: &Attributes, handle: dtl_comm_t) -> Result<()> {
         let all: Vec<_> = self.0.lock().iter().map(|(number, entry)| (*number, *entry)).collect();
         for (number, (key, value)) in all {
@@ -123,8 +128,8 @@ impl Attributes {
     }
 }
 
-/// Clears all keys, at finalize and in a forked child. In a child the attributes point to copied
-/// memory, so no callback is called.
+/// Discards all attribute keys without calling a callback. Called at finalize and in a forked
+/// child, where the attributes point to the child's copy of the parent's memory.
 pub(crate) fn forget_all() {
     KEYS.lock().clear();
 }

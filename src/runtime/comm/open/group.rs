@@ -1,5 +1,6 @@
-//! Communicators derived from other communicators: duplicated, split, or of chosen ranks. They
-//! share the link; a separate context isolates their messages.
+//! Creation of communicators from other communicators: duplicates, splits, and communicators of
+//! listed ranks. A new communicator uses the transport of its parent, and a separate context
+//! isolates its messages, unless a separate transport is opened for it (`SharedTransport::subset`).
 
 use super::shrinking::MailboxReservation;
 use crate::abi::comm::communicator::DTL_UNDEFINED;
@@ -14,7 +15,8 @@ use crate::runtime::comm::rank_map::Members;
 use crate::sys::os::process;
 use std::sync::Arc;
 
-/// Returns the context that rank 0 proposes; 0 if rank 0 has no context left, or on other ranks.
+/// Returns the context that rank 0 proposes for a new communicator. Returns 0 if no context is
+/// left, and on all other ranks.
 fn proposal(comm: &Comm) -> u64 {
     if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
 }
@@ -28,20 +30,21 @@ fn context_of(proposal: u64) -> Result<u32> {
     })
 }
 
-/// Notifies the other ranks if this rank failed to create its part of a communicator, because they
-/// may have created theirs. Returns `made`. `number`: number of the creating collective.
+/// Returns `made`, the result of creating a communicator on this rank. If it is an error, notifies
+/// the other ranks, on which the creation may have succeeded. `number` is the number of the
+/// collective that creates the communicator.
 fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
     made.inspect_err(|_| hang_report::absent(comm, number))
 }
 
-/// Returns the position of `rank` in `ranks`, its rank in a communicator of these ranks.
+/// Returns the position of `rank` in `ranks`, which is its rank in a communicator of these ranks.
 fn place_of(rank: i32, ranks: &[i32]) -> Option<i32> {
     (0..).zip(ranks).find(|(_, member)| **member == rank).map(|(place, _)| place)
 }
 
-/// Creates a communicator of the members `ranks` of `comm`, which include this process.
-/// `mailboxes`: this rank's mailbox reservation, and the slot numbers of all ranks. `number`:
-/// number of the collective that creates the communicator.
+/// Creates a communicator of the members `ranks` of `comm`, which include this rank. `mailboxes`
+/// contains this rank's reservation of a mailbox slot and the mailbox slot numbers of all members.
+/// `number` is the number of the collective that creates the communicator.
 pub(crate) fn derive(
     comm: &Comm,
     ranks: &[i32],
@@ -80,7 +83,8 @@ fn derive_part(
     }
 }
 
-/// Duplicates a communicator. The keys' copy callbacks decide which attributes are copied.
+/// Duplicates a communicator. The copy callback of each attribute key decides whether the attribute
+/// is copied.
 pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
     let copy = internal_dup(comm, Kind::Dup)?;
     let number = comm.latest_number();
@@ -91,13 +95,13 @@ pub fn dup(comm: &Comm, handle: dtl_comm_t) -> Result<dtl_comm_t> {
     or_absent(comm, number, copied)
 }
 
-/// Creates a communicator of the same ranks with a context of its own. Copies no attributes.
+/// Creates a communicator of the same ranks with a new context, without copying attributes.
 pub(crate) fn internal_dup(comm: &Comm, kind: Kind) -> Result<Comm> {
     Ok(dup_and_exchange(comm, kind, [])?.0)
 }
 
-/// Creates a communicator of the same ranks, like [`internal_dup`]. Also exchanges `N` words of
-/// each rank, and returns these words in rank order.
+/// Creates a communicator of the same ranks with a new context, without copying attributes. Also
+/// gathers the `N` 64-bit words `payload` of every rank, and returns them in rank order.
 fn dup_and_exchange<const N: usize>(
     comm: &Comm,
     kind: Kind,
@@ -117,7 +121,8 @@ fn dup_and_exchange<const N: usize>(
 }
 
 /// Creates a communicator of the same ranks for internal use; its handle is never returned to the
-/// program. Also exchanges `N` words of each rank, and returns these words in rank order.
+/// program. Also gathers the `N` 64-bit words `payload` of every rank, and returns them in rank
+/// order.
 pub(crate) fn private<const N: usize>(
     comm: &Comm,
     kind: Kind,
@@ -131,7 +136,8 @@ pub(crate) fn private<const N: usize>(
     Ok((made, exchanged))
 }
 
-/// Creates a communicator per color, ranks ordered by key. Returns `None` for DTL_UNDEFINED.
+/// Creates one communicator for each color, with its ranks ordered by key. Returns `None` if
+/// `color` is DTL_UNDEFINED.
 pub fn split(comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
     split_as(Kind::Split, comm, color, key)
 }
@@ -174,7 +180,8 @@ pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
     split(comm, node, key)?.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "a node without ranks"))
 }
 
-/// Returns the first rank on this rank's node, by the kernel's boot id. Collective.
+/// Returns the lowest rank on the node of this rank. Ranks are on the same node if the kernel
+/// reports the same boot id to them. Collective.
 fn node_by_id(comm: &Comm) -> Result<i32> {
     let id = process::node_id();
     // All ranks make the same sequence of calls, also if a rank has no node id.

@@ -1,4 +1,5 @@
-//! Opening of communicators: selection of kind and ranks, and the two predefined communicators.
+//! Opening of communicators: selection of the communicator kind (such as "shm" or "mpi") and of the
+//! ranks, and the predefined communicators DTL_COMM_WORLD and DTL_COMM_SELF.
 
 use super::{group, open_over};
 use crate::abi::comm::communicator::{
@@ -23,20 +24,24 @@ use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Description of a communicator to open, with owned copies of its strings and of its communicator.
+/// Description of a communicator to open. It owns copies of the strings, and a reference to the
+/// communicator, that the C struct contains.
 pub struct Description {
-    /// The C struct. Its text pointers are not read here.
+    /// Description as the C struct. The pointers to strings in it are not read; `kind` and `job`
+    /// are copies of these strings.
     pub raw: dtl_comm_desc_t,
-    /// Name of the kind; `None` = "auto".
+    /// Name of the communicator kind, such as "shm" or "mpi"; `None` means "auto".
     pub kind: Option<String>,
     /// Name of the job.
     pub job: Option<String>,
-    /// Communicator over which the new communicator is opened, if any.
+    /// Existing communicator over which the ranks bootstrap the new communicator, or which executes
+    /// the operations that its backend does not support; `None` if there is none.
     pub over: Option<Arc<Comm>>,
 }
 
 impl Default for Description {
-    /// Returns a description that uses the settings and the launcher's environment for every value.
+    /// Returns a description that sets no value, so that the settings and the environment of the
+    /// launcher apply.
     fn default() -> Self {
         Description { raw: blank(), kind: None, job: None, over: None }
     }
@@ -65,10 +70,12 @@ pub fn predefined(inside: &Guard, index: usize, handle: dtl_comm_t) -> Result<Ar
     Ok(comm)
 }
 
-/// Maximum number of ranks in one process: each rank has a table of all others.
+/// Maximum number of ranks in one process. The number is limited because each rank has a table of
+/// all other ranks.
 const MOST_RANKS: i32 = 4096;
 
-/// Opens all `size` ranks of a communicator in this process. If one fails, none remains open.
+/// Opens all `size` ranks of a communicator in this process. If opening any of them fails, none
+/// remains open.
 pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_comm_t>> {
     if size < 1 {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "size {size}: use 1 to {MOST_RANKS} ranks");
@@ -96,19 +103,22 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     Ok(handles)
 }
 
-/// Returns the time limit in nanoseconds: `given`, or the value of the settings if `given` is 0.
+/// Returns the time limit in nanoseconds: `given` if it is not 0, otherwise the time limit of the
+/// settings, or `u64::MAX` if the settings have none.
 fn time_limit(given: u64) -> u64 {
     if given == 0 { settings::current().timeout_ns.unwrap_or(u64::MAX) } else { given }
 }
 
-/// Returns the backend of `kind` if such communicators are opened beside another communicator.
+/// Returns the backend of the communicator kind `kind` if it is a device backend, whose
+/// communicators use a second communicator for the operations that the backend does not support.
 fn beside(kind: Option<&str>) -> Option<Arc<Backend>> {
     registry::lookup(kind?)
         .filter(|backend| backend.comm.as_deref().is_some_and(|comm| comm.device_comms().is_some()))
 }
 
-/// Opens a communicator beside the one that the description names, otherwise beside a new one of
-/// kind "auto". Also runs if this rank cannot use the backend; the other ranks are then notified.
+/// Opens a communicator that uses a second communicator for all operations that its backend does
+/// not support: a duplicate of the communicator `over` in the description or, without `over`, a new
+/// communicator of kind "auto". If this rank cannot use the backend, notifies the other ranks.
 fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm> {
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
@@ -137,7 +147,7 @@ fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm>
     coll_device::attach(below, wanted, prepared)
 }
 
-/// Checks that the description sets neither ranks nor a job, which the communicator `over` defines.
+/// Checks that the description sets neither ranks nor a job: the communicator `over` defines both.
 fn check_place(description: &Description) -> Result<()> {
     if description.raw.size == 0 && description.job.is_none() {
         return Ok(());
@@ -149,7 +159,8 @@ fn check_place(description: &Description) -> Result<()> {
     )
 }
 
-/// Opens a communicator over `below`, for a kind whose ranks use `below` only to bootstrap.
+/// Opens a communicator of a kind whose ranks use the existing communicator `below` only to
+/// bootstrap. Fails for other kinds.
 fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
     let kind = description.kind.as_deref().unwrap_or("auto");
     let meets =
@@ -218,7 +229,8 @@ fn make(description: &Description) -> Result<Comm> {
     connect(backend, &args, timeout_ns)
 }
 
-/// Returns the backend that a communicator of `kind` (`None` = "auto") would use. Opens nothing.
+/// Returns the backend that a communicator of the kind `kind` (`None`: "auto") would use, without
+/// opening a communicator.
 pub fn choose(
     kind: Option<&str>,
     named: Option<(i32, i32)>,
@@ -231,8 +243,9 @@ pub fn choose(
     backend.ready().map(|()| backend)
 }
 
-/// Returns the backend of a kind to open a communicator with. A backend that cannot run here is
-/// also returned if its `open` reports that to the other ranks (`open_notifies_peers`).
+/// Returns the backend that opens a communicator of the kind `kind`. If the backend cannot run on
+/// this rank, it is returned only if its `open` function notifies the other ranks of this failure
+/// (`open_notifies_peers`).
 fn choose_to_open(
     kind: &str,
     named: Option<(i32, i32)>,
@@ -246,7 +259,8 @@ fn choose_to_open(
     })
 }
 
-/// Returns the backend of a kind, even if the backend cannot run here.
+/// Returns the backend of the communicator kind `kind`, even if the backend cannot run on this
+/// machine.
 fn find(kind: &str) -> Result<Arc<Backend>> {
     if let Some(backend) = registry::lookup(kind).filter(|backend| backend.comm.is_some()) {
         return Ok(backend);
@@ -262,8 +276,8 @@ fn find(kind: &str) -> Result<Arc<Backend>> {
     )
 }
 
-/// Returns the kind that "auto" selects. The decision depends only on data that are equal on all
-/// ranks, so all ranks select the same kind.
+/// Returns the communicator kind (such as "shm" or "mpi") that "auto" selects. The decision depends
+/// only on data that are equal on all ranks, so all ranks select the same kind.
 pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<String> {
     let pretended = settings::current().fake_nodes;
     let (kind, why) = match (named, launch) {
@@ -298,16 +312,17 @@ fn chosen(kind: &str, why: &str) -> String {
     kind.to_owned()
 }
 
-/// Kinds that span several nodes, in order of preference.
+/// Communicator kinds whose ranks may run on several nodes, in order of preference.
 const ACROSS_NODES: [&str; 2] = ["hier", "mpi"];
 
-/// Fails unless the kind exists and its backend can run on this machine.
+/// Fails unless the communicator kind `kind` exists and its backend can run on this machine.
 fn ready(kind: &str) -> Result<()> {
     let backend = registry::lookup(kind).filter(|backend| backend.comm.is_some());
     backend.ok_or_else(|| failure!(DTL_ERROR_NOT_FOUND, "there is no kind \"{kind}\""))?.ready()
 }
 
-/// Returns the first kind of `ACROSS_NODES` for which `ready` succeeds.
+/// Returns the first communicator kind of `ACROSS_NODES` for which `ready` succeeds. `why` is the
+/// reason for a kind that spans several nodes.
 fn several_nodes(why: &str, ready: impl Fn(&str) -> Result<()>) -> Result<String> {
     let mut reasons = Vec::new();
     for kind in ACROSS_NODES {
@@ -348,7 +363,8 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
     }
 }
 
-/// Fails if `native` is set but unused by the backend; `backend` is `None` if not chosen yet.
+/// Fails if the field `native` of the description is set but the backend does not read it.
+/// `backend` is `None` if no backend has been selected yet.
 fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<()> {
     let reader = backend.and_then(|backend| backend.comm.as_deref());
     if native.is_null() || reader.is_some_and(|comm| comm.takes_native()) {

@@ -1,8 +1,7 @@
-//! Opening of a self-contained communicator kind over another communicator: the ranks exchange
-//! addresses over the other communicator, and do not use it afterwards.
+//! Opening of a communicator whose ranks use an existing communicator only to bootstrap: they
+//! exchange addresses over the existing communicator, and do not use it afterwards.
 //!
-//! Not here: kinds that continue to use the communicator that they are opened over
-//! (`coll::coll_device`).
+//! Not here: communicators that continue to use the existing communicator (`coll::coll_device`).
 
 use super::{group, open_kind};
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, dtl_comm_desc_t};
@@ -30,8 +29,10 @@ impl Exchange for Comm {
     }
 }
 
-/// Opens a communicator as described, on all ranks or on none; its default time limit is `over`'s.
-/// Collective over the ranks of `over`: a rank that cannot use the backend notifies the others.
+/// Opens the communicator that `raw` describes, on all ranks or on none. The ranks use the
+/// communicator `over` to bootstrap. If `raw` sets no time limit, the new communicator inherits the
+/// time limit of `over`. Collective over the ranks of `over`: a rank that cannot use the backend
+/// notifies the others.
 pub(crate) fn make(backend: Arc<Backend>, over: &Arc<Comm>, raw: &dtl_comm_desc_t) -> Result<Comm> {
     let dtl_comm_desc_t { flags, timeout_ns, native, .. } = *raw;
     let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };

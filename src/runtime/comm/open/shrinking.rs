@@ -1,22 +1,25 @@
-//! State of the shrinks of a communicator, also between two calls (`agree`).
+//! State of the shrink operations of a communicator. It persists between calls to `agree::shrink`.
 
 use crate::runtime::comm::posted::Posted;
 use crate::runtime::comm::shared_transport::SharedTransport;
 use std::sync::Arc;
 
-/// State of the shrinks of one communicator.
+/// State of the shrink operations of one communicator.
 #[derive(Default)]
 pub(crate) struct Shrinking {
-    /// Number of shrinks that succeeded on this rank, equal and in the same order on all ranks.
+    /// Number of shrink operations that succeeded on this rank. All ranks complete the same shrink
+    /// operations in the same order.
     pub(super) completed: u32,
-    /// True while a call of `shrink` is in progress; that call then owns the agreement.
+    /// True while a call to `shrink` is in progress. That call has taken the agreement out of
+    /// `suspended`.
     pub(super) is_busy: bool,
-    /// Agreement that an earlier call has not completed.
+    /// Agreement that an earlier call to `shrink` has started but not completed.
     pub(super) suspended: Option<Box<Agreement>>,
 }
 
 impl Shrinking {
-    /// Returns the number of successful shrinks, and true if one is in progress or suspended.
+    /// Returns the number of successful shrink operations, and a flag that is true if a shrink is
+    /// in progress or suspended.
     pub(crate) fn state(&self) -> (u32, bool) {
         (self.completed, self.is_busy || self.suspended.is_some())
     }
@@ -28,35 +31,40 @@ pub(crate) struct Agreement {
     pub(super) first_tag: u32,
     pub(super) round: u32,
     pub(super) own_context: u32,
-    /// Reservation of this rank's mailbox slot, until the new communicator acquires the slot.
+    /// Reservation of this rank's mailbox slot (shared memory for small collectives); `None` once
+    /// the new communicator has acquired the slot.
     pub(super) reservation: Option<MailboxReservation>,
-    /// Message of this rank in this round. A decided message is the result, sent to the survivors.
+    /// Message that this rank sends in this round. If `decided` is true, the message contains the
+    /// result of the agreement, which this rank forwards to the survivors.
     pub(super) mine: AgreeMessage,
-    /// Received messages of this round, by rank.
+    /// Received messages of this round, indexed by rank.
     pub(super) received: Vec<Option<AgreeMessage>>,
-    /// Ranks for which this round's receive, or this round's send, is still to be posted.
+    /// Source ranks of the receives (`to_receive`) and destination ranks of the sends (`to_send`)
+    /// that are still to be posted in this round.
     pub(super) to_receive: Vec<i32>,
     pub(super) to_send: Vec<i32>,
     pub(super) receiving: Vec<(i32, Posted)>,
-    /// Sends in flight, of all rounds, with their destinations.
+    /// Sends in flight, from this and earlier rounds, each with its destination rank.
     pub(super) sending: Vec<(i32, Posted)>,
 }
 
-/// Message that a rank sends in a round.
+/// Message that a rank sends in one round of the agreement.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct AgreeMessage {
     pub(super) decided: bool,
-    /// Context that this rank proposes for the new communicator, or the decided context.
+    /// Context that the sender proposes for the new communicator or, if `decided` is true, the
+    /// agreed context.
     pub(super) context: u32,
     /// For each rank: true if the rank has failed.
     pub(super) failed: Vec<bool>,
     /// For each rank: the mailbox slot that the rank has reserved for the new communicator, or 0 if
     /// the slot is not known. A rank that decides has received the slots of all survivors. Empty if
-    /// there are too many ranks for mailboxes.
+    /// there are more than `MOST_PLACES` ranks.
     pub(super) places: Vec<u32>,
 }
 
-/// Maximum number of ranks for which mailbox slots are sent; mailboxes support few ranks only.
+/// Maximum number of ranks for which messages contain mailbox slots. Mailboxes support only
+/// communicators of few ranks.
 const MOST_PLACES: usize = 64;
 
 pub(super) fn places_told(size: usize) -> usize {
@@ -87,9 +95,10 @@ impl AgreeMessage {
     }
 }
 
-/// Reservation of a mailbox slot for this rank. The slot is reserved before the ranks exchange
-/// their slot numbers, so that another thread that creates a communicator at the same time cannot
-/// obtain the slot. Drop releases the slot, unless the communicator's mailboxes have acquired it.
+/// Reservation of a mailbox slot (shared memory for small collectives) for this rank. The slot is
+/// reserved before the ranks exchange their slot numbers, so that another thread that creates a
+/// communicator at the same time cannot obtain the slot. Drop releases the slot, unless the
+/// communicator's mailboxes have acquired it.
 pub(crate) struct MailboxReservation {
     link: Arc<SharedTransport>,
     /// Number of the reserved mailbox slot; 0 if no slot is reserved.

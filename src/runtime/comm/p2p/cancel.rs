@@ -9,17 +9,21 @@ use crate::runtime::component::{Completion, OpId};
 use crate::sys::sync::wait::{Backoff, Deadline};
 use std::task::Poll;
 
-/// Maximum wait, in nanoseconds, for a transport that may keep the buffer of a canceled operation.
+/// Maximum time, in nanoseconds, that a cancellation waits until the transport releases the buffer
+/// of the operation. It applies only to transports that may keep the buffer.
 const GRACE_NS: u64 = 5_000_000_000;
-/// Maximum wait, in nanoseconds, in place of `GRACE_NS` after the transport has kept a buffer.
+/// Maximum time, in nanoseconds, that a cancellation waits once the transport has kept the buffer
+/// of an earlier operation; until then, `GRACE_NS` applies.
 const LATER_GRACE_NS: u64 = 100_000_000;
 
-/// Error text for an operation whose buffer the transport has not released.
+/// Error message for an operation whose buffer the transport has not released.
 const KEPT: &str = "the transport has not given the buffer back and may access it as long as the \
     process runs: do not free or reuse it";
 
-/// Repeats `attempt` until it returns Ready. If the transport may keep canceled operations and the
-/// time limit passes, marks the link as having lost an operation and fails with TIMEOUT.
+/// Repeats `attempt`, which tries to cancel an operation, until it returns Ready. For a transport
+/// that may keep the buffer of a canceled operation, waits at most `GRACE_NS` (`LATER_GRACE_NS` if
+/// the transport has already kept a buffer). Then records in `link` that the transport has kept a
+/// buffer, and fails with TIMEOUT.
 pub(crate) fn until<T>(
     link: &SharedTransport,
     mut attempt: impl FnMut() -> Result<Poll<T>>,
@@ -43,7 +47,8 @@ pub(crate) fn until<T>(
     }
 }
 
-/// Returns the error of a failed operation whose buffer the transport has not released.
+/// Returns `error` with a note that the transport has not released the buffer appended to its
+/// message.
 pub(crate) fn kept(error: &Error) -> Error {
     Error::new(error.status(), format!("{}; {KEPT}", error.text()))
 }
@@ -55,8 +60,9 @@ impl SharedTransport {
         until(self, || self.try_cancel(op))
     }
 
-    /// Cancels an operation without waiting. Returns `Some` if the operation completed first, and
-    /// Pending if it is matched but incomplete; the caller then retries, as the sender may cancel.
+    /// Tries once to cancel an operation (nonblocking). Returns `Some` if the operation completed
+    /// before it could be canceled. Returns Pending if the operation is matched but incomplete. The
+    /// caller then retries, because the sender may still cancel the message.
     fn try_cancel(&self, op: OpId) -> Result<Poll<Option<Completion>>> {
         self.request_cancel(op).inspect_err(|_| self.lose())
     }
@@ -75,14 +81,15 @@ impl SharedTransport {
 }
 
 impl Comm {
-    /// Cancels a started operation, waiting for a matched one (see `until`). Returns `Some` if it
-    /// completed before it could be canceled.
+    /// Cancels a started operation. If the operation has been matched, waits until it completes
+    /// (see `until`). Returns `Some` if the operation completed before it could be canceled.
     pub(crate) fn cancel_started(&self, started: OpHandle) -> Result<Option<Completion>> {
         until(&self.link, || self.try_cancel_started(started))
     }
 
-    /// Cancels a started operation without waiting. Returns `Some` if the operation completed
-    /// first, and Pending if it is matched but not complete; the caller then retries.
+    /// Tries once to cancel a started operation (nonblocking). Returns `Some` if the operation
+    /// completed before it could be canceled, and Pending if it is matched but not complete; the
+    /// caller then retries.
     pub(crate) fn try_cancel_started(&self, started: OpHandle) -> Result<Poll<Option<Completion>>> {
         Ok(match started {
             OpHandle::Nothing => Poll::Ready(Some(Completion::NOBODY)),

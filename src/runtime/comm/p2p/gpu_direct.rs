@@ -1,11 +1,13 @@
-//! Large messages of device memory that the transport moves without staging (`component::Direct`).
-//! Each message also has a host buffer, whose pages are allocated only where the bytes have to pass
-//! through host memory. Only the transport's device sees the device memory. So a message that is
-//! short, or whose peer is not reachable directly, can be staged after its start.
+//! Large messages in device memory that the transport transfers without staging
+//! (`component::Direct`). Each message also has a host buffer, whose pages are allocated only if
+//! the message is staged through host memory. Therefore a message can still be staged after its
+//! start, if it turns out to be short or if the peer does not support the direct transfer. Only the
+//! transport's network device accesses the device memory.
 //!
-//! The thread that waits for the message, or makes progress for it, copies the bytes. It holds no
-//! lock except the request's lock, as for all staged messages (`p2p_staging`). The thread that
-//! starts the message obtains the dma-buf from the backend, and holds no lock during that call.
+//! If a message is staged, the thread that waits for it or makes progress on it copies the bytes.
+//! This thread holds no lock except the lock of the request, as for all staged messages
+//! (`p2p_staging`). The thread that starts the message obtains the dma-buf from the backend, and
+//! holds no lock during that call.
 
 use super::op_handle::OpHandle;
 use super::p2p_staging;
@@ -22,7 +24,8 @@ use crate::sys::os::process;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Creates the host shadow of a device buffer; `None` if the message has to be staged.
+/// Creates the `HostShadow` of a device buffer, which records whether the bytes of the message are
+/// in the device buffer or in host memory. Returns `None` if the message has to be staged.
 pub(crate) fn host_shadow(comm: &Comm, buffer: Region) -> Result<Option<Arc<HostShadow>>> {
     let Some(direct) = comm.link.direct() else { return Ok(None) };
     if buffer.len() <= direct.above() || direct.refusal().is_some() {
@@ -51,7 +54,8 @@ pub(crate) fn host_shadow(comm: &Comm, buffer: Region) -> Result<Option<Arc<Host
     Ok(Some(Arc::new(HostShadow::new(buffer, hold))))
 }
 
-/// Fails if the buffer was freed meanwhile or no longer belongs to the allocation `was`.
+/// Fails if the device buffer has been freed or no longer belongs to the allocation `was`, to which
+/// it belonged before the calling thread exported that allocation.
 fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
     match device_only::allocation_of(buffer)? {
         Some(is) if is.serial == was.serial => Ok(()),
@@ -65,7 +69,8 @@ fn check_is_there(buffer: Region, was: &Allocation) -> Result<()> {
     }
 }
 
-/// Exports the allocation `all` as a dma-buf. Returns the file descriptor and the offset.
+/// Exports the allocation `all` as a dma-buf. Returns the file descriptor, and the offset of the
+/// allocation in the dma-buf.
 fn export(all: Region) -> Result<(OwnedFd, u64)> {
     let (given, offset) = memory::dmabuf(&epoch::enter(), all)?;
     let fd = process::new_fd(given)
@@ -73,7 +78,8 @@ fn export(all: Region) -> Result<(OwnedFd, u64)> {
     Ok((fd, offset))
 }
 
-/// Returns the explanation for `dtl_explain` of how device buffers are transferred.
+/// Returns the string with which `dtl_explain` describes how messages in device buffers are
+/// transferred.
 pub(crate) fn text(direct: &dyn Direct) -> String {
     if let Some(why) = direct.refusal() {
         return refused(&why);
@@ -85,13 +91,15 @@ pub(crate) fn text(direct: &dyn Direct) -> String {
     )
 }
 
-/// Returns the explanation for `dtl_explain` if no buffer is transferred directly because of `why`.
+/// Returns the string with which `dtl_explain` reports that all device buffers are staged, for the
+/// reason `why`.
 pub(crate) fn refused(why: &str) -> String {
     format!("staged through host memory, each message as a whole: {why}")
 }
 
 impl Comm {
-    /// Starts a send by a host shadow, or from `host` if the link has no direct path.
+    /// Starts a send of the device buffer that `shadow` describes. If the transport cannot access
+    /// device memory, starts a send of the host buffer `host`.
     pub(crate) fn start_send_shadow(
         &self,
         host: Region,
@@ -107,7 +115,8 @@ impl Comm {
         direct.isend(host, shadow, self.to_world(dest), word, mode).map(OpHandle::Op)
     }
 
-    /// Starts a receive by a host shadow, or into `host` if the link has no direct path.
+    /// Starts a receive into the device buffer that `shadow` describes. If the transport cannot
+    /// access device memory, starts a receive into the host buffer `host`.
     pub(crate) fn start_recv_shadow(
         &self,
         host: Region,
@@ -122,7 +131,7 @@ impl Comm {
         Ok(OpHandle::recv(op, source))
     }
 
-    /// Returns true if `rank` is this process.
+    /// Returns true if `rank` is this rank.
     pub(crate) fn is_self(&self, rank: i32) -> bool {
         rank != DTL_PROC_NULL && self.to_world(rank) == self.link.transport.rank()
     }

@@ -1,4 +1,5 @@
-//! Matched messages: removed from matching by a matched probe, for exactly one later receive.
+//! Matched messages: messages that a matched probe has dequeued, so that exactly one later receive
+//! obtains each of them.
 
 use super::op_handle::OpHandle;
 use super::p2p_staging::{BufferPath, Staged};
@@ -23,7 +24,7 @@ use crate::sys::{
 };
 use std::sync::Arc;
 
-/// Type byte of message handles.
+/// Value of the type byte in message handles.
 pub const TAG: u8 = 8;
 
 static TABLE: HandleTable<MatchedMessage> = HandleTable::new(TAG, 0);
@@ -31,7 +32,8 @@ static TABLE: HandleTable<MatchedMessage> = HandleTable::new(TAG, 0);
 /// Matched message.
 pub struct MatchedMessage {
     pub(super) comm: Arc<Comm>,
-    /// Transport's id of the message; `None` for a message from DTL_PROC_NULL.
+    /// Operation id by which the transport identifies the message; `None` for a message from
+    /// DTL_PROC_NULL.
     taken: Option<OpId>,
     pub(super) source: i32,
     tag: i32,
@@ -40,7 +42,7 @@ pub struct MatchedMessage {
 /// Handle of a matched message, and the completion that its receive will return.
 pub type Found = (dtl_message_t, Completion);
 
-/// Nonblocking matched probe: removes the first message that a receive would match, if any.
+/// Nonblocking matched probe: dequeues the first message that a receive would match, if any.
 pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>> {
     send_recv::check_recv(comm, source, tag)?;
     if source == DTL_PROC_NULL {
@@ -59,7 +61,7 @@ pub fn improbe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Option<Found>>
     Ok(Some((insert(message)?, done)))
 }
 
-/// Blocking matched probe: waits for a message that a receive would match, and removes it.
+/// Blocking matched probe: waits for a message that a receive would match, and dequeues it.
 pub fn mprobe(comm: &Arc<Comm>, source: i32, tag: i32) -> Result<Found> {
     probe::until(comm, || improbe(comm, source, tag))
 }
@@ -83,7 +85,8 @@ pub fn claim(inside: &Guard, handle: dtl_message_t, data: &Data) -> Result<Arc<M
     TABLE.remove(inside, handle.id).ok_or_else(|| invalid_handle("message", TAG, handle.id))
 }
 
-/// Receives a matched message, perhaps with TRUNCATED. Returns the completion and the communicator.
+/// Receives a matched message. Returns the completion, whose status may be TRUNCATED, and the
+/// communicator.
 pub fn mrecv(message: &MatchedMessage, data: Data) -> Result<(Completion, Arc<Comm>)> {
     let comm = &message.comm;
     let done = comm.recorder.during(data.words(Kind::Recv, message.source, message.tag), || {
@@ -115,7 +118,7 @@ pub(crate) fn start_staged(message: &MatchedMessage, data: Data) -> Result<Stage
     Staged::recv_with(path, data.bytes, |into, _| start(message, into))
 }
 
-/// Discards the matched messages of a communicator that were not received.
+/// Discards the matched messages of a communicator that the program has not received.
 pub(crate) fn drop_all(comm: &Arc<Comm>) {
     let limit = Deadline::after(LONGEST_END_NS);
     for id in TABLE.handles() {
@@ -128,12 +131,13 @@ pub(crate) fn drop_all(comm: &Arc<Comm>) {
     }
 }
 
-/// Maximum time, in nanoseconds, to wait for the receives of discarded messages. After this time
-/// the transport and the senders complete the remaining messages.
+/// Maximum total time, in nanoseconds, of a wait for the receives that discard matched messages.
+/// The transport completes the remaining receives later.
 const LONGEST_END_NS: u64 = 100_000_000;
 
 impl MatchedMessage {
-    /// Receives the message into an empty buffer, so that its sender (perhaps this rank) completes.
+    /// Discards the message by receiving it into an empty buffer, so that the send (perhaps of this
+    /// rank) completes.
     fn discard(&self, limit: Deadline) {
         let Some(taken) = self.taken else { return };
         let transport = &self.comm.link.transport;
@@ -149,7 +153,8 @@ impl MatchedMessage {
     }
 }
 
-/// Discards all matched messages at finalize, before the requests: own sends may wait for them.
+/// Discards all matched messages at finalize. Call before the requests are destroyed, because sends
+/// of this process may wait until these messages are received.
 pub fn destroy_all() {
     let limit = Deadline::after(LONGEST_END_NS);
     for id in TABLE.handles() {

@@ -10,7 +10,7 @@
 //! - `cancel`: cancellation
 //! - `staging_memory`: host memory of a staged message
 //! - `p2p_staging`: messages staged through host memory
-//! - `gpu_direct`: messages of device memory that the transport moves
+//! - `gpu_direct`: messages in device memory that the transport transfers without staging
 
 pub(super) mod cancel;
 pub(super) mod gpu_direct;

@@ -1,20 +1,21 @@
-//! [`OpHandle`]: an operation that was started, as its later polls need it.
+//! [`OpHandle`]: handle of a started operation, with the information that a poll of the operation
+//! needs.
 
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::runtime::component::OpId;
 
-/// Operation that was started.
+/// Handle of a started operation.
 #[derive(Clone, Copy)]
 pub(crate) enum OpHandle {
-    /// Operation with DTL_PROC_NULL, which is complete without a start.
+    /// Operation whose peer is DTL_PROC_NULL. It is complete without having been started.
     Nothing,
-    /// Send that completed at once.
+    /// Send that completed when it was started.
     Sent,
-    /// Operation that the transport has started.
+    /// Operation in flight in the transport, with the id of the transport.
     Op(OpId),
-    /// Receive from any rank that the transport has started; the death of a rank ends it.
+    /// Receive from DTL_ANY_SOURCE in flight in the transport. It fails when any rank dies.
     FromAny(OpId),
-    /// Operation of a persistent request that the transport has started.
+    /// Operation in flight in the transport that belongs to a persistent request.
     Kept(OpId),
 }
 
@@ -26,13 +27,13 @@ impl OpHandle {
     }
 
     /// Returns the operation handle of a started receive from `source`, or of a started persistent
-    /// message, whose peer is `source`.
+    /// operation whose peer is `source`.
     #[inline(always)] // row: send_recv_8
     pub(super) fn recv(begun: OpId, source: i32) -> OpHandle {
         if source == DTL_ANY_SOURCE { OpHandle::FromAny(begun) } else { OpHandle::Op(begun) }
     }
 
-    /// Returns this operation handle marked as an operation of a persistent request.
+    /// Converts this handle to the handle of an operation of a persistent request.
     pub(crate) fn kept(self) -> OpHandle {
         match self {
             OpHandle::Op(op) => OpHandle::Kept(op),

@@ -1,13 +1,13 @@
-//! Messages whose buffer the host cannot access, staged through host memory of the library.
+//! Messages in device memory that the host cannot access, staged through host memory.
 //!
 //! A message of more than `PART` bytes is pipelined if the transport can send a buffer that is
 //! still being written (`Pipeline::isend_pipelined`) and reports the bytes that have arrived. The
-//! next part is then copied while the previous part is in flight. The peer does not depend on the
-//! parts, which form one message, and the peer's buffer may be any memory. Otherwise the whole
-//! message is copied before the send and after the receive.
+//! next part is then copied while the previous part is in flight. The parts form one message, so
+//! the peer need not divide it into the same parts, and the peer's buffer may be in any memory.
+//! Otherwise the whole message is copied before the send and after the receive.
 //!
-//! Some transports move large messages of device memory without staging (`gpu_direct`). Then no
-//! bytes are copied, unless one side does not support the direct path.
+//! Some transports transfer large messages in device memory without staging (`gpu_direct`). Then no
+//! bytes are copied, unless the sender or the receiver does not support this.
 //!
 //! Not here: classification of memory (`memory::device_only`), requests (`request`), collectives
 //! (`coll::coll_staging`).
@@ -39,12 +39,13 @@ use std::task::Poll;
 /// Completion of a message, and the result of its copies between device and host.
 type Ended = (Completion, Result<()>);
 
-/// Size of a pipelined part, in bytes.
+/// Size, in bytes, of the chunks into which a pipelined message is divided.
 const PART: usize = 1 << 20;
-/// Maximum number of parts that one poll copies.
+/// Maximum number of chunks of a pipelined message that one poll copies.
 const TURN: usize = 2;
 
-/// Returns the host memory that a message of `device` needs on the path `path`.
+/// Returns the host memory through which a message with the device buffer `device` is staged.
+/// Returns an empty region if `path` needs no staging.
 fn memory_for(path: &BufferPath, device: Region) -> Result<StagingMemory> {
     match path {
         BufferPath::Host => Ok(StagingMemory::default()),
@@ -53,21 +54,23 @@ fn memory_for(path: &BufferPath, device: Region) -> Result<StagingMemory> {
     }
 }
 
-/// Path of a message's bytes between the message's buffer and the transport.
+/// Data path of a message between its buffer and the transport.
 pub(crate) enum BufferPath {
-    /// The transport accesses the buffer itself, which may be host memory or accepted device
-    /// memory.
+    /// The transport accesses the buffer itself. The buffer may be host memory, or device memory
+    /// that the transport accepts.
     Host,
-    /// Staged through host memory as a whole.
+    /// The whole message is staged through host memory in one copy.
     Staged,
-    /// Staged through host memory in parts; one part is copied while other parts are in flight.
+    /// The message is staged through host memory in chunks; one chunk is copied while other chunks
+    /// are in flight.
     Pipelined,
-    /// The transport moves device memory. Where it cannot, the host shadow's memory is used.
+    /// The transport transfers the device memory directly. If this is not possible for a message,
+    /// the message is staged through host memory.
     Direct(Arc<HostShadow>),
 }
 
 impl BufferPath {
-    /// Returns the buffer path of a message that this rank sends.
+    /// Determines whether and how a send of `data` is staged through host memory.
     pub(crate) fn of_send(
         comm: &Comm,
         data: Region,
@@ -84,7 +87,7 @@ impl BufferPath {
         Self::of_hidden(comm, data, !comm.is_self(dest), in_parts)
     }
 
-    /// Returns the buffer path of a message that this rank receives.
+    /// Determines whether and how a receive into `into` is staged through host memory.
     pub(crate) fn of_recv(comm: &Comm, into: Region) -> Result<BufferPath> {
         if device_only::may_be(into) {
             Self::of_hidden(comm, into, true, true)
@@ -93,8 +96,9 @@ impl BufferPath {
         }
     }
 
-    /// Returns the buffer path of a matched message. The direct path is excluded, because the
-    /// library itself accesses the bytes of a matched message.
+    /// Determines whether and how the receive of a matched message is staged through host memory.
+    /// The result is never `Direct`, because the library itself accesses the bytes of a matched
+    /// message.
     pub(crate) fn of_matched(comm: &Comm, into: Region) -> Result<BufferPath> {
         Ok(if is_hidden(comm, into)? { Self::through_host(comm, true) } else { BufferPath::Host })
     }
@@ -124,32 +128,35 @@ impl BufferPath {
     }
 }
 
-/// Access to a buffer by the host and by the transport.
+/// Accessibility of a buffer to the host and to the transport.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// The host can access the buffer.
     Plain,
-    /// The host cannot access the buffer; the transport accepts the buffer in messages.
+    /// The host cannot access the buffer, but the transport can send and receive it.
     Direct,
     /// Neither the host nor the transport can access the buffer.
     Staged,
 }
 
-/// Returns true if a buffer has to be staged. Called only while device-only memory exists.
+/// Returns true if a buffer has to be staged. Called only while memory that the host cannot access
+/// is allocated.
 #[cold]
 pub(crate) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? == Reach::Staged)
 }
 
-/// Returns true if the host cannot access the buffer. This condition decides where the library
-/// itself accesses the bytes: in collectives and in matched messages.
+/// Returns true if the host cannot access the buffer. Such a buffer is staged if the library itself
+/// accesses the bytes, as in collectives and matched messages.
 #[cold]
 pub(crate) fn is_hidden(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? != Reach::Plain)
 }
 
-/// Returns true if the host cannot access the buffer of a message that starts after its buffer was
-/// specified. Fails if the host could not access the buffer then (`was`) but can now: it was freed.
+/// Returns true if the host cannot access the buffer. Called when a message starts whose buffer was
+/// specified in an earlier call. `was` is true if the host could not access the buffer during that
+/// call. Fails if `was` is true but the host can now access the buffer, because the buffer has then
+/// been freed.
 #[cold]
 pub(crate) fn is_still_hidden(comm: &Comm, buffer: Region, was: bool) -> Result<bool> {
     let is_so = is_hidden(comm, buffer)?;
@@ -177,16 +184,17 @@ fn reach_of(comm: &Comm, buffer: Region) -> Result<Reach> {
 }
 
 /// Returns true if the transport accepts the device memory of `allocation`. The memory must belong
-/// to the right backend, and other processes must be able to open it. The transport lets its
-/// receiver open the memory. Opening memory of a driver's pool is an error at best, and memory
-/// imported from another process cannot be opened.
+/// to the device backend that the transport supports. Other processes must be able to open the
+/// memory, because the receiving process opens it. Memory from a memory pool of the driver cannot
+/// be opened safely, and memory that was imported from another process cannot be opened at all.
 fn is_direct(comm: &Comm, allocation: &Allocation) -> bool {
     comm.link.direct == Some(allocation.backend)
         && allocation.kind == DTL_MEMORY_SHARED
         && !allocation.imported
 }
 
-/// Reports to `dtl_explain`, once per communicator and kind of access, how buffers are transferred.
+/// Records for `dtl_explain` how buffers of the given accessibility (`reach`) are transferred, once
+/// per communicator and accessibility.
 fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     let bit = 1 << reach as u8;
     if allocation.backend == host_alloc::backend()
@@ -205,7 +213,8 @@ fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     explain_how(comm, allocation, &text);
 }
 
-/// Returns the explanation for `dtl_explain` of how a staged buffer is sent.
+/// Returns the string with which `dtl_explain` describes the transfer of a buffer that neither the
+/// host nor the transport can access.
 fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
     if let Some(direct) = comm.link.direct() {
         gpu_direct::text(direct)
@@ -224,9 +233,9 @@ fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
     }
 }
 
-/// Reports to `dtl_explain` that a buffer is staged although the direct path is enabled. With a
-/// `refusal`, all buffers are staged from now on for that reason. Otherwise only some allocations
-/// are staged, which is reported once per communicator.
+/// Records for `dtl_explain` that a buffer is staged although the transport supports direct
+/// transfers of device memory. `refusal` is the reason if all buffers are staged from now on. If it
+/// is `None`, only some allocations are staged, which is recorded once per communicator.
 pub(crate) fn explain_staged(comm: &Comm, allocation: &Allocation, refusal: Option<String>) {
     const SOME: u8 = 1 << 7;
     let is_new = || comm.explained.fetch_or(SOME, Ordering::Relaxed) & SOME == 0;
@@ -332,7 +341,8 @@ impl Staged {
         Ok(staged)
     }
 
-    /// Starts a receive on the given buffer path.
+    /// Starts a receive. `path` determines whether and how the message is staged through host
+    /// memory.
     pub(crate) fn recv(
         comm: &Comm,
         path: BufferPath,
@@ -346,7 +356,8 @@ impl Staged {
         })
     }
 
-    /// Starts a receive by calling `start` with the memory to receive into and the buffer path.
+    /// Starts a receive by calling `start` with the memory that the transport receives into and
+    /// with `path`.
     pub(crate) fn recv_with(
         path: BufferPath,
         into: Region,
@@ -359,8 +370,9 @@ impl Staged {
         Ok(staged)
     }
 
-    /// Makes progress on the message. Returns the completion and the result of the copies once the
-    /// message is complete. `Err`: the poll failed, and the message is still in flight.
+    /// Makes progress on the message. Once the message is complete, returns its completion and the
+    /// result of its copies between device and host. Returns an error if the poll fails; the
+    /// message is then still in flight.
     pub(crate) fn poll(&mut self, comm: &Comm) -> Result<Option<Ended>> {
         for _ in 0..TURN {
             let is_moved = self.copy_some(comm);
@@ -375,7 +387,8 @@ impl Staged {
         Ok(None)
     }
 
-    /// Copies the next part if the part is due. Returns true if a part was copied.
+    /// Copies the next chunk between device and host memory, if any; for a receive, only if that
+    /// chunk has arrived. Returns true if there was a chunk to copy.
     fn copy_some(&mut self, comm: &Comm) -> bool {
         match &self.path {
             // A direct send copies its whole buffer if the transport needs it in host memory.
@@ -442,7 +455,8 @@ impl Staged {
         }
     }
 
-    /// Requests the transport to cancel the message, which then completes through `poll`.
+    /// Requests that the transport cancel the message. `poll` then returns the completion of the
+    /// message.
     pub(crate) fn cancel(&self, comm: &Comm) -> Result<()> {
         self.started.op().map_or(Ok(()), |op| comm.link.transport.cancel(op))
     }
@@ -453,8 +467,8 @@ impl Staged {
         cancel::until(&comm.link, || self.try_cancel(comm))
     }
 
-    /// Cancels the message without waiting. Returns `Some` if the message was matched and is
-    /// complete. Returns Pending if the message is matched but not complete.
+    /// Tries once to cancel the message (nonblocking). Returns `Some` if the message was matched
+    /// and is complete, and Pending if it is matched but not complete.
     pub(crate) fn try_cancel(&mut self, comm: &Comm) -> Result<Poll<Option<Ended>>> {
         let mut ended = self.poll(comm)?;
         if ended.is_none() {

@@ -1,7 +1,7 @@
 //! Persistent operations, created once and started repeatedly, of transports that support them.
 //!
-//! Not here: the persistent request, and the start of an ordinary operation for transports without
-//! persistent operations (`request`).
+//! Persistent requests are implemented in `request`, which also starts nonpersistent operations for
+//! transports without persistent operations.
 
 use super::op_handle::OpHandle;
 use crate::abi::comm::communicator::DTL_PROC_NULL;
@@ -13,7 +13,7 @@ use crate::sys::handles::handle_table::OwningRef;
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
-/// Persistent operation of the transport. It is freed together with its request.
+/// Persistent operation of the transport. It is freed when the request that owns it is freed.
 pub(crate) struct Persistent {
     group: OwningRef<dyn PersistentOps, SharedTransport>,
     op: OpId,
@@ -21,7 +21,8 @@ pub(crate) struct Persistent {
 }
 
 impl Comm {
-    /// Creates a persistent receive or send in the transport. `None`: each start posts an ordinary
+    /// Creates a persistent receive or send in the transport. Returns `None` if the transport
+    /// cannot create one; each start of the persistent request then posts a nonpersistent
     /// operation.
     pub(crate) fn make_persistent(
         &self,

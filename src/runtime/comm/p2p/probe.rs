@@ -26,9 +26,10 @@ pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Completion>> 
     Ok(find(comm, source, look)?.map(|done| comm.localized(done)))
 }
 
-/// Probes for a message from `source` by calling `look`. Fails with RANK_FAILURE if there is none
-/// and none can be expected: after a rank's death the message awaited from any rank may be one that
-/// the dead rank did not send, and an absent rank sends no messages.
+/// Probes for a message from `source` by calling `look`. If there is no message, fails with
+/// RANK_FAILURE if `source` has left the communicator, because such a rank sends no more messages.
+/// Also fails if `source` is DTL_ANY_SOURCE and any rank has died, because the awaited message may
+/// be one that the dead rank can no longer send.
 pub(crate) fn find<T>(
     comm: &Comm,
     source: i32,
@@ -60,8 +61,8 @@ pub(crate) fn find<T>(
     })
 }
 
-/// Repeats `look` until it returns a result. Fails at the communicator's time limit, or if the
-/// communicator is closed or revoked.
+/// Repeats `look`, which probes for a message, until it finds one. Fails at the communicator's time
+/// limit, or if the communicator is closed or revoked.
 pub(crate) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Result<T> {
     let (deadline, mut backoff) = (comm.deadline(), Backoff::new());
     loop {

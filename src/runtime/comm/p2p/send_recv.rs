@@ -1,4 +1,5 @@
-//! Point-to-point messages: blocking send, receive and exchange over a transport's operations.
+//! Blocking point-to-point messages: send, receive and exchange, implemented with the operations of
+//! the transport.
 
 use super::cancel;
 use super::op_handle::OpHandle;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 impl Comm {
-    /// Returns true if a message needs no further checks: its peer and tag are in range, the host
-    /// can access its memory, and the communicator is open.
+    /// Returns true if a message needs no further argument checks and no staging: its peer and tag
+    /// are in range, the host can access its buffer, and the communicator is open.
     #[inline(always)] // row: send_recv_8
     pub(super) fn is_plain(&self, data: Region, peer: i32, tag: i32) -> bool {
         // The comparison proves that neither number is negative or above DTL_TAG_MAX, whose bits
@@ -49,7 +50,8 @@ impl Comm {
         transport.start_send(data, dest, word, mode, false).map(OpHandle::send)
     }
 
-    /// Starts a standard send of bytes that are still being written; `None` if unsupported.
+    /// Starts a standard-mode send of a buffer whose bytes are still being written. Returns `None`
+    /// if the transport does not support such sends.
     pub(crate) fn start_pipelined(
         &self,
         data: Region,
@@ -79,7 +81,8 @@ impl Comm {
         Ok(OpHandle::recv(op, source))
     }
 
-    /// Sends a message; blocks in the transport if no other object needs progress meanwhile.
+    /// Sends a message. Blocks inside the transport if no other transport or request of this
+    /// process needs progress during the send.
     #[inline(always)] // row: send_recv_8
     fn send_message(&self, data: Region, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
         let (transport, word) = (self.link.part(), self.match_bits(Class::User, tag));
@@ -95,8 +98,9 @@ impl Comm {
         self.check_done(&done, "send to", dest)
     }
 
-    /// Receives a message and fills in its completion. Blocks in the transport if no other object
-    /// needs progress meanwhile; otherwise polls, unless the message has already arrived.
+    /// Receives a message and fills in its completion. Blocks inside the transport if no other
+    /// transport or request of this process needs progress during the receive. Otherwise polls,
+    /// unless the message has already arrived.
     #[inline(always)] // row: send_recv_8
     fn receive(
         &self,
@@ -143,8 +147,8 @@ impl Comm {
         }
     }
 
-    /// Polls an operation with rank `peer`. If `peer` is absent, completes it as if `peer` had
-    /// died.
+    /// Polls an operation with rank `peer`. If `peer` has left the communicator, completes the
+    /// operation as if `peer` had died.
     pub(crate) fn poll_peer(&self, started: OpHandle, peer: i32) -> Result<Option<Completion>> {
         match self.poll(started)? {
             None => self.end_if_absent(started, peer),
@@ -152,7 +156,8 @@ impl Comm {
         }
     }
 
-    /// If rank `peer` is absent, cancels and completes an operation as if `peer` had died.
+    /// If rank `peer` has left the communicator, cancels the operation and completes it as if
+    /// `peer` had died.
     pub(crate) fn end_if_absent(&self, started: OpHandle, peer: i32) -> Result<Option<Completion>> {
         if !self.is_absent(peer) {
             return Ok(None);
@@ -165,7 +170,8 @@ impl Comm {
         })
     }
 
-    /// Fills in the completion of a completed send if requested. None of its values is significant.
+    /// Fills in the completion of a completed send if the caller has requested the completion. For
+    /// a send, the fields other than the status are not significant.
     #[inline(always)] // row: send_recv_8
     pub(crate) fn fill_sent(&self, completion: &mut Completion) {
         if !completion.is_unasked() {
@@ -183,9 +189,10 @@ impl Comm {
         Ok(self.link.cancel(op)?.map_or(failed, |done| self.localized(done)))
     }
 
-    /// Waits for an operation with rank `peer` or with any rank. Cancels the operation at the
-    /// deadline, if the communicator is closed or revoked, or if `peer` is found to be absent, so
-    /// that no buffer is accessed after the return. A matched operation completes first.
+    /// Waits for an operation with rank `peer` or with any rank. Cancels the operation when the
+    /// deadline passes, when the communicator is closed or revoked, or when `peer` has left the
+    /// communicator, so that no buffer is accessed after the return. If the operation has been
+    /// matched, waits until it completes.
     pub(crate) fn complete(
         &self,
         started: OpHandle,
@@ -229,7 +236,8 @@ impl Comm {
         )
     }
 
-    /// Converts an unsuccessful completion to an error that names the operation and the peer.
+    /// Returns an error that names the operation `what` and the peer if `done` is the completion of
+    /// a failed operation.
     #[inline(always)] // row: send_recv_8
     pub(crate) fn check_done(&self, done: &Completion, what: &str, peer: i32) -> Result<()> {
         if done.status == DTL_SUCCESS { Ok(()) } else { Err(self.bad_done(done, what, peer)) }
@@ -259,7 +267,7 @@ impl Comm {
     }
 }
 
-/// Returns the name of a peer for error texts.
+/// Returns the name of a peer for error messages.
 pub(super) fn rank_name(peer: i32) -> String {
     if peer == DTL_ANY_SOURCE { "any rank".to_owned() } else { format!("rank {peer}") }
 }
@@ -286,7 +294,7 @@ pub fn check_recv(comm: &Comm, source: i32, tag: i32) -> Result<()> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "tag {tag}: use 0 to {DTL_TAG_MAX}, or DTL_ANY_TAG")
 }
 
-/// Message buffer, with the count and the type of its elements as the caller specified them.
+/// Message buffer, with the element count and the datatype that the caller specified.
 #[derive(Clone, Copy)]
 pub struct Data {
     /// Bytes of the buffer.
@@ -298,7 +306,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// Returns the words that describe an operation on this buffer for the flight recorder.
+    /// Returns the encoded entry of the flight recorder for an operation on this buffer.
     #[inline(always)] // row: send_recv_8
     pub(super) fn words(&self, kind: Kind, peer: i32, tag: i32) -> [u64; 3] {
         Tagged::new(kind, tag).words(peer, self.count, self.dtype)
@@ -325,8 +333,8 @@ pub fn send(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Res
     sent
 }
 
-/// General path of `send`: `dest` may be DTL_PROC_NULL, the host may be unable to access the
-/// memory, and the arguments may be invalid.
+/// Slow path of `send`: `dest` may be DTL_PROC_NULL, the host may be unable to access the buffer,
+/// and the arguments may be invalid.
 #[cold]
 #[inline(never)]
 fn send_checked(comm: &Comm, data: Data, dest: i32, tag: i32, mode: SendMode) -> Result<()> {
@@ -362,8 +370,8 @@ pub fn recv(
     received
 }
 
-/// General path of `recv`: `source` may be any rank or DTL_PROC_NULL, the tag may be any tag, the
-/// host may be unable to access the memory, and the arguments may be invalid.
+/// Slow path of `recv`: `source` may be DTL_PROC_NULL, source and tag may be wildcards, the host
+/// may be unable to access the buffer, and the arguments may be invalid.
 #[cold]
 #[inline(never)]
 fn recv_checked(
@@ -448,8 +456,8 @@ fn exchange(
     })
 }
 
-/// Sends and receives with buffers that the host may not be able to access. The parts of the send
-/// and of the receive are copied in turn.
+/// Sends and receives with buffers that the host may not be able to access. Completes the send
+/// before it copies any received data to the receive buffer.
 #[cold]
 fn exchange_staged(
     comm: &Comm,

@@ -1,5 +1,5 @@
-//! Host memory through which a staged message is copied: lent by the backend of the device buffer
-//! if the backend lends host memory, otherwise allocated by the library.
+//! Host memory through which a staged message is copied. The backend of the device buffer lends
+//! this memory if it can; otherwise the library allocates it.
 
 use crate::error::{Result, failure};
 use crate::runtime::component::StagingBuffer;
@@ -21,7 +21,8 @@ pub(crate) fn host_memory(len: usize) -> Result<Scratch> {
 /// Host memory through which a message's device buffer is staged.
 pub(super) enum StagingMemory {
     Own(Scratch),
-    /// Memory lent by the device buffer's backend, which copies to and from this memory faster.
+    /// Memory lent by the backend of the device buffer. The backend copies to and from this memory
+    /// faster than to and from other host memory.
     Lent(Box<dyn StagingBuffer>),
 }
 
@@ -32,7 +33,8 @@ impl Default for StagingMemory {
 }
 
 impl StagingMemory {
-    /// Returns host memory of the size of `device`, lent by the device's backend if possible.
+    /// Returns host memory of the size of the device buffer `device`, lent by the backend of the
+    /// buffer if possible.
     pub(super) fn beside(device: Region) -> Result<Self> {
         match lent_for(device)? {
             Some(lent) => Ok(StagingMemory::Lent(lent)),

@@ -1,10 +1,14 @@
-//! RMA path by windows of the transport: of its network, or of the library below the transport.
+//! RMA path that uses native windows of the transport: windows that the network provides, or
+//! windows of the communication library that the transport uses (for example MPI windows).
 //!
-//! The transport moves data, and applies the operations for which it reports the library's
-//! semantics. `active_messages` does the rest by messages: locks, accumulating operations on other
-//! dtypes, and those at displacements that are no multiple of the element size. All accumulating
-//! operations on an element use the same method, because they must be atomic among themselves. An
-//! operation may begin at any time, so a fence is a flush of all targets and a barrier.
+//! The transport executes puts and gets. It also executes accumulating operations on the dtypes for
+//! which it guarantees the semantics of this library (`component::Window::has_atomics`).
+//! `active_messages` implements the remaining operations: locks, accumulating operations on other
+//! dtypes, and accumulating operations at displacements that are not a multiple of the element
+//! size. All accumulating operations on an element use the same one of these two implementations,
+//! because they must be atomic with respect to each other. An operation on a native window may
+//! start at any time, without an access epoch of the transport. Therefore a fence is implemented as
+//! a flush of all targets followed by a barrier.
 
 use super::active_messages::{Active, destroyed};
 use crate::abi::status::DTL_ERROR_TIMEOUT;
@@ -22,21 +26,22 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Path of a window that is implemented by a native window of the transport.
+/// RMA path of a window that is implemented by a native window of the transport.
 pub(super) struct BackendRma {
     window: Box<dyn component::Window>,
     blocks: bool,
     asked: Mutex<Asking>,
     active: Active,
-    /// True if `active` was used for anything but locks.
+    /// True if an operation other than a lock operation has been sent as an active message (through
+    /// `active`).
     has_messages: AtomicBool,
     /// Memory of the window, if the library has allocated it.
     allocated: Mutex<Option<Scratch>>,
 }
 
-/// Operations that requests poll. Requests outlive calls on the window, so their polls check
-/// whether the window still exists. All other calls have a reference to the window, and `destroy`
-/// closes it only when no call has one.
+/// Operations in flight for which the program has requests. Such a request may exist longer than
+/// the window, so a poll of the request first checks the state of the window. Every other call has
+/// a reference to the window, and `destroy` closes the window only when no call has a reference.
 struct Asking {
     life: WindowLife,
     ops: Vec<OpId>,
@@ -46,7 +51,7 @@ struct Asking {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WindowLife {
     Open,
-    /// Destroyed by all ranks, after all operations had completed.
+    /// All ranks have destroyed the window, after all operations had completed.
     Ended,
     Dropped,
 }
@@ -72,7 +77,8 @@ impl BackendRma {
         self.window.memory()
     }
 
-    /// Stores the window's memory, which the library has allocated, until the window is closed.
+    /// Keeps the memory that the library has allocated for the window alive until the window is
+    /// closed.
     pub(super) fn keep(&self, allocated: Scratch) {
         *self.allocated.lock() = Some(allocated);
     }
@@ -83,12 +89,13 @@ impl BackendRma {
         Some(Ticket(op.0))
     }
 
-    /// Returns true if the transport applies operations to aligned elements of `dtype` at `to`.
+    /// Returns true if `to` is aligned to the element size `element` and the transport executes
+    /// accumulating operations on `dtype`.
     fn applies(&self, dtype: dtl_dtype_t, element: usize, to: TargetRange) -> bool {
         to.offset % element.max(1) == 0 && self.window.has_atomics(dtype)
     }
 
-    /// Runs a call that may block in the transport until it completes.
+    /// Runs `call`, which may block inside the transport until its operation completes.
     fn wait_in<T>(&self, call: impl FnOnce() -> T) -> T {
         if self.blocks { progress::while_blocked(call) } else { call() }
     }

@@ -1,11 +1,12 @@
-//! Access epochs of a window: which targets a rank may access, as opened and closed by its own
-//! calls. The rank checks this locally, before it sends anything.
+//! Access epochs of a window, which determine the targets that a rank may access. Calls on this
+//! rank open and close the epochs. Each operation checks them locally before it sends a message.
 //!
-//! A fence opens an epoch to all targets; a lock opens an epoch to its target. Only one of the two
-//! kinds is open at a time: a lock ends a fence epoch in which no operation ran. Any thread may
-//! make any call. A thread that opens or ends an epoch first claims it (by compare-and-swap), then
-//! waits for other ranks, so a second thread fails instead of waiting or repeating the call.
-//! Operations only read the state, by one or two loads.
+//! A fence opens an epoch to all targets; a lock opens an epoch to its target. A fence epoch and
+//! lock epochs are never open at the same time: a lock ends a fence epoch in which no operation
+//! ran. Any thread may make any call. A thread that opens or ends an epoch first reserves the epoch
+//! by a compare-and-swap, and then waits for other ranks. Therefore a call of a second thread for
+//! the same epoch fails; it neither waits nor opens or ends the epoch a second time. Puts, gets and
+//! accumulating operations check the state by one or two loads.
 
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Error, Result, fail, failure};
@@ -13,11 +14,12 @@ use crate::sys::sync::AtomicUpdate;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
-/// No fence epoch: no fence was called since the last lock, or the last fence failed.
+/// State of the fence epoch: not open, because no fence was called since the last lock, or because
+/// the last fence failed.
 const NONE: u8 = 0;
-/// Fence epoch in which no operation ran yet.
+/// State of the fence epoch: open, and no operation has run in it yet.
 const OPEN: u8 = 1;
-/// Fence epoch in which an operation ran.
+/// State of the fence epoch: open, and an operation has run in it.
 const USED: u8 = 2;
 
 /// Lock state: this rank does not have the lock.
@@ -27,20 +29,23 @@ const HELD: u8 = 1;
 /// Lock state: a call is acquiring or releasing the lock.
 const MOVING: u8 = 2;
 
-/// Value of `claimed` for dtl_win_lock_all; values below `FENCE` count claimed targets.
+/// Value of `claimed` while this rank has or acquires the lock of all targets (dtl_win_lock_all).
+/// `FENCE` is the value during a fence. Smaller values are the number of targets whose lock this
+/// rank has or acquires.
 const ALL: u32 = u32::MAX;
 const FENCE: u32 = u32::MAX - 1;
 
 pub(super) struct Epochs {
     fence: AtomicU8,
-    /// True if a fence or the destruction of the window has failed, so the ranks are out of step.
+    /// True if a fence or the destruction of the window has failed, so that the ranks are no longer
+    /// synchronized.
     is_broken: AtomicBool,
     /// True if the last unlock timed out.
     is_stuck: AtomicBool,
     claimed: AtomicU32,
-    /// Lock state of dtl_win_lock_all.
+    /// State of the lock that dtl_win_lock_all acquires on all targets.
     all: AtomicU8,
-    /// Lock state of each target, by rank.
+    /// State of the lock of each target, indexed by rank.
     locked: Vec<AtomicU8>,
 }
 
@@ -60,12 +65,14 @@ impl Epochs {
         self.locked.get(usize::try_from(target).ok()?)
     }
 
-    /// Returns the state of the lock of `target`; `None`: of dtl_win_lock_all.
+    /// Returns the state of the lock of `target` or, if `target` is `None`, of the lock that
+    /// dtl_win_lock_all acquires.
     fn lock(&self, target: Option<i32>) -> Option<&AtomicU8> {
         target.map_or(Some(&self.all), |target| self.slot(target))
     }
 
-    /// Returns true if an operation on `target` is in an epoch, and marks a fence epoch as used.
+    /// Returns true if an access epoch to `target` is open, so that an operation on `target` is
+    /// allowed. If it is a fence epoch, records that an operation runs in it.
     #[inline]
     pub(super) fn admits(&self, target: i32) -> bool {
         match self.fence.load(Relaxed) {
@@ -78,18 +85,19 @@ impl Epochs {
         }
     }
 
-    /// Returns true if an operation on `target` would be in an epoch. Does not change the epoch.
+    /// Returns true if an access epoch to `target` is open. Unlike `admits`, does not change the
+    /// state of a fence epoch.
     pub(super) fn would_admit(&self, target: i32) -> bool {
         self.fence.load(Relaxed) != NONE || self.has_lock(target)
     }
 
-    /// Returns true if this rank has a lock of `target`.
+    /// Returns true if this rank has a lock of `target` or of all targets.
     pub(super) fn has_lock(&self, target: i32) -> bool {
         let has = |lock: &AtomicU8| lock.load(Relaxed) == HELD;
         has(&self.all) || self.slot(target).is_some_and(has)
     }
 
-    /// Checks that this rank may flush `target`; `None`: all targets.
+    /// Checks that this rank may flush `target`, or all targets if `target` is `None`.
     pub(super) fn check_flush(&self, name: &str, target: Option<i32>) -> Result<()> {
         let is_open = match target {
             Some(target) => self.has_lock(target),
@@ -115,7 +123,8 @@ impl Epochs {
         }
     }
 
-    /// Returns the error of a fence, or of the window's destruction, while `claimed` is claimed.
+    /// Returns the error for a fence, lock or window destruction that is called while this rank has
+    /// a lock or another thread calls a fence. `claimed` is the value of the field `claimed`.
     #[cold]
     fn is_locked(&self, name: &str, claimed: u32) -> Error {
         let text = match claimed {
@@ -132,7 +141,8 @@ impl Epochs {
         Error::new(DTL_ERROR_INVALID_STATE, text)
     }
 
-    /// Checks that no epoch is in use, before the window is destroyed.
+    /// Checks, before the window is destroyed, that this rank has no lock, that no fence is in
+    /// progress, and that no operation has run since the last fence.
     pub(super) fn check_ended(&self, name: &str) -> Result<()> {
         self.check_unlocked(name)?;
         self.check_fence(name)
@@ -149,7 +159,8 @@ impl Epochs {
         Ok(())
     }
 
-    /// Records that a fence or the window's destruction has failed: only locks remain allowed.
+    /// Records that a fence or the window's destruction has failed. Afterwards locks are allowed,
+    /// but not fences.
     pub(super) fn set_broken(&self) {
         self.is_broken.store(true, Release);
     }
@@ -158,7 +169,8 @@ impl Epochs {
         self.is_broken.load(Acquire)
     }
 
-    /// Records whether the last unlock timed out. If so, the window may be destroyed with locks.
+    /// Records whether the last unlock timed out. After a timeout, the window may be destroyed
+    /// while this rank has locks.
     pub(super) fn set_stuck(&self, is_stuck: bool) {
         self.is_stuck.store(is_stuck, Release);
     }
@@ -167,7 +179,8 @@ impl Epochs {
         self.is_stuck.load(Acquire)
     }
 
-    /// Claims a fence. The caller must call `end_fence` afterwards.
+    /// Begins a fence, and excludes locks and other fences until it ends. The caller must call
+    /// `end_fence` afterwards.
     pub(super) fn begin_fence(&self, name: &str) -> Result<()> {
         let claimed = self.claimed.compare_exchange(0, FENCE, AcqRel, Acquire);
         claimed.map_err(|claimed| self.is_locked(name, claimed))?;
@@ -182,8 +195,9 @@ impl Epochs {
         Ok(())
     }
 
-    /// Ends a fence. After a failure its epoch ends too: operations in progress may continue, but
-    /// no new operation is allowed.
+    /// Ends a fence. If the fence has succeeded, opens the next fence epoch. If it has failed, no
+    /// fence epoch is open: operations in progress may continue, but new operations are not
+    /// allowed.
     pub(super) fn end_fence(&self, is_well: bool) {
         if !is_well {
             self.set_broken();
@@ -192,8 +206,9 @@ impl Epochs {
         self.claimed.store(0, Release);
     }
 
-    /// Claims the lock of `target` (`None`: of all targets) before it is requested. The caller must
-    /// call `locked` or `unlocked` afterwards.
+    /// Begins to acquire the lock of `target` (`None`: of all targets), before the lock is
+    /// requested from the target. Fails if this rank already has the lock or another thread is
+    /// acquiring it. The caller must call `locked` or `unlocked` afterwards.
     pub(super) fn begin_lock(&self, name: &str, target: Option<i32>) -> Result<()> {
         self.check_fence(name)?;
         let is_claimed = match target {
@@ -205,7 +220,9 @@ impl Epochs {
         Ok(())
     }
 
-    /// Returns the error of a lock that conflicts with the claim `claimed`.
+    /// Returns the error of a lock call that fails because of a fence or of a lock that this rank
+    /// has or acquires. `claimed` identifies the conflict: `ALL` for dtl_win_lock_all, `FENCE` for
+    /// a fence, any other value for the lock of a target.
     fn is_twice(&self, name: &str, target: Option<i32>, claimed: u32) -> Error {
         if claimed == FENCE {
             return self.is_locked(name, claimed);
@@ -219,7 +236,8 @@ impl Epochs {
         )
     }
 
-    /// Claims one target. The error is the claim that was found.
+    /// Reserves the lock of one target for the calling thread. The error identifies the conflict:
+    /// `ALL` for dtl_win_lock_all, `FENCE` for a fence, or 1 for the lock of the same target.
     fn claim(&self, target: i32) -> std::result::Result<(), u32> {
         let one_more = |claimed| if claimed < FENCE { Some(claimed + 1) } else { None };
         self.claimed.checked_update(AcqRel, Acquire, one_more)?;
@@ -232,14 +250,15 @@ impl Epochs {
         Err(1)
     }
 
-    /// Ends a claim: this rank has the lock, because it was acquired or could not be released.
+    /// Ends `begin_lock` or `begin_unlock`, and records that this rank has the lock: it has
+    /// acquired the lock, or could not release it.
     pub(super) fn locked(&self, target: Option<i32>) {
         // A fence epoch that another thread has used meanwhile stays open until the next fence.
         let _ = self.fence.compare_exchange(OPEN, NONE, Relaxed, Relaxed);
         self.lock(target).into_iter().for_each(|lock| lock.store(HELD, Release));
     }
 
-    /// Ends a claim: this rank does not have the lock.
+    /// Ends `begin_lock` or `begin_unlock`, and records that this rank does not have the lock.
     pub(super) fn unlocked(&self, target: Option<i32>) {
         self.lock(target).into_iter().for_each(|lock| lock.store(FREE, Release));
         match target {
@@ -248,8 +267,8 @@ impl Epochs {
         }
     }
 
-    /// Claims the end of the epoch of `target` (`None`: of dtl_win_lock_all). The caller must call
-    /// `unlocked` or `locked` afterwards.
+    /// Begins to release the lock of `target` (`None`: of all targets). Fails if this rank does not
+    /// have this lock. The caller must call `unlocked` or `locked` afterwards.
     pub(super) fn begin_unlock(&self, name: &str, target: Option<i32>) -> Result<()> {
         let is_held =
             |lock: &AtomicU8| lock.compare_exchange(HELD, MOVING, AcqRel, Relaxed).is_ok();
@@ -269,7 +288,8 @@ impl Epochs {
         }
     }
 
-    /// Releases all locks of this rank by `give_back`, because this rank leaves.
+    /// Releases all locks of this rank by calling `give_back` with the targets. Called at finalize,
+    /// or when the window is destroyed after an unlock has timed out.
     pub(super) fn take_all(&self, mut give_back: impl FnMut(std::ops::Range<i32>)) {
         let ranks = i32::try_from(self.locked.len()).unwrap_or(i32::MAX);
         if self.begin_unlock("", None).is_ok() {

@@ -1,10 +1,10 @@
-//! Fast path of operations of some nanoseconds: few bytes, a target whose memory this process
-//! reaches by loads and stores, and an open epoch. It runs in the entry function, without leaving
-//! the thread's epoch (reclamation).
+//! Fast path of one-sided operations that take nanoseconds: operations on few bytes, in an open
+//! access epoch, on a target whose memory this process can access with loads and stores. The fast
+//! path runs in the C entry function, without leaving the reclamation epoch of the thread.
 //!
-//! The functions return `None`, without effect, if the fast path does not apply or the call is
-//! erroneous. The caller then uses the general path (`rma_ops`, `sync`), which waits or returns the
-//! error. No function of this file waits or panics.
+//! If the fast path does not apply or the call is erroneous, the functions have no effect and
+//! return `None`. The caller then uses the slow path (`rma_ops`, `sync`), which executes the
+//! operation or returns the error. No function of this file waits or panics.
 
 use super::rma_ops::{TargetAddr, is_swapped};
 use super::{TABLE, Window};
@@ -15,10 +15,11 @@ use crate::sys::compute::elements::{self, Update};
 use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::{Addr, Region};
 
-/// Maximum bytes of an operation on the fast path.
+/// Maximum size, in bytes, of an operation on the fast path.
 const FEW: usize = 1024;
 
-/// Returns the window and the bytes at the target if they do not overlap the caller's buffers.
+/// Returns the window and the memory at the target that the operation accesses. Returns `None` if
+/// the fast path does not apply, for example if this memory overlaps the buffers of the caller.
 #[inline]
 fn reach<'a>(
     inside: &'a Guard,
@@ -57,7 +58,8 @@ pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: TargetAddr) -> O
     Some(())
 }
 
-/// Updates a few elements. Returns `None` if the update needs a lock that another rank has.
+/// Updates elements in the memory of the target. Returns `None`, without an update, if the update
+/// needs the target's element lock and another rank has this lock or waits for it.
 #[inline(always)] // row: win_accumulate_8
 fn change(
     window: &Window,
@@ -117,7 +119,8 @@ pub fn accumulate(
     change(window, place.target, update, [memory, from, Region::EMPTY])
 }
 
-/// Executes `dtl_win_compare_and_swap` on an element that needs no lock; `None` if not applicable.
+/// Executes `dtl_win_compare_and_swap` on an element that has lock-free atomics; `None` if the fast
+/// path does not apply.
 #[inline]
 pub fn compare_and_swap(
     inside: &Guard,

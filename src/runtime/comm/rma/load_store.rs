@@ -1,10 +1,13 @@
-//! RMA path by loads and stores: every rank has mapped the memory of all other ranks.
+//! RMA path that accesses window memory with loads and stores: every rank has mapped the window
+//! memory of all other ranks.
 //!
-//! For ranks of one node, and memory that their transport lets all of them reach
-//! (`runtime::component::SharedRegion`): memory that a window allocates and, within one process,
-//! also memory of the program. An operation is complete when its call returns, and is visible to
-//! every rank that synchronizes with this rank afterwards. Lock words are in the target's part;
-//! locks of dead ranks are taken over. No rank has to serve others.
+//! This path is for ranks of one node, and for memory that their transport makes accessible to all
+//! of them (`runtime::component::SharedRegion`): memory that the library allocates for a window
+//! and, within one process, also memory of the program. An operation is complete when its call
+//! returns, and is visible to every rank that synchronizes with this rank afterwards. The words of
+//! a target's locks are allocated together with the window memory of the target. A rank that waits
+//! for a lock takes it over if its holders have died. No target has to execute requests of other
+//! ranks.
 
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::comm::rma::robust_rwlock::{self, SharedLock};
@@ -26,35 +29,38 @@ use crate::sys::{
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Index of the first word of the element lock, for elements that need a lock. The words before are
-/// the lock of the whole part.
+/// Index, among the synchronization words of a target, of the first word of the element lock, which
+/// makes operations atomic on elements without lock-free atomics. The words before `CLOSED` are the
+/// lock that dtl_win_lock acquires on the target.
 const ELEMENTS: usize = 48;
-/// Index of the word that is set when the part's rank destroys the window. Before that, nothing
-/// writes to the cache line of this word.
+/// Index of the synchronization word that a target sets when it destroys the window. Before that,
+/// nothing writes to the cache line of this word.
 const CLOSED: usize = ELEMENTS - 1;
 const _: () = assert!(ELEMENTS + robust_rwlock::words(0) <= PART_WORDS);
-/// Bytes that are updated before the element lock is released, so that other ranks wait for less
-/// than a microsecond. Multiple of every element size.
+/// Maximum number of bytes that an operation updates before it releases the element lock, so that
+/// other ranks wait for less than a microsecond. It is a multiple of every element size.
 const RUN: usize = 16 << 10;
-/// Bytes from which on a copy first checks whether source and destination overlap.
+/// Minimum size, in bytes, of a copy that first checks whether source and destination overlap.
 const LONG: usize = 4096;
-/// Number of polls for which a rank yields to exclusive requests, and of polls between two wishes.
+/// `POLITE` is the number of polls for which a rank that waits for a lock yields to ranks that have
+/// requested exclusive access. `WISH_EVERY` is the number of polls after which a waiting rank
+/// repeats its own request for exclusive access.
 const POLITE: u32 = 2_000;
 const WISH_EVERY: u32 = 32;
-/// Interval in nanoseconds between two checks for dead ranks.
+/// Minimum interval, in nanoseconds, between two checks for dead ranks.
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
-/// Path of a window whose memory every rank reaches by loads and stores.
+/// RMA path of a window whose memory every rank can access with loads and stores.
 pub(super) struct Direct {
     comm: Arc<Comm>,
-    /// Parts of all ranks, by rank.
+    /// Window memory and locks of each rank, indexed by rank.
     targets: Vec<Target>,
-    /// Time of this rank's last check for dead ranks, by the coarse clock.
+    /// Time of this rank's last check for dead ranks, in nanoseconds of the coarse clock.
     looked_ns: AtomicU64,
 }
 
 struct Target {
-    /// Memory of the part, at its address in this process.
+    /// Window memory of the target, as mapped in this process.
     memory: Region,
     part: Box<dyn SharedRegion>,
 }
@@ -64,24 +70,26 @@ impl Target {
         SharedLock::new(self.part.words().get(..CLOSED)?)
     }
 
-    /// Returns the element lock, which is exclusive and lasts for one operation.
+    /// Returns the target's element lock, which makes operations atomic on elements without
+    /// lock-free atomics. A rank acquires it exclusively, and for at most one operation.
     fn elements(&self) -> Option<SharedLock<'_>> {
         SharedLock::new(self.part.words().get(ELEMENTS..)?)
     }
 
-    /// Returns true if the part's rank has destroyed the window.
+    /// Returns true if the target has destroyed the window.
     #[inline]
     fn is_closed(&self) -> bool {
         self.part.words().get(CLOSED).is_some_and(|word| word.load(Acquire) != 0)
     }
 }
 
-/// Returns true if the words of a part suffice for the locks of `ranks` ranks.
+/// Returns true if the synchronization words that are allocated with a target's memory suffice for
+/// the locks of a window with `ranks` ranks.
 pub(super) fn has_room(ranks: usize) -> bool {
     robust_rwlock::words(ranks) <= CLOSED
 }
 
-/// Copies between a caller's buffer and a target's memory.
+/// Copies between a buffer of the caller and the memory of a target.
 #[inline]
 fn copy(into: Region, from: Region) {
     if from.len() < LONG || into.overlaps(from) {
@@ -92,7 +100,8 @@ fn copy(into: Region, from: Region) {
 }
 
 impl Direct {
-    /// Maps the parts of all ranks from their `keys`. `own` is the part of this rank.
+    /// Creates the RMA path. Maps the window memory of the other ranks, which `keys` identify.
+    /// `own` is the window memory of this rank.
     pub(super) fn new(
         comm: Arc<Comm>,
         own: Box<dyn SharedRegion>,
@@ -121,7 +130,7 @@ impl Direct {
         target.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "the window has no rank {rank}"))
     }
 
-    /// Returns the memory of all parts, by rank.
+    /// Returns the window memory of all ranks, in rank order.
     pub(super) fn memories(&self) -> impl Iterator<Item = Region> {
         self.targets.iter().map(|target| target.memory)
     }
@@ -134,8 +143,9 @@ impl Direct {
         i32::try_from(rank).is_ok_and(|rank| self.comm.has_closed(rank))
     }
 
-    /// Polls until `attempt` succeeds, or until `take_over` succeeds because only dead or departed
-    /// ranks block it. For the error text, `what` names the lock and `who` its holders.
+    /// Waits for a lock: polls until `attempt` acquires it or, if all ranks that hold it have died
+    /// or left, until `take_over` succeeds. In the error message, `what` names the lock and `who`
+    /// names its holders.
     #[cold]
     fn wait(
         &self,
@@ -200,7 +210,7 @@ impl Direct {
         waited
     }
 
-    /// Waits for a lock that another rank has.
+    /// Waits for `lock`, which another rank has, and acquires it for this rank.
     #[cold]
     fn wait_for(
         &self,
@@ -252,7 +262,8 @@ impl Direct {
         Some(())
     }
 
-    /// Flushes one target on the fast path. Returns false if the slow path must check the target.
+    /// Flushes one target on the fast path. Returns false if the caller must use the slow path,
+    /// which checks whether the target is alive.
     #[inline]
     pub(super) fn flush_at_once(&self, target: i32) -> bool {
         fence(SeqCst);
@@ -265,8 +276,8 @@ impl Direct {
         now.wrapping_sub(self.looked_ns.load(Relaxed)) >= LOOK_EVERY_NS
     }
 
-    /// Checks that, as far as is known, the targets have neither died nor left nor destroyed the
-    /// window. Their memory remains mapped in any case.
+    /// Fails if a target is known to have died, to have left, or to have destroyed the window. The
+    /// window memory of such a target remains mapped.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
         let now = wait::coarse_ns();
         if self.is_due(now) {
@@ -292,7 +303,7 @@ impl Direct {
     }
 }
 
-/// Returns a list, for error texts, of the ranks that have a lock.
+/// Returns a string that lists the ranks that have a lock, for error messages.
 fn who(ranks: impl Iterator<Item = usize>) -> String {
     match ranks.map(|rank| rank.to_string()).collect::<Vec<_>>() {
         ranks if ranks.is_empty() => "another rank has it".to_owned(),
@@ -368,8 +379,9 @@ impl RmaPath for Direct {
         locks.for_each(|lock| lock.leave(self.own()));
     }
 
-    /// Makes the effects of all operations visible to the other ranks, whatever locations these
-    /// ranks read. The operations themselves completed in their calls.
+    /// Makes the effects of all operations visible to the other ranks with a memory fence,
+    /// regardless of the locations that these ranks read. The operations have already completed in
+    /// the calls that started them.
     #[inline]
     fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
         if reach == FlushScope::Local {
@@ -387,8 +399,9 @@ impl RmaPath for Direct {
         Ok(())
     }
 
-    /// Marks this rank's part as closed, for ranks that lock or flush it after a failure. Owners of
-    /// a reference may make no further calls. The memory is released with the last reference.
+    /// Marks the window memory of this rank as closed, so that ranks that lock or flush this target
+    /// after a failure receive an error. Owners of remaining references to the path must make no
+    /// further calls on it. The memory is released with the last reference.
     fn close(&self, _together: bool) {
         let own = self.targets.get(self.own());
         if let Some(word) = own.and_then(|own| own.part.words().get(CLOSED)) {

@@ -1,8 +1,9 @@
 //! Windows: memory of each rank that other ranks access without the target's participation.
 //!
-//! This file creates and destroys windows, and records the part of each rank. A window has a
-//! communicator of its own (`group::private`), so its messages match no others, and it outlives the
-//! communicator from which it was created.
+//! This file creates and destroys windows, and records the memory that each rank contributes (its
+//! part of the window). A window has a private communicator (`group::private`). Therefore its
+//! messages match no other messages, and the window remains valid when the communicator from which
+//! it was created is destroyed.
 //!
 //! In reading order:
 //! - `select`: selection of the window's memory and path
@@ -11,9 +12,9 @@
 //! - `rma_ops`: checked operations
 //! - `fast`: fast path of operations of few bytes
 //! - `robust_rwlock`: locks in shared memory that record their holders
-//! - `load_store`: path: shared memory
-//! - `backend_rma`: path: windows of the transport
-//! - `active_messages`: path: messages
+//! - `load_store`: RMA path over shared memory
+//! - `backend_rma`: RMA path over windows of the transport
+//! - `active_messages`: RMA path by messages
 //! - `rma_progress`: execution of requests of other ranks
 
 mod active_messages;
@@ -56,53 +57,57 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 use std::sync::{Arc, OnceLock};
 
-/// Type byte of window handles.
+/// Value of the type byte in window handles.
 const TAG: u8 = 10;
 
 static TABLE: HandleTable<Window> = HandleTable::new(TAG, 0);
 
-/// Part of a window that belongs to one rank.
+/// Memory and displacement unit that one rank contributes to a window.
 #[derive(Clone, Copy)]
 struct RankWindow {
     size: u64,
     disp_unit: u64,
-    /// Number that identifies the process of the rank.
+    /// Number that identifies the process in which the rank runs.
     process: u64,
-    /// Memory of the part if this process reaches it by loads and stores; otherwise empty.
+    /// Window memory of the rank, as mapped in this process; empty if this process cannot access it
+    /// with loads and stores.
     memory: Region,
 }
 
-/// Window of a communicator.
+/// One-sided communication window.
 pub struct Window {
     /// Private communicator of the window.
     comm: Arc<Comm>,
     path: Arc<dyn RmaPath>,
-    /// `path` as a `Direct`, if every rank reaches all memory by loads and stores. The concrete
-    /// type saves a virtual call in operations of about ten nanoseconds.
+    /// `path` as a `Direct`, if every rank can access the window memory of all ranks with loads and
+    /// stores; otherwise `None`. The concrete type saves a virtual call in operations that take
+    /// about ten nanoseconds.
     direct: Option<Arc<Direct>>,
-    /// Parts of all ranks, by rank.
+    /// Size, displacement unit and memory of each rank's part, indexed by rank.
     parts: Vec<RankWindow>,
-    /// Memory of this rank's part; `_kept` owns it.
+    /// Window memory of this rank, which `_kept`, `path` or the program owns.
     memory: Region,
     _kept: Option<Source>,
     epochs: Epochs,
 }
 
-/// This rank's part of a window to be created.
+/// Memory and displacement unit that this rank contributes to a window to be created.
 pub struct WindowOffer {
     memory: component::SharedOffer,
     disp_unit: u64,
 }
 
 impl WindowOffer {
-    /// Offers the caller's memory, which must stay valid until the window is destroyed.
+    /// Offers existing memory of the caller for a new window. The memory must stay valid until the
+    /// window is destroyed.
     pub fn of(memory: Region, disp_unit: u64) -> Result<WindowOffer> {
         check_unit(disp_unit)?;
         device_only::refuse("base", memory)?;
         Ok(WindowOffer { memory: component::SharedOffer::Own(memory), disp_unit })
     }
 
-    /// Offers `size` bytes of zeroed memory, which is freed with the window.
+    /// Offers `size` bytes of zeroed memory for a new window. The library allocates this memory,
+    /// and frees it when the window is destroyed.
     pub fn allocate(size: u64, disp_unit: u64) -> Result<WindowOffer> {
         check_unit(disp_unit)?;
         let size = isize::try_from(size).map_err(|_| no_memory(size))?.unsigned_abs();
@@ -128,7 +133,7 @@ fn check_unit(disp_unit: u64) -> Result<()> {
     Ok(())
 }
 
-/// Returns a number that identifies this process and differs from that of its forks.
+/// Returns a number that identifies this process. Forked children have different numbers.
 fn process_mark() -> u64 {
     static RANDOM: OnceLock<RandomState> = OnceLock::new();
     let mut hasher = RANDOM.get_or_init(RandomState::new).build_hasher();
@@ -136,8 +141,8 @@ fn process_mark() -> u64 {
     hasher.finish()
 }
 
-/// Creates a window from the offers of all ranks. Collective: all ranks call it. If one rank passes
-/// an error instead of an offer, creation fails on all ranks.
+/// Creates a window from the memory that all ranks offer. Collective. If one rank passes an error
+/// instead of an offer, creation fails on all ranks.
 pub fn create(comm: &Comm, offer: Result<WindowOffer>) -> Result<(dtl_win_t, Addr)> {
     let had = offer.and_then(|offer| OfferMemory::of(comm, offer));
     let status = had.as_ref().map_or_else(Error::status, |_| DTL_SUCCESS);
@@ -193,7 +198,8 @@ pub fn is_live(id: u64) -> bool {
     TABLE.is_live(id)
 }
 
-/// Returns a reference to a handle's window that remains valid while the call waits.
+/// Returns a reference to the window with the given handle. The reference remains valid while the
+/// caller blocks.
 #[inline]
 pub fn hold(inside: Guard, handle: dtl_win_t) -> Result<HazardRef<Window>> {
     TABLE.hold(inside, handle.id).map_err(|_| invalid_handle("window", TAG, handle.id))
@@ -207,8 +213,8 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Wi
     TABLE.pin(inside, handle.id).map(Some).ok_or_else(|| invalid_handle("window", TAG, handle.id))
 }
 
-/// Destroys a window. Collective: all ranks call it. Does not wait for the other ranks if a rank
-/// has died, a fence has failed, or an unlock has timed out.
+/// Destroys a window. Collective, but does not wait for the other ranks if a rank has died, a fence
+/// has failed, or an unlock has timed out.
 pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     window.comm.check_open()?;
     if window.epochs.is_stuck() {
@@ -233,9 +239,10 @@ pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     super::destroy(&window.comm)
 }
 
-/// Waits until no other call uses a window whose handle is stale. The table's reference is released
-/// when the calls that found the window in the table have ended; nested calls have references of
-/// their own. These calls are in no epoch of the window, so they end soon.
+/// Waits until no other call uses a window that has been removed from the handle table. The
+/// reference of the table is released once the calls that found the window in the table have
+/// returned; nested calls have separate references. None of these calls is in an access epoch of
+/// the window, so they return soon.
 fn wait_for_others(window: &Arc<Window>) {
     let mut backoff = Backoff::new();
     while Arc::strong_count(window) > 1 {
@@ -246,8 +253,8 @@ fn wait_for_others(window: &Arc<Window>) {
     fence(Acquire);
 }
 
-/// Waits for the other ranks before a window is destroyed. Returns false if there is no rank to
-/// wait for: a rank has died meanwhile, or a fence that succeeded here has failed on other ranks.
+/// Waits for the other ranks before a window is destroyed. Returns false immediately if a rank has
+/// died or if a fence that succeeded on this rank has failed on other ranks.
 fn meet_last(window: &Window) -> Result<bool> {
     let last = window.comm.sequence.load(Relaxed).checked_sub(1).map(u64::from);
     let is_given_up = || last.and_then(|last| window.comm.reports.given_up(last)).is_some();
@@ -289,7 +296,7 @@ impl Drop for Window {
     }
 }
 
-/// Returns a description of the part of `rank`.
+/// Returns a description of the window memory of `rank`.
 pub fn info(window: &Window, rank: i32) -> Result<dtl_win_info_t> {
     let part = window.check_target("dtl_win_info", rank)?;
     let mut out: dtl_win_info_t = blank();
@@ -312,7 +319,8 @@ pub fn destroy_all() {
     }
 }
 
-/// Discards all handles in a forked child, which does not have the parent's thread.
+/// Discards all window handles in a forked child. Also discards the state of the thread that
+/// executes requests of other ranks, because this thread does not exist in the child.
 pub fn forget_all() {
     rma_progress::forget();
     TABLE.drain(&inside_out::enter()).for_each(std::mem::forget);

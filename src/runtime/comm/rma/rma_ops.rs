@@ -1,5 +1,6 @@
-//! Operations on targets: checked against the target's part and this rank's epochs, then passed to
-//! the window's path. Errors are detected before any data moves.
+//! One-sided operations: checks that the accessed bytes are inside the target's window memory and
+//! that this rank has an open access epoch, then passes the operation to the RMA path of the
+//! window. Errors are detected before any data is transferred.
 
 use super::{RankWindow, Window};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
@@ -16,18 +17,19 @@ use crate::runtime::types;
 use crate::sys::compute::elements;
 use crate::sys::memory::buf::Region;
 
-/// Target rank and displacement of an operation.
+/// Location that a one-sided operation accesses: target rank and displacement.
 #[derive(Clone, Copy)]
 pub struct TargetAddr {
     /// Target rank, or DTL_PROC_NULL.
     pub target: i32,
-    /// Displacement in the target's displacement units.
+    /// Displacement in the target's window memory, in displacement units of the target.
     pub disp: u64,
 }
 
 impl Window {
-    /// Returns the bytes at the target if the window is open, the bytes are inside the target's
-    /// part, and this rank has an open epoch to the target.
+    /// Returns the range of `len` bytes at the target. Returns `None` if the window is not open,
+    /// the range is not inside the target's window memory, or this rank has no open access epoch to
+    /// the target.
     #[inline]
     pub(super) fn find(
         &self,
@@ -42,7 +44,8 @@ impl Window {
         (is_inside && self.comm.is_open() && self.epochs.admits(target)).then_some(spot)
     }
 
-    /// Validates an address and returns its bytes; `None` for DTL_PROC_NULL or if `len` is 0.
+    /// Validates an address and returns the range of `len` bytes there. Returns `None` if the
+    /// target is DTL_PROC_NULL or `len` is 0.
     fn spot(&self, name: &str, place: TargetAddr, len: usize) -> Result<Option<TargetRange>> {
         trace::about(|| {
             Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id)
@@ -74,7 +77,8 @@ impl Window {
     }
 }
 
-/// Checks an operation and starts it. The library uses its buffers until a flush, unlock or fence.
+/// Checks an operation and starts it. The library may access the operation's buffers until the next
+/// flush, unlock or fence.
 pub fn run(window: &Window, name: &str, place: TargetAddr, op: RmaOp) -> Result<()> {
     window.start(name, place, op, false).map(drop)
 }
@@ -92,13 +96,15 @@ pub fn run_as_request(
     request::of_window(&window.comm, (kind, place.target), &window.path, begun)
 }
 
-/// Returns the update of a built-in dtype and operation, which every target can apply.
+/// Returns the parameters of an accumulating operation with a built-in dtype and reduction
+/// operation. Every target can apply such an operation.
 pub fn change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
     let update = elements::update(dtype, op).ok_or_else(|| no_change(dtype, op))?;
     Ok(Change { dtype, op, update })
 }
 
-/// Returns the error of a dtype and operation that a target cannot apply.
+/// Returns the error for a dtype and reduction operation that a target cannot apply, because they
+/// are not built-in.
 #[cold]
 fn no_change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
     match types::reduction(dtype, op) {
@@ -139,8 +145,8 @@ impl Window {
         self.path.start(spot, &op, wants_op).map_err(|error| error.within(name))
     }
 
-    /// Checks that no buffer of an accumulating operation overlaps the elements that it changes, if
-    /// this rank is the target.
+    /// Checks that no buffer of an accumulating operation overlaps the elements that the operation
+    /// changes, if this rank is the target.
     fn check_apart(
         &self,
         name: &str,
@@ -168,12 +174,12 @@ fn overlap(name: &str, op: &RmaOp) -> Error {
     failure!(DTL_ERROR_INVALID_ARGUMENT, "{name}: {text}")
 }
 
-/// Returns true if `dtype` supports compare-and-swap: integers and bytes.
+/// Returns true if `dtype` supports compare-and-swap: an integer dtype, BYTE or BOOL.
 pub(super) fn is_swapped(dtype: dtl_dtype_t) -> bool {
     matches!(dtype, DTL_DTYPE_INT8..=DTL_DTYPE_UINT64 | DTL_DTYPE_BYTE | DTL_DTYPE_BOOL)
 }
 
-/// Checks that `dtype` supports compare-and-swap: integers and bytes.
+/// Checks that `dtype` supports compare-and-swap: an integer dtype, BYTE or BOOL.
 pub fn check_swapped(dtype: dtl_dtype_t) -> Result<()> {
     if is_swapped(dtype) {
         return Ok(());

@@ -1,9 +1,10 @@
-//! Serves requests of other ranks on this process's windows: in every call that waits, and in a
-//! thread while no call waits.
+//! Executes requests of other ranks on the windows of this process: in every call that waits, and
+//! in a separate thread while no call waits.
 //!
-//! The thread exists from the first window whose path needs it until the last such window is
-//! destroyed. No rank wakes it for a request, so it polls at intervals: short intervals for a while
-//! after it has found a request, then longer ones.
+//! The thread is created with the first window whose RMA path needs it, and ends when the last such
+//! window is destroyed. Requests of other ranks do not wake the thread, so it polls at intervals.
+//! The intervals are short after the thread has found a request, and become longer while it finds
+//! none.
 
 use crate::error::{Result, failure};
 use crate::runtime::comm::progress_list::{ProgressList, TURNS};
@@ -18,38 +19,40 @@ static SERVED: ProgressList<dyn RmaPath> = ProgressList::new();
 static THREAD: Mutex<Thread> = Mutex::new(Thread { needed: 0, running: None });
 
 struct Thread {
-    /// Number of windows that need the thread.
+    /// Number of windows that need the thread that executes requests of other ranks.
     needed: usize,
     running: Option<(JoinHandle<()>, Arc<ThreadControl>)>,
 }
 
-/// State shared with the thread. Not static: a fork may leave a lock locked, and no thread of the
-/// child needs this state.
+/// State shared with the thread that executes requests of other ranks. It is not static, because a
+/// fork may leave its lock locked and no thread of the child needs it.
 #[derive(Default)]
 struct ThreadControl {
     ends: AtomicBool,
-    /// Version of the following fields; changes with them.
+    /// Version of `needed` and `new`; incremented when they change.
     version: AtomicU64,
-    /// Number of windows that need the thread.
+    /// Number of windows that need the thread that executes requests of other ranks.
     needed: AtomicUsize,
-    /// New windows, which the thread has not yet adopted.
+    /// RMA paths of new windows that the progress thread does not poll yet.
     new: Mutex<Vec<Weak<dyn RmaPath>>>,
 }
 
-/// Sleep time of the thread, by the number of polls that found nothing.
+/// Sleep times of the progress thread between polls. Each sleep time applies while the number of
+/// successive polls that have found no request does not exceed the given number.
 const SLEEPS: [(u32, Duration); 3] = [
     (64, Duration::from_micros(50)),
     (512, Duration::from_micros(200)),
     (2000, Duration::from_millis(1)),
 ];
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
-/// Number of polls after each sleep, `BETWEEN_LOOKS` apart. An MPI may detect a message in one
-/// poll, receive it in the next, and need more polls for a large message, whose fragments are
-/// requested one after the other. With one poll per sleep such a message took 10 to 23 ms.
+/// Number of polls of the progress thread after each sleep, at intervals of `BETWEEN_LOOKS`. An MPI
+/// library may detect a message in one poll and receive it in the next. It needs more polls for a
+/// large message, whose fragments are requested one after the other. With one poll after each
+/// sleep, a large message took 10 to 23 ms.
 const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
-/// Adds the path of a new window.
+/// Registers the RMA path of a new window, so that requests of other ranks on it are executed.
 pub(super) fn add(path: &Arc<dyn RmaPath>, needs_thread: bool) -> Result<()> {
     if needs_thread {
         let mut thread = THREAD.lock();
@@ -61,7 +64,8 @@ pub(super) fn add(path: &Arc<dyn RmaPath>, needs_thread: bool) -> Result<()> {
     Ok(())
 }
 
-/// Removes the path of a window that is destroyed.
+/// Removes the RMA path of a window that is being destroyed, so that requests on it are no longer
+/// executed.
 pub(super) fn remove(path: &Arc<dyn RmaPath>) {
     if SERVED.remove(Arc::as_ptr(path).addr()) && path.needs_thread() {
         let mut thread = THREAD.lock();
@@ -87,7 +91,8 @@ impl Thread {
         Ok(())
     }
 
-    /// Passes a new window and the number of windows to the thread, and wakes it.
+    /// Passes to the progress thread the RMA path of a new window, if any, and the number of
+    /// windows that need the thread, and wakes the thread.
     fn tell(&self, new: Option<&Arc<dyn RmaPath>>) {
         if let Some((handle, control)) = &self.running {
             control.new.lock().extend(new.map(Arc::downgrade));
@@ -110,7 +115,7 @@ impl Thread {
     }
 }
 
-/// Stops serving the windows of this process, at finalize.
+/// Ends the execution of requests of other ranks on the windows of this process, at finalize.
 pub(super) fn stop() {
     SERVED.clear();
     let mut thread = THREAD.lock();
@@ -118,7 +123,8 @@ pub(super) fn stop() {
     thread.end();
 }
 
-/// Discards the state in a forked child, which does not have the parent's thread.
+/// Discards the list of windows and the state of the progress thread in a forked child, in which
+/// the thread does not exist.
 pub(super) fn forget() {
     SERVED.clear();
     let mut thread = THREAD.lock();
@@ -126,7 +132,7 @@ pub(super) fn forget() {
     std::mem::forget(thread.running.take());
 }
 
-/// Serves the next few windows, in turn.
+/// Executes requests of other ranks on the next few windows of this process, in round-robin order.
 pub(crate) fn serve_some() {
     if SERVED.len() > 0 {
         for path in SERVED.turns().iter().flatten() {
@@ -135,13 +141,15 @@ pub(crate) fn serve_some() {
     }
 }
 
-/// Serves all windows, for a call on a window whose ranks are all threads of this process.
+/// Executes requests of other ranks on all windows of this process. Called by operations on a
+/// window whose ranks are all threads of this process.
 pub(super) fn serve_all() {
     let rounds = SERVED.len().div_ceil(TURNS);
     (0..rounds).for_each(|_| serve_some());
 }
 
-/// Runs the thread until its end is requested.
+/// Main loop of the progress thread: executes requests of other ranks until `ThreadControl::ends`
+/// is set.
 fn work(control: &ThreadControl) {
     let (mut known, mut paths) = (0, Vec::<Weak<dyn RmaPath>>::new());
     let mut vain = 0_u32;
@@ -165,7 +173,8 @@ fn work(control: &ThreadControl) {
     }
 }
 
-/// Serves all windows up to `times` times. Returns true once a request was served.
+/// Polls all windows for requests of other ranks, up to `times` times or until a request has been
+/// executed. Returns true if a request has been executed.
 fn look(paths: &[Weak<dyn RmaPath>], times: u32) -> bool {
     (0..times).any(|number| {
         if number > 0 {

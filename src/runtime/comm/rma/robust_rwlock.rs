@@ -1,26 +1,28 @@
-//! Locks in memory that processes share. They record their holders, so that a waiter can detect
-//! that a holder has died, and take over the lock. No function here waits: the caller
-//! (`runtime::comm::rma`) decides how to wait, and how to handle a failure.
+//! Locks in memory that processes share. They record their holders, so that a waiting rank can
+//! detect that a holder has died, and take over the lock. All functions are nonblocking: the caller
+//! (`runtime::comm::rma`) determines how to wait, and how to handle a failure.
 //!
-//! **Shared or exclusive.** One word holds the rank of the writer and the number of sharers. A rank
+//! **Shared or exclusive.** One word holds the rank of the writer or the number of sharers. A rank
 //! that shares the lock first sets a bit of its own and then increments the count (acquire and
-//! release), so a rank that sees a count sees the bits too. To release, it decrements the count
-//! (release) and then clears the bit. A rank that died between the two has a bit but holds no
-//! share; that can only reveal a failure that has happened. Locking is an acquire, unlocking a
-//! release, and changes of the word are read-modify-writes, so a rank that locks sees the work of
-//! all earlier holders.
+//! release), so a rank that sees a count sees the bits too. To unlock, the rank decrements the
+//! count (release) and then clears the bit. If the rank dies between these two steps, its bit is
+//! set although it no longer shares the lock. Such a bit does no harm, because it names a rank that
+//! has in fact died. Locking is an acquire and unlocking a release. All changes of the word are
+//! read-modify-writes, except the store that unlocks exclusive access. Therefore a rank that locks
+//! sees the writes of all earlier holders.
 //!
-//! **Wishes.** A rank that waits for exclusive access stores its name. Other ranks that want to
-//! share then yield to it for a while, so that they cannot starve it by sharing in turns. A wish is
-//! no guarantee: a rank that has yielded long enough shares the lock nevertheless and removes the
-//! name. So the wish of a dead rank costs little, and no cycle of ranks can wait for each other
-//! because of wishes. A rank that writes in quick succession can yield too (`polite`). Otherwise it
-//! locks again before other ranks see the lock free.
+//! **Wishes.** A rank that waits for exclusive access publishes its rank number in a second word,
+//! the waiting-writer word. Ranks that request shared access then yield to it for a while, so that
+//! they cannot starve it by holding the lock alternately. Yielding is limited: a rank that has
+//! yielded long enough acquires the lock nevertheless and clears the waiting-writer word. Therefore
+//! the waiting-writer word of a dead rank costs little time, and no ranks can wait for each other
+//! in a cycle because of it. A rank that locks exclusively many times in quick succession can yield
+//! too (`polite`). Otherwise it locks again before other ranks find the lock free.
 //!
-//! **Dead holders.** The word names a dead writer. If the word has a count, a waiter that then
-//! reads the bits finds those of all ranks that are counted. If none of these ranks lives, and the
-//! word is still unchanged, no other rank has locked since. Either way, one of the waiters replaces
-//! the word.
+//! **Dead holders.** If a writer has died, the word names it. If ranks share the lock, a waiting
+//! rank reads the word and then the bits, and finds the bits of all ranks that are counted. If all
+//! ranks whose bits are set have died and the word is still unchanged, no other rank has acquired
+//! the lock since. In both cases one of the waiting ranks replaces the word.
 //!
 //! Zeroed memory is a valid array of free locks.
 
@@ -29,14 +31,16 @@ use crate::sys::sync::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Number of low bits of the state word, which count sharers. The writer's rank + 1 is above them.
+/// Number of low bits of the state word that count the sharers. The bits above them hold the
+/// writer's rank + 1, or 0 if there is no writer.
 const WRITER: u32 = 32;
 const STATE: usize = 0;
 const WISH: usize = 1;
-/// Index of the sharers' first bit word, outside the cache line of the state word that all change.
+/// Index of the first word of the bitmap of sharers. The bitmap is outside the cache line of the
+/// state word, which every rank changes.
 const BITS: usize = 16;
 
-/// Returns the number of words that a lock for `ranks` ranks needs.
+/// Returns the number of 64-bit words that a lock for `ranks` ranks needs.
 pub const fn words(ranks: usize) -> usize {
     BITS + ranks.div_ceil(64)
 }
@@ -54,7 +58,7 @@ fn name(rank: usize) -> u64 {
 }
 
 impl<'a> SharedLock<'a> {
-    /// Creates a view of the lock in `words`; returns `None` if there are too few words.
+    /// Creates a view of the lock that `words` contains; returns `None` if there are too few words.
     pub fn new(words: &'a [AtomicU64]) -> Option<Self> {
         Some(SharedLock {
             state: words.get(STATE)?,
@@ -63,8 +67,8 @@ impl<'a> SharedLock<'a> {
         })
     }
 
-    /// Tries to lock exclusively for `rank`; returns true on success. With `polite`, the attempt
-    /// also fails if any rank wishes to lock exclusively.
+    /// Tries to acquire the lock exclusively for `rank`; returns true on success. If `polite` is
+    /// true, the attempt also fails if any rank has published that it waits for exclusive access.
     #[must_use]
     pub fn try_exclusive(&self, rank: usize, polite: bool) -> bool {
         let wish = self.wish.load(Relaxed);
@@ -78,22 +82,24 @@ impl<'a> SharedLock<'a> {
         taken
     }
 
-    /// Publishes that `rank` waits for exclusive access. Call repeatedly, because other ranks
-    /// remove the wish. Returns false if a wish is set already, of any rank; one wish is enough.
+    /// Stores `rank` in the waiting-writer word, so that other ranks detect that it waits for
+    /// exclusive access. Must be called repeatedly, because other ranks clear the waiting-writer
+    /// word. Returns false, without a change, if the waiting-writer word already contains a rank.
     pub fn wish(&self, rank: usize) -> bool {
         self.wish.compare_exchange(0, name(rank), Relaxed, Relaxed).is_ok()
     }
 
-    /// Removes the wish of `rank`, which no longer waits for exclusive access.
+    /// Clears the waiting-writer word if it contains `rank`, which no longer waits for exclusive
+    /// access.
     pub fn forget_wish(&self, rank: usize) {
         if self.wish.load(Relaxed) == name(rank) {
             let _ = self.wish.compare_exchange(name(rank), 0, Relaxed, Relaxed);
         }
     }
 
-    /// Tries to lock shared for `rank`; returns true on success. Fails while a rank writes or, if
-    /// `polite`, wishes to. After a failed attempt, call `leave_line` unless a later attempt
-    /// succeeds.
+    /// Tries to acquire shared access for `rank`; returns true on success. Fails while a rank has
+    /// exclusive access or, if `polite` is true, has published that it waits for exclusive access.
+    /// After a failed attempt, the caller must call `leave_line` unless a later attempt succeeds.
     #[must_use]
     pub fn try_shared(&self, rank: usize, polite: bool) -> bool {
         let wish = self.wish.load(Relaxed);
@@ -111,14 +117,15 @@ impl<'a> SharedLock<'a> {
         taken
     }
 
-    /// Clears the sharer bit of `rank`, which no longer waits for shared access.
+    /// Clears the bit of `rank` in the bitmap of sharers. Called when `rank` no longer waits for
+    /// shared access or no longer has it.
     pub fn leave_line(&self, rank: usize) {
         if let Some(bits) = self.bits.get(rank / 64) {
             bits.fetch_and(!(1 << (rank % 64)), Relaxed);
         }
     }
 
-    /// Unlocks what `try_exclusive` or `try_shared` locked for `rank`.
+    /// Releases the exclusive or shared access of `rank`.
     pub fn leave(&self, rank: usize) {
         if self.state.load(Relaxed) >> WRITER == name(rank) {
             self.leave_exclusive();
@@ -127,19 +134,19 @@ impl<'a> SharedLock<'a> {
         }
     }
 
-    /// Unlocks what `try_exclusive` locked.
+    /// Releases exclusive access.
     pub fn leave_exclusive(&self) {
         self.state.store(0, Release);
     }
 
-    /// Unlocks what `try_shared` locked for `rank`.
+    /// Releases the shared access of `rank`.
     pub fn leave_shared(&self, rank: usize) {
         self.state.fetch_sub(1, Release);
         self.leave_line(rank);
     }
 
-    /// Takes the lock over for `rank` if all of its holders have died; returns true on success.
-    /// Call after failed attempts.
+    /// Transfers the lock to `rank` if all ranks that hold it have died; returns true on success.
+    /// Called after failed attempts to acquire the lock.
     #[must_use]
     pub fn take_over(&self, rank: usize, exclusive: bool, is_dead: impl Fn(usize) -> bool) -> bool {
         let state = self.state.load(Acquire);
@@ -166,8 +173,9 @@ impl<'a> SharedLock<'a> {
         self.bits.iter().enumerate().flat_map(of_word)
     }
 
-    /// Returns true if `rank` may be the holder that blocks a request for shared access or, with
-    /// `exclusive`, for exclusive access. Call after the lock was found in use.
+    /// Returns true if `rank` may be a holder of the lock that blocks a request for exclusive
+    /// access (`exclusive` is true) or shared access. Called after an attempt to acquire the lock
+    /// has failed.
     pub fn is_in_the_way(&self, rank: usize, exclusive: bool) -> bool {
         let shares = || {
             self.bits.get(rank / 64).is_some_and(|bits| bits.load(Relaxed) >> (rank % 64) & 1 == 1)

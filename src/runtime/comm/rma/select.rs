@@ -1,5 +1,6 @@
-//! Selects a window's memory and its path when the window is created, from values that are equal on
-//! all ranks: shared memory first, then windows of the transport, then messages.
+//! Selects the memory and the RMA path of a window when the window is created. In order of
+//! preference, the path is shared memory, windows of the transport, or messages. The selection
+//! depends on values that are equal on all ranks.
 
 use super::active_messages::Active;
 use super::backend_rma::BackendRma;
@@ -15,24 +16,27 @@ use crate::runtime::explain;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
-/// Source of this rank's memory: a region, or the bytes that the transport allocates.
+/// Source of the window memory of this rank: existing memory, or the number of bytes that the
+/// transport allocates later.
 pub(super) enum Source {
     Given(Region),
     Scratch(Scratch),
-    /// Memory that the ranks of this node reach by loads and stores.
+    /// Memory that the ranks of this node can access with loads and stores.
     Shared(Box<dyn component::SharedRegion>),
     Later(usize),
 }
 
-/// Offer of this rank, with its memory, unless the transport allocates the memory.
+/// Contribution of this rank to a new window: the displacement unit, and the window memory unless
+/// the transport allocates that memory.
 pub(super) struct OfferMemory {
     source: Source,
     pub(super) disp_unit: u64,
-    /// True if the transport's windows also allocate memory; the reason if there are no windows.
+    /// `Ok(true)` if the transport can allocate the memory of windows, `Ok(false)` if it needs
+    /// existing memory, `Err` with the reason if it has no windows.
     windows: std::result::Result<bool, &'static str>,
 }
 
-/// Encoding of a rank's offer, which all ranks exchange.
+/// Encoded [`OfferMemory`] of a rank, as exchanged among all ranks.
 pub(super) type Words = [u64; 6];
 
 // Bits in these words: the transport's windows accept memory, they also allocate it, and this rank
@@ -70,8 +74,8 @@ impl OfferMemory {
         }
     }
 
-    /// Encodes the offer: size, displacement unit, key of the shared memory (2 words; zeros if it
-    /// is not shared), flags, and address in this process.
+    /// Encodes the offer as words: size, displacement unit, key of the shared memory (2 words; 0 if
+    /// the memory is not shared), flags, and address in this process.
     pub(super) fn words(&self) -> Words {
         let (size, later) = match self.source {
             Source::Later(size) => (size, LATER),
@@ -98,17 +102,20 @@ impl Source {
     }
 }
 
-/// Selected path of a window, and this rank's memory.
+/// Selected RMA path of a window, and the window memory of this rank.
 pub(super) struct PathChoice {
     pub(super) path: Arc<dyn RmaPath>,
-    /// `path` as a `Direct`, if every rank reaches all memory by loads and stores.
+    /// `path` as a `Direct`, if every rank can access the window memory of all ranks with loads and
+    /// stores; otherwise `None`.
     pub(super) direct: Option<Arc<Direct>>,
     pub(super) memory: Region,
-    /// Owner of the memory; `None` if the path owns it.
+    /// Source of the memory, which the window keeps alive; `None` if `path` or the program keeps
+    /// the memory alive.
     pub(super) kept: Option<Source>,
 }
 
-/// Selects the path and the memory of a window. `offers` has the encoded offer of each rank.
+/// Selects the RMA path and the memory of a window. `offers` contains the encoded offer of each
+/// rank.
 pub(super) fn choose(
     own: &Arc<Comm>,
     mut had: OfferMemory,
@@ -158,12 +165,12 @@ pub(super) fn choose(
     Ok(PathChoice { path, direct: None, memory, kept: Some(had.source) })
 }
 
-/// Records the selected path and the reason for `dtl_explain`.
+/// Records for `dtl_explain` the selected RMA path and the reason for its selection.
 fn record_choice(path: &dyn RmaPath, why: &str) {
     explain::chose("window", &format!("{} ({why})", path.describe()));
 }
 
-/// Returns the reason why the transport of some rank cannot create this window.
+/// Returns the reason why the transports of the ranks cannot create this window, for `dtl_explain`.
 fn why_none(own: &Comm, had: &OfferMemory, offers: &[Words]) -> String {
     match had.windows {
         _ if !load_store::has_room(offers.len()) => {
@@ -197,7 +204,8 @@ fn by_shared_memory(
     Ok(PathChoice { path: Arc::clone(&direct) as _, direct: Some(direct), memory, kept: None })
 }
 
-/// Allocates the memory that was left to the transport on any rank. Collective.
+/// Allocates the window memory of this rank if this rank has deferred the allocation to the
+/// transport. Collective: fails on all ranks if it fails on one of them.
 fn have_memory(own: &Comm, had: &mut OfferMemory, offers: &[Words]) -> Result<()> {
     if offers.iter().all(|[.., word, _]| word & LATER == 0) {
         return Ok(());
@@ -211,8 +219,8 @@ fn have_memory(own: &Comm, had: &mut OfferMemory, offers: &[Words]) -> Result<()
     check_all("make its part of the window", statuses.into_iter())
 }
 
-/// Creates a window of the transport. If this fails on any rank, returns the offer and the reason
-/// on all ranks.
+/// Creates a window of the transport. If this fails on any rank, returns the offer of this rank and
+/// the reason for the failure on all ranks.
 fn by_transport(
     own: &Arc<Comm>,
     had: OfferMemory,
@@ -248,8 +256,9 @@ fn by_transport(
     Ok(Ok(PathChoice { path, direct: None, memory, kept: None }))
 }
 
-/// Exchanges the local records of the transport's windows among all ranks, if the windows have
-/// records. Returns the reason if this fails on any rank.
+/// Exchanges among all ranks the words (for example addresses and keys) that the transport's
+/// windows need to access the memory of other ranks, if they need any. If the creation of a window
+/// or the exchange fails on any rank, returns the reason.
 fn introduce(own: &Comm, window: &Result<Box<dyn component::Window>>) -> Result<Option<String>> {
     let record = window.as_ref().map_err(Error::clone).and_then(|window| window.local_record());
     let why = failure(own, &record)?;
@@ -262,7 +271,7 @@ fn introduce(own: &Comm, window: &Result<Box<dyn component::Window>>) -> Result<
     }
 }
 
-/// Returns the reason if `outcome` is an error on any rank. Collective.
+/// If `outcome` is an error on any rank, returns the reason for the failure. Collective.
 fn failure<T>(own: &Comm, outcome: &Result<T>) -> Result<Option<String>> {
     let statuses = gather_status(own, outcome)?;
     let failed = statuses.iter().position(|status| *status as u32 as i32 != DTL_SUCCESS);
@@ -278,7 +287,8 @@ fn gather_status<T>(own: &Comm, outcome: &Result<T>) -> Result<Vec<u64>> {
     coll::allgather_words(own, Kind::WinCreate, &[status as u32 as u64])
 }
 
-/// Returns the first failure of the statuses of all ranks, given in rank order.
+/// Fails with the status of the lowest rank that has failed. `offers` contains the statuses of all
+/// ranks in rank order, and `what` describes the failed action.
 pub(super) fn check_all(what: &str, offers: impl Iterator<Item = u64>) -> Result<()> {
     let mut statuses = offers.map(|status| status as u32 as i32).enumerate();
     statuses.find(|(_, status)| *status != DTL_SUCCESS).map_or(Ok(()), |(rank, status)| {

@@ -1,4 +1,5 @@
-//! Fences, locks and flushes: epoch checks, then the operation of the window's path.
+//! Fences, locks and flushes: each call checks the access epochs, then calls the RMA path of the
+//! window.
 
 use super::Window;
 use crate::abi::comm::communicator::DTL_PROC_NULL;
@@ -16,7 +17,8 @@ impl Window {
         0..self.comm.size
     }
 
-    /// Returns the range of one target, or of all (`target` is `None`); `None` for DTL_PROC_NULL.
+    /// Returns the range that consists of `target`, or the range of all ranks if `target` is
+    /// `None`. Returns `None` if the target is DTL_PROC_NULL.
     fn targets(&self, name: &str, target: Option<i32>) -> Result<Option<Range<i32>>> {
         let Some(target) = target else {
             return self.comm.check_open().map(|()| Some(self.all()));
@@ -30,7 +32,8 @@ impl Window {
         Ok(Some(target..target + 1))
     }
 
-    /// Opens an access epoch to one target, or to all (`None`).
+    /// Opens an access epoch to `target`, or to all targets if `target` is `None`, by acquiring an
+    /// exclusive or shared lock.
     pub fn lock(&self, name: &str, target: Option<i32>, exclusive: bool) -> Result<()> {
         let Some(targets) = self.targets(name, target)? else { return Ok(()) };
         self.epochs.begin_lock(name, target)?;
@@ -42,8 +45,8 @@ impl Window {
         locked.map_err(|error| error.within(name))
     }
 
-    /// Ends the access epoch to one target, or to all (`None`). All operations of the epoch are
-    /// complete at the target.
+    /// Ends the access epoch to `target`, or to all targets if `target` is `None`, by releasing the
+    /// lock. On success, all operations of the epoch are complete at the target.
     pub fn unlock(&self, name: &str, target: Option<i32>) -> Result<()> {
         let Some(targets) = self.targets(name, target)? else { return Ok(()) };
         self.epochs.begin_unlock(name, target)?;
@@ -58,7 +61,8 @@ impl Window {
         unlocked.map_err(|error| error.within(name))
     }
 
-    /// Waits for this rank's operations on one target, or on all (`None`), to the extent `reach`.
+    /// Waits until this rank's operations on `target`, or on all targets if `target` is `None`, are
+    /// complete. `reach` selects local completion or completion at the target.
     pub fn flush(&self, name: &str, target: Option<i32>, reach: FlushScope) -> Result<()> {
         let Some(targets) = self.targets(name, target)? else { return Ok(()) };
         self.epochs.check_flush(name, target)?;

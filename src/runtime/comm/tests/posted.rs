@@ -5,7 +5,7 @@ use crate::runtime::comm::Comm;
 use crate::runtime::comm::open::agree::{post_recv, post_send};
 use crate::runtime::comm::open::open_kind;
 
-/// Opens a communicator of two ranks in this process.
+/// Opens a communicator whose two ranks are in this process, and returns one handle for each rank.
 fn pair() -> Vec<Comm> {
     let [_, threads] = crate::backend::inproc::backends();
     let ranks =

@@ -1,8 +1,8 @@
 //! Rust closures for interfaces that take a C function and a user pointer. The user pointer is the
 //! number of the closure in a table.
 //!
-//! Used only for backends that omit a slot (see `stream`, `executor`). The library's own queues
-//! store closures directly.
+//! Used only for the streams and the host execution of backends (see `stream`, `executor`). The
+//! library's own queues store closures directly.
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
@@ -15,7 +15,7 @@ use std::ptr::without_provenance_mut;
 use std::sync::Arc;
 
 type Once = Box<dyn FnOnce() -> dtl_status_t + Send>;
-/// Loop body of the library's own code.
+/// Closure that runs the iterations begin ... end-1 of a loop.
 pub(crate) type Piece = Arc<dyn Fn(u64, u64) -> dtl_status_t + Send + Sync>;
 
 struct ClosureTable<T> {
@@ -56,7 +56,8 @@ extern "C" fn redeem(user: *mut c_void) -> dtl_status_t {
     task.map_or(DTL_ERROR_INTERNAL, |task| task())
 }
 
-/// Loop body that is registered under a number until this object is dropped.
+/// Number of a loop body in the closure table. Dropping this object removes the loop body from the
+/// table.
 pub(crate) struct RegisteredBody(usize);
 
 impl RegisteredBody {
@@ -75,7 +76,7 @@ impl Drop for RegisteredBody {
     }
 }
 
-/// Calls the loop body that is registered under the number `user`, see [`RegisteredBody::user`].
+/// Calls the loop body whose number in the closure table is `user` (see [`RegisteredBody::user`]).
 pub(crate) extern "C" fn piece(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t {
     let body = PIECES.lock().waiting.get(&user.addr()).cloned();
     body.map_or(DTL_ERROR_INTERNAL, |body| body(begin, end))

@@ -1,11 +1,11 @@
 //! The library's own in-order queue: a worker thread that runs tasks one after another.
 //!
 //! The first task creates the worker. The worker parks while the queue is empty. A failing task
-//! does not stop the queue: later tasks still run, so a callback for which a thread waits is
-//! always called. The first failure is sticky: events recorded after the failed task carry it, and
-//! the next `synchronize` reports it once and clears it (as CUDA reports an asynchronous error).
+//! does not stop the queue: later tasks still run, so a callback for which a thread waits is always
+//! called. The queue stores the first failure: events that are recorded after the failed task
+//! report this failure, and the next `synchronize` returns and clears it.
 //!
-//! The use of tasks by streams and executors is in `stream` and `executor`.
+//! `stream` and `executor` use the queue.
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail, failure};
@@ -25,20 +25,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, ThreadId};
 
-/// Number of tasks that fit before the memory of the queue grows.
+/// Initial capacity of a queue in tasks. A queue that contains more tasks allocates memory.
 const CAPACITY: usize = 64;
-/// Number of polls before the worker or a synchronizing thread parks: some 10 microseconds, the
-/// cost of a wake-up.
+/// Number of polls before the worker or a synchronizing thread parks. The polls take about 10
+/// microseconds, as long as a wake-up.
 const SPINS: u32 = 300;
 
-/// Work of a queue, run in the order of the queue.
+/// Piece of work in a queue. The worker runs the pieces in the order in which they were queued.
 #[allow(clippy::large_enum_variant, reason = "a boxed launch would allocate at each launch")]
 pub enum StreamWork {
     /// Calls a function of the user with its user pointer.
     Call(dtl_task_fn_t, Addr),
     /// Runs a kernel over its grid.
     Launch(Grid),
-    /// Waits for the work of another queue. A failure of that work becomes a failure of this queue.
+    /// Waits for a fence that the work of another queue completes. A failure of that work becomes a
+    /// failure of this queue.
     Await(Arc<Fence>),
     /// Runs a closure.
     Run(Box<dyn FnOnce() -> Result<()> + Send>),
@@ -47,7 +48,7 @@ pub enum StreamWork {
 #[allow(clippy::large_enum_variant, reason = "as above")]
 enum StreamTask {
     Work(StreamWork),
-    /// Completes a fence: all tasks before it have completed.
+    /// Completes a fence to signal that all preceding tasks have completed.
     Mark(Arc<Fence>),
 }
 
@@ -59,8 +60,8 @@ pub struct HostStream {
 struct StreamShared {
     backend: Arc<Backend>,
     device: i32,
-    /// Number of tasks ever queued; equal to `completed` while the queue is idle. Written under the
-    /// lock.
+    /// Number of tasks queued so far; equal to `completed` while the queue is idle. Written while
+    /// `state` is locked.
     submitted: AtomicU64,
     completed: AtomicU64,
     /// True if `StreamState::failure` is set.
@@ -80,12 +81,13 @@ struct StreamState {
     worker_id: Option<ThreadId>,
     parked: bool,
     closing: bool,
-    /// Lowest count of completed tasks for which a synchronizing thread waits.
+    /// Lowest value of `completed` for which any synchronizing thread waits.
     wanted: u64,
 }
 
 impl HostStream {
-    /// Creates an empty queue. Its worker makes `device` current before its first task.
+    /// Creates an empty queue. Its worker thread makes `device` current before it runs the first
+    /// task.
     pub fn new(backend: Arc<Backend>, device: i32) -> Self {
         let tasks = VecDeque::with_capacity(CAPACITY);
         let state = StreamState { tasks, wanted: u64::MAX, ..StreamState::default() };
@@ -108,7 +110,8 @@ impl HostStream {
         self.push_with(|| work)
     }
 
-    /// Appends the work that `make` returns. Calls `make` only when the append can no longer fail.
+    /// Appends the work that `make` returns to the queue. Calls `make` only when the append can no
+    /// longer fail.
     pub(crate) fn push_with(&self, make: impl FnOnce() -> StreamWork) -> Result<()> {
         self.append(&mut self.shared.state.lock(), || StreamTask::Work(make()))
     }
@@ -146,14 +149,16 @@ impl HostStream {
         Ok(())
     }
 
-    /// Returns true if all tasks queued so far have completed. May return false for a moment after
-    /// the last event was seen complete.
+    /// Returns true if all tasks queued so far have completed. May return false shortly after the
+    /// fence of the last task has completed, because the worker counts a task only after it
+    /// completes the fence.
     pub fn is_idle(&self) -> bool {
         self.shared.is_idle()
     }
 
-    /// Returns true if all tasks queued so far have completed. Once the last mark was seen
-    /// complete, the result is true.
+    /// Returns true if all tasks queued so far have completed. Unlike `is_idle`, always returns
+    /// true if the last task completes a fence and a thread has observed that the fence is
+    /// complete.
     pub fn is_finished(&self) -> bool {
         if self.is_idle() {
             return true;
@@ -163,7 +168,7 @@ impl HostStream {
         self.is_idle()
     }
 
-    /// Returns the failure that is not yet reported.
+    /// Returns the first failure that no `synchronize` has returned yet; `None` if there is none.
     pub fn failure(&self) -> Option<Error> {
         if !self.shared.failed.load(Ordering::Acquire) {
             return None;
@@ -171,8 +176,9 @@ impl HostStream {
         self.shared.state.lock().failure.clone()
     }
 
-    /// Marks the current end of the queue. If the queue is idle, calls `now` with the failure, if
-    /// any; otherwise the worker completes the fence that `later` returns.
+    /// Marks the current end of the queue. If the queue is idle, calls `now` with the unreported
+    /// failure, if any. Otherwise queues a task that completes the fence (completion state)
+    /// returned by `later`.
     pub fn mark(
         &self,
         now: impl FnOnce(Option<Error>),
@@ -192,19 +198,20 @@ impl HostStream {
         self.append(&mut state, || StreamTask::Mark(self.own(later())))
     }
 
-    /// Records this queue as the owner of a fence's work.
+    /// Records in `fence` that work of this queue completes it, so that a wait for the fence inside
+    /// such work fails instead of deadlocking. Returns the fence.
     pub(crate) fn own(&self, fence: Arc<Fence>) -> Arc<Fence> {
         fence.belongs_to(self.id());
         fence
     }
 
-    /// Returns the id of the queue for `reentrancy`.
+    /// Returns the id of this queue for `reentrancy`: the address of the queue's shared state.
     fn id(&self) -> usize {
         Arc::as_ptr(&self.shared).addr()
     }
 
-    /// Waits for all tasks queued so far. Reports and clears the failure. `whose` names the owner
-    /// of the queue in the error text.
+    /// Waits for all tasks queued so far. Returns and clears the first failure. `whose` names the
+    /// owner of the queue in the error message.
     pub fn synchronize(&self, whose: &str) -> Result<()> {
         let shared = &self.shared;
         if self.is_idle() && !shared.failed.load(Ordering::Acquire) {
@@ -227,13 +234,13 @@ impl HostStream {
         state.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Returns true if the calling thread is the worker.
+    /// Returns true if the calling thread is the worker thread of this queue.
     pub fn is_current(&self) -> bool {
         self.shared.state.lock().worker_id == Some(thread::current().id())
     }
 
-    /// Accepts no more tasks, finishes the queued tasks and ends the worker. If the worker itself
-    /// is the caller, does not wait: the worker ends after the last task.
+    /// Closes the queue: rejects new tasks, finishes the queued tasks and ends the worker. If the
+    /// caller is the worker itself, does not wait: the worker ends after the last task.
     pub fn close(&self) {
         let mut state = self.shared.state.lock();
         state.closing = true;
@@ -315,7 +322,8 @@ impl StreamShared {
         }
     }
 
-    /// Counts a completed task and wakes the synchronizing threads if their count is reached.
+    /// Counts a completed task, and wakes the synchronizing threads if `completed` has reached
+    /// `wanted`.
     fn count(&self, state: &mut StreamState) {
         let completed = self.completed.fetch_add(1, Ordering::Release) + 1;
         if completed >= state.wanted {

@@ -1,7 +1,7 @@
-//! Work on the host's own threads: the library's streams and parallel loops.
+//! Work on the library's own host threads: its streams and parallel loops.
 //!
 //! In reading order:
-//! - `thread_pool`: threads that share loops with their callers
+//! - `thread_pool`: threads that run loops together with the calling thread
 //! - `host_stream`: in-order queue with a worker thread
 //! - `reduce`: reductions whose result does not depend on the number of threads
 //! - `closure_table`: closures that are passed as a C function and a user pointer

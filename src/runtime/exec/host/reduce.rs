@@ -1,7 +1,8 @@
 //! Parallel reductions whose result does not depend on the number of threads.
 //!
-//! The grain alone determines how the range is divided into pieces. Each piece is folded from the
-//! identity. The calling thread combines the partial results in order. Long ranges are processed in
+//! The grain (number of iterations in a piece) alone determines how the range is divided into
+//! pieces. The fold of each piece starts with the identity and yields a partial result. The calling
+//! thread combines the partial results in the order of the pieces. Long ranges are processed in
 //! rounds, so that the memory of the partial results is bounded.
 
 use super::thread_pool::LoopBody;
@@ -13,19 +14,19 @@ use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Number of pieces if the caller passes no grain; a constant, so that results repeat on every
-/// machine.
+/// Maximum number of pieces if the grain is 0; a constant, so that the results are the same on
+/// every machine.
 const PIECES: u64 = 64;
 /// Maximum number of pieces in one round; ROUND_BYTES is the maximum size of their partial results
 /// in bytes.
 const ROUND_PIECES: u64 = 1024;
 const ROUND_BYTES: usize = 1 << 24;
-/// Alignment of partial results in bytes: each has cache lines of its own.
+/// Alignment of each partial result in bytes, so that no two partial results share a cache line.
 const LINE: usize = 64;
 
-/// Fold function of a user, never NULL.
+/// Fold function of the application, never NULL.
 pub type FoldFn = extern "C" fn(u64, u64, *mut c_void, *mut c_void) -> dtl_status_t;
-/// Combination function of a user, never NULL.
+/// Combine function of the application, never NULL.
 pub type CombineFn = extern "C" fn(*mut c_void, *const c_void, *mut c_void);
 
 /// Parameters of a reduction.
@@ -33,11 +34,12 @@ pub type CombineFn = extern "C" fn(*mut c_void, *const c_void, *mut c_void);
 pub struct Reduction {
     /// Range of iterations: begin ... end-1.
     pub range: (u64, u64),
-    /// Number of iterations in a piece; 0 = the range divided by 64, rounded up.
+    /// Number of iterations in a piece; 0 = the number of iterations of the range divided by 64,
+    /// rounded up.
     pub grain: u64,
     /// Initial value of every partial result; its length is the size of a partial result in bytes.
     pub identity: Region,
-    /// Function that folds a piece into a partial result.
+    /// Function that reduces the iterations of a piece into a partial result.
     pub fold: FoldFn,
     /// Function that combines two partial results.
     pub combine: CombineFn,
@@ -45,7 +47,7 @@ pub struct Reduction {
     pub user: Addr,
 }
 
-/// Runs the reduction. Writes the result to `out` (as long as the identity) on success only.
+/// Runs the reduction. Writes the result to `out` (same length as the identity) on success only.
 pub fn run(executor: &Executor, reduction: Reduction, out: Region) -> Result<()> {
     let (begin, end) = reduction.range;
     crate::runtime::exec::executor::check_range(begin, end)?;

@@ -1,13 +1,15 @@
-//! Pool of host threads that share loops with their callers.
+//! Pool of host threads that run loops together with the threads that start the loops.
 //!
 //! A loop is divided into pieces of one size, and every thread gets a share of the pieces. A thread
-//! that has finished its share steals pieces from the other shares. The caller takes part in the
-//! same way. So a loop always completes, nested or not, whether or not a worker helps. The caller
-//! waits only for workers that run a piece of the loop, and these workers wait at most for loops
-//! nested deeper. Workers are created at first use; idle workers soon sleep.
+//! that has finished its share steals pieces from the other shares. The calling thread also
+//! executes pieces in this way. So a loop always completes, nested or not, whether or not a worker
+//! helps. The caller waits only for workers that run a piece of the loop, and these workers wait at
+//! most for loops nested inside the piece. Workers are created at first use; idle workers soon
+//! sleep.
 //!
-//! Kinds of executors and their interface are in `executor`, the synchronization of threads and
-//! work stealing in `sys::compute::team`. docs/explanation/executor.md explains the design.
+//! `executor` defines the kinds of executors and their interface; `sys::compute::team` implements
+//! the synchronization of threads and work stealing. docs/explanation/executor.md explains the
+//! design.
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
@@ -26,26 +28,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, ThreadId};
 
-/// Pieces per thread if the caller passes no grain: enough to balance pieces of different duration.
+/// Number of pieces per thread if the caller passes no grain (number of iterations in a piece):
+/// enough to balance pieces of different durations.
 const PIECES_PER_THREAD: u64 = 4;
-/// Minimum duration in nanoseconds of a worker's share of a loop: the cost of the cache line
-/// transfers that its help causes.
+/// Minimum duration in nanoseconds of a worker's share of a loop. A worker that runs a shorter
+/// share causes cache line transfers that take longer than the share.
 const WORTH_HELPING_NS: u64 = 500;
 /// Sampling interval: the duration of one in SAMPLE loops is measured.
 const SAMPLE: u32 = 4;
-/// Maximum number of pauses between two polls of a worker (just under a microsecond).
+/// Maximum number of spin-wait pauses between two polls of a worker, in total just under a
+/// microsecond.
 const LAZIEST: u32 = 32;
-/// Number of sleeping threads that one thread wakes; each of them wakes others.
+/// Number of sleeping workers that a thread wakes in one call. A woken worker that finds more work
+/// wakes further workers.
 const WAKES: u32 = 2;
-/// Maximum number of threads in a pool; a larger number is surely a mistake.
+/// Maximum number of threads in a pool. A request for more threads fails.
 pub const LARGEST: u32 = 4096;
 
-/// Loop body of a user, never NULL.
+/// Loop body of the application, never NULL.
 pub type RangeFn = extern "C" fn(u64, u64, *mut c_void) -> dtl_status_t;
 
 /// Function that a loop runs for each piece.
 pub enum LoopBody {
-    /// Function of a user and its user pointer.
+    /// Function of the application and its user pointer.
     User(RangeFn, Addr),
     /// Closure of the library.
     Shared(Arc<dyn Fn(u64, u64) -> Result<()> + Send + Sync>),
@@ -98,7 +103,7 @@ pub fn forget_machine() {
     std::mem::forget(MACHINE.lock().take());
 }
 
-/// Pool of host threads that share loops with their callers and run spawned tasks.
+/// Pool of host threads that run loops together with the calling threads, and run queued tasks.
 pub struct ThreadPool {
     shared: Arc<PoolShared>,
 }
@@ -106,15 +111,17 @@ pub struct ThreadPool {
 struct PoolShared {
     size: u32,
     team: Team<Loop>,
-    /// Pieces of the loop in each place of the team.
+    /// Unassigned pieces of each loop in progress, indexed by the position of the loop in `team`,
+    /// which has one position for each concurrent loop.
     shares: Box<[Shares]>,
     /// Number of workers created.
     hired: AtomicUsize,
-    /// Number of queued tasks. A hint for workers to check the queue.
+    /// Number of queued tasks. Workers read it without the lock to decide whether to check the
+    /// queue.
     queued: AtomicUsize,
     closing: AtomicBool,
     state: Mutex<PoolState>,
-    /// Signals to synchronizing threads that all tasks have ended.
+    /// Condition variable on which synchronizing threads wait until all tasks have ended.
     change: Condvar,
 }
 
@@ -128,7 +135,7 @@ struct PoolState {
     failure: Option<Error>,
 }
 
-/// Loop in progress, on the stack of its caller.
+/// Loop in progress; stored on the stack of the thread that started it.
 struct Loop {
     begin: u64,
     end: u64,
@@ -160,15 +167,15 @@ impl ThreadPool {
         self.shared.size
     }
 
-    /// Returns the default grain of a loop of this number of iterations.
+    /// Returns the default grain of a loop with this number of iterations.
     pub fn grain(&self, iterations: u64) -> u64 {
         let pieces =
             if self.shared.size == 1 { 1 } else { u64::from(self.shared.size) * PIECES_PER_THREAD };
         iterations.div_ceil(pieces).max(1)
     }
 
-    /// Runs the iterations begin ... end-1 (begin <= end) in pieces of `grain` (0 = default grain).
-    /// The caller takes part.
+    /// Runs the iterations begin ... end-1 (begin <= end) in pieces of `grain` iterations (0 =
+    /// default grain), on the calling thread and on workers.
     pub fn run(&self, begin: u64, end: u64, grain: u64, body: LoopBody) -> Result<()> {
         let grain = if grain == 0 { self.grain(end - begin) } else { grain };
         if end - begin <= grain || self.shared.size == 1 {
@@ -197,8 +204,9 @@ impl ThreadPool {
         work.failure.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Starts workers for this number of pieces if there are fewer workers. Returns the number of
-    /// workers that can help.
+    /// Starts workers until there is one for each piece or the pool has its full size, or until no
+    /// thread can be created. Returns the number of workers that the loop can use, including those
+    /// that could not be created.
     fn hire(&self, pieces: u64) -> u32 {
         let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.shared.size - 1);
         if self.shared.hired.load(Ordering::Relaxed) < wanted as usize {
@@ -208,8 +216,8 @@ impl ThreadPool {
         wanted
     }
 
-    /// Queues a task for a worker. The end of the task completes the fence that `record` returns.
-    /// The next `synchronize` reports its failure.
+    /// Queues a task for a worker. When the task ends, the worker completes the fence (completion
+    /// state) that `record` has returned. The next `synchronize` returns a failure of the task.
     pub fn enqueue(
         &self,
         work: impl FnOnce() -> Result<()> + Send + 'static,
@@ -260,7 +268,7 @@ impl ThreadPool {
         Ok(())
     }
 
-    /// Waits until all spawned tasks have ended. Reports and clears the first failure.
+    /// Waits until all queued tasks have ended. Returns and clears the first failure.
     pub fn synchronize(&self) -> Result<()> {
         let mut state = self.shared.state.lock();
         while state.unfinished > 0 {
@@ -296,7 +304,8 @@ impl Drop for ThreadPool {
 }
 
 impl PoolShared {
-    /// Runs loops and tasks until the pool is closed. Main function of the worker number `member`.
+    /// Runs loops and tasks until the pool is closed. Main function of the worker with the index
+    /// `member`.
     fn work_off(&self, member: usize) {
         crate::runtime::open_state::enter_own_thread();
         let mut zeal = Zeal::default();
@@ -324,8 +333,8 @@ impl PoolShared {
         }
     }
 
-    /// Wakes other workers if there is more work. Each worker that finds work calls this function,
-    /// so one call wakes few threads and soon all are awake.
+    /// Wakes sleeping workers if more pieces (`is_more`) or queued tasks are available. Each worker
+    /// that finds work calls this function, so one call needs to wake only a few workers.
     fn pass_on(&self, is_more: bool) {
         if self.team.has_sleepers() && (is_more || self.queued.load(Ordering::Relaxed) > 0) {
             self.team.wake(WAKES);
@@ -351,7 +360,7 @@ impl PoolShared {
 }
 
 impl Loop {
-    /// Runs pieces until none is left or a piece has failed.
+    /// Runs pieces of the loop until no piece is left or a piece has failed.
     fn take_part(&self, shares: &Shares, member: usize) {
         while !self.has_failed.load(Ordering::Relaxed) {
             match shares.take(member) {
@@ -371,10 +380,10 @@ impl Loop {
     }
 }
 
-/// Polling interval of a worker. Every poll takes a cache line from the callers, and every loop
-/// that a worker enters must wait until the worker leaves: a loop of less than a microsecond
-/// finishes sooner without the worker. So a worker polls less and less often while it finds only
-/// such short loops or no piece.
+/// Polling interval of a worker. Every poll transfers a cache line away from the cores of the
+/// calling threads, and the caller of a loop must wait until each worker that has joined the loop
+/// leaves it. So a loop of less than a microsecond finishes sooner without workers. A worker
+/// doubles its polling interval while it finds only such short loops or no piece to run.
 #[derive(Default)]
 struct Zeal {
     visits: u32,
@@ -383,8 +392,8 @@ struct Zeal {
 }
 
 impl Zeal {
-    /// Runs the first piece of a loop in a worker, and measures its duration in one of SAMPLE
-    /// visits.
+    /// Runs the first piece of a loop in a worker. Measures the duration of the piece in one of
+    /// SAMPLE loops, or in every loop while the worker makes more than one pause between polls.
     fn measure(&mut self, work: &Loop, size: u32, run: impl FnOnce()) {
         self.visits = self.visits.wrapping_add(1);
         if self.pauses == 1 && self.visits % SAMPLE != 0 {
@@ -396,8 +405,8 @@ impl Zeal {
         self.is_wasted = (now_ns() - begin).saturating_mul(shares.max(1)) < WORTH_HELPING_NS;
     }
 
-    /// Returns the number of pauses before the next poll. Doubles it if the last poll found no
-    /// useful work.
+    /// Returns the number of pauses before the next poll. Doubles the number, up to LAZIEST, if the
+    /// last poll found no useful work; otherwise resets it to 1.
     fn pauses(&mut self, has_worked: bool) -> u32 {
         let is_useful = has_worked && !self.is_wasted;
         self.pauses = if is_useful { 1 } else { (2 * self.pauses).clamp(1, LAZIEST) };
@@ -411,8 +420,8 @@ fn caught(work: impl FnOnce() -> Result<()>) -> Result<()> {
     })
 }
 
-/// Runs a loop on the calling thread, in pieces of `grain` indices and in ascending order. The
-/// first failure ends the loop.
+/// Runs a loop on the calling thread in ascending order, in pieces of `grain` iterations. The first
+/// failure ends the loop.
 pub fn run_in_order(begin: u64, end: u64, grain: u64, body: &LoopBody) -> Result<()> {
     let mut at = begin;
     while at < end {

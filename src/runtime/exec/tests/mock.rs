@@ -1,5 +1,5 @@
-//! Fake backends for the tests of this folder: one without an exec component, and one whose streams
-//! run work synchronously and whose optional slots can be omitted.
+//! Fake backends for the tests of `exec`: one without an exec component, and one whose streams run
+//! work synchronously and whose optional functions can be omitted.
 
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::abi::status::DTL_SUCCESS;
@@ -14,7 +14,7 @@ use std::ffi::CStr;
 use std::ptr::without_provenance_mut;
 use std::sync::Arc;
 
-/// Creates a backend without an exec component, whose device has limits.
+/// Creates a backend without an exec component and with a device that has launch limits.
 pub(super) fn named(name: &CStr) -> Arc<Backend> {
     let mut backend = Backend::new(name, 0, false, Box::new(Here));
     backend.device = Some(Box::new(Here));
@@ -45,9 +45,11 @@ impl Device for Here {
     }
 }
 
-/// Backend that counts its calls. All work completes synchronously, except events while `stalled`.
+/// Exec component that records the names of its functions that are called. All work completes
+/// synchronously, except that events stay incomplete while `stalled` is true.
 pub(super) struct Mock {
-    /// Groups of slots that the backend provides. Without streams, it provides host execution.
+    /// Groups of functions that the backend implements. If it implements no streams, it implements
+    /// host execution.
     pub(super) groups: ExecGroups,
     pub(super) optional: bool,
     pub(super) calls: Mutex<Vec<&'static str>>,

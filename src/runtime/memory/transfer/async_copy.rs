@@ -1,8 +1,10 @@
 //! Copies and fills in stream order.
 //!
-//! On a stream of the library's own, the worker copies like `transfer`. On a backend's stream, the
-//! copy_async slot is used if one side is memory of the backend. Without that slot, the caller
-//! waits for the stream and then copies, because callbacks of a backend may not call the backend.
+//! On a stream that the library implements, the worker thread of the stream copies with the
+//! functions of `transfer`. On a backend's stream, the copy_async function of the backend is used
+//! if the source or destination is memory of that backend. If the backend has no copy_async, the
+//! calling thread waits for the stream and then copies, because a host callback in a backend's
+//! stream must not call the backend.
 
 use crate::abi::devices::device::DTL_PREFETCH_HOST;
 use crate::abi::word::DTL_OPERATION_COPY;
@@ -38,8 +40,9 @@ pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result
     stream.run_here(|| transfer::copy(inside, dst, src))
 }
 
-/// Queues the backend's asynchronous copy if both sides are its memory or plain host memory.
-/// Returns `None` if the backend cannot queue the copy.
+/// Queues an asynchronous copy through the stream's backend if source and destination are memory of
+/// that backend or host memory that no backend owns. Returns `None` if the backend cannot queue the
+/// copy.
 fn by_backend(
     stream: &Stream,
     token: Token,
@@ -80,7 +83,8 @@ pub fn fill(inside: &Guard, stream: &Stream, dst: Region, value: u8) -> Result<(
     stream.run_here(|| transfer::fill(inside, dst, value))
 }
 
-/// Queues the migration of memory towards a device. Memory that cannot migrate is left unchanged.
+/// Queues the migration of memory to a device, or to the host for DTL_PREFETCH_HOST. Memory that
+/// cannot migrate stays where it is.
 pub fn prefetch(inside: &Guard, stream: &Stream, region: Region, device: i32) -> Result<()> {
     if device != DTL_PREFETCH_HOST {
         handles::check_device(stream.backend(), device)?;

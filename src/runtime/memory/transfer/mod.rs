@@ -1,5 +1,6 @@
 //! Copies and fills between any two kinds of memory: by a backend if one side is its memory, by the
-//! host if the host can access both sides, through a host buffer between devices of two backends.
+//! host if the host can access both sides, and through a host buffer between devices of two
+//! backends.
 //!
 //! In reading order:
 //! - `async_copy`: copies and fills in stream order
@@ -20,10 +21,10 @@ use crate::runtime::{enums, explain};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::{Region, Scratch};
 
-/// Size in bytes of the host buffer for a copy between two devices.
+/// Maximum size in bytes of the host buffer for a copy between the memory of two backends.
 const STAGE: usize = 4 << 20;
 
-/// Copies `src` to `dst` (same length) and determines the owner of each range.
+/// Determines the owner of each range and copies `src` to `dst` (same length).
 pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
     if dst.is_empty() {
         return Ok(());
@@ -51,7 +52,8 @@ fn check_apart(dst: Region, src: Region) -> Result<()> {
     )
 }
 
-/// Copies by the program's handler of the two memory kinds if there is one, else by the library.
+/// Copies through the program's dispatch handler for the two memory kinds if there is one, else
+/// with the library's own copy functions.
 #[inline]
 fn carry_out(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     if library_ops::is_taken(DTL_OPERATION_COPY) && handlers::copy(inside, dst, src, None)? {
@@ -60,20 +62,20 @@ fn carry_out(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> Result<()>
     copy_located(dst, src)
 }
 
-/// Returns the trace arguments of a copy.
+/// Returns the arguments of the trace event of a copy: its size in bytes and its memory kinds.
 pub fn what(dst: &Located<'_>, src: &Located<'_>) -> Args {
     let (from, to) = (enums::describe(src.place.kind), enums::describe(dst.place.kind));
     Args::NONE.bytes(dst.place.region.len() as u64).what(format_args!("{from} to {to}"))
 }
 
-/// Copies memory that the host cannot access to a buffer of the library.
+/// Copies from memory that the host cannot access into a buffer of the library.
 pub fn stage_out(host: Region, device: Region) -> Result<()> {
     let inside = epoch::enter();
     let (host, device) = (Located::host(host), locate(&inside, "source", device)?);
     stage(&inside, &host, &device, &device)
 }
 
-/// Copies a buffer of the library to memory that the host cannot access.
+/// Copies from a buffer of the library into memory that the host cannot access.
 pub fn stage_in(device: Region, host: Region) -> Result<()> {
     let inside = epoch::enter();
     let (host, device) = (Located::host(host), locate(&inside, "destination", device)?);
@@ -146,8 +148,9 @@ fn no_stage(len: usize) -> Error {
 }
 
 impl Rows {
-    /// Returns true if a row of `dst` may share a byte with a row of `src`. Adjacent columns of one
-    /// array do not; rows of different pitches within one area count as shared.
+    /// Returns true if a row of `dst` may share a byte with a row of `src`. Rows in disjoint column
+    /// ranges of one array share no byte. Rows of different pitches are assumed to share bytes if
+    /// the regions `dst` and `src` overlap.
     fn overlap(&self, dst: Region, src: Region) -> bool {
         if !dst.overlaps(src) {
             return false;
@@ -163,8 +166,8 @@ impl Rows {
     }
 }
 
-/// Copies rows. Each region begins with the first byte of the first row and ends with the last byte
-/// of the last row.
+/// Copies the rows of a 2-D copy. Each region begins with the first byte of its first row and ends
+/// with the last byte of its last row.
 pub fn copy_2d(inside: &Guard, dst: Region, src: Region, rows: Rows) -> Result<()> {
     trace::about(|| Args::NONE.bytes(rows.width.saturating_mul(rows.height)));
     if rows.width == 0 || rows.height == 0 {
@@ -202,8 +205,9 @@ fn copy_rows(inside: &Guard, dst: &Located<'_>, src: &Located<'_>, rows: Rows) -
     })
 }
 
-/// Copies rows by the program's handler, as a shape of two axes of bytes. Returns false if there is
-/// no handler.
+/// Copies rows through the program's dispatch handler, as a strided copy with two axes and elements
+/// of one byte. Returns false without copying if there is no handler, or if the handler is a
+/// backend.
 #[cold]
 fn route_rows(inside: &Guard, dst: &Located<'_>, src: &Located<'_>, rows: Rows) -> Result<bool> {
     let axes = Axes {

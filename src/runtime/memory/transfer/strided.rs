@@ -24,7 +24,8 @@ use crate::sys::memory::buf::{Addr, Region};
 /// Maximum number of axes.
 pub const MOST_AXES: usize = 8;
 
-/// Axis of a copy: number of elements, and their stride in bytes on both sides.
+/// Axis of a strided copy: number of elements, and their strides in bytes at the destination and
+/// the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Axis {
     count: u64,
@@ -32,19 +33,22 @@ struct Axis {
     src: i64,
 }
 
-/// Plan of a strided copy: its merged axes, outermost first, and the extent of each side.
+/// Plan of a strided copy: its merged axes, outermost first, and the extents of destination and
+/// source.
 pub struct StridedPlan {
     axes: Vec<Axis>,
-    /// Number of bytes that are contiguous on both sides.
+    /// Number of bytes that are contiguous in source and destination at each position on the axes.
     run: u64,
-    /// Bytes of the destination below the start of its first element, and from there on.
+    /// Number of bytes of the destination before the start of its first element, and number of
+    /// bytes from there to its end.
     pub dst: (u64, u64),
-    /// Bytes of the source below the start of its first element, and from there on.
+    /// Number of bytes of the source before the start of its first element, and number of bytes
+    /// from there to its end.
     pub src: (u64, u64),
 }
 
 impl StridedPlan {
-    /// Checks a shape and merges its axes. Returns `None` if there is nothing to copy.
+    /// Checks a copy layout and merges its axes. Returns `None` if there is nothing to copy.
     pub fn new(axes: &Axes<'_>) -> Result<Option<StridedPlan>> {
         if axes.shape.len() > MOST_AXES {
             return fail!(
@@ -99,8 +103,9 @@ impl StridedPlan {
         Ok(Some(StridedPlan { axes: list, run, dst, src }))
     }
 
-    /// Copies the elements of `axes` between two regions, each from the lowest to the highest byte
-    /// of its side. Fails if the two sides overlap.
+    /// Copies the elements that `axes` describes from `src` to `dst`. Each region extends from the
+    /// lowest to the highest byte of its elements. Fails if elements of the source and of the
+    /// destination may overlap.
     pub fn copy(&self, inside: &Guard, axes: &Axes<'_>, dst: Region, src: Region) -> Result<()> {
         if dst.overlaps(src) && self.meet(axes) {
             return fail!(
@@ -127,9 +132,10 @@ impl StridedPlan {
         })
     }
 
-    /// Returns true if an element of one side may share a byte with an element of the other, whose
-    /// area it overlaps. With equal strides, as for two planes of one grid, the result is exact;
-    /// otherwise overlapping areas count as shared.
+    /// Returns true if an element of the source may share a byte with an element of the
+    /// destination. The caller has checked that the regions of source and destination overlap. If
+    /// both have the same strides, such as two planes of one grid, the result is exact. Otherwise
+    /// the elements are assumed to share bytes.
     fn meet(&self, axes: &Axes<'_>) -> bool {
         let distance = axes.dst.get() as i128 - axes.src.get() as i128;
         let is_same = self.axes.iter().all(|axis| axis.dst == axis.src);
@@ -175,8 +181,9 @@ impl StridedPlan {
     }
 }
 
-/// Returns the bytes below the start of the first element, and from there to the highest byte.
-/// Returns `None` if the sum exceeds isize::MAX.
+/// Returns the number of bytes before the first element (of axes with negative strides), and the
+/// number of bytes from the start of that element to the end of the last byte. Returns `None` if
+/// the sum exceeds isize::MAX.
 fn span(axes: &[Axis], stride: fn(&Axis) -> i64, element: u64) -> Option<(u64, u64)> {
     let (mut below, mut above) = (0_u64, element);
     for axis in axes {
@@ -187,8 +194,8 @@ fn span(axes: &[Axis], stride: fn(&Axis) -> i64, element: u64) -> Option<(u64, u
     below.checked_add(above).filter(|bytes| *bytes <= isize::MAX as u64).map(|_| (below, above))
 }
 
-/// Returns true if no two elements of the destination share a byte: the stride of each axis is at
-/// least the extent of the axes inside it.
+/// Returns true if the stride of each axis at the destination is at least the extent of the axes
+/// inside it, so that no two elements share a byte.
 fn is_apart(axes: &[Axis], element: u64) -> bool {
     let mut reach = element;
     axes.iter().rev().all(|axis| {
@@ -199,8 +206,8 @@ fn is_apart(axes: &[Axis], element: u64) -> bool {
     })
 }
 
-/// Merges axes that are contiguous on both sides. Returns the number of bytes that are contiguous
-/// on both sides.
+/// Merges axes whose elements are contiguous in source and destination. Returns the number of bytes
+/// that are contiguous in both at each position on the remaining axes.
 fn merge(axes: &mut Vec<Axis>, element: u64) -> u64 {
     let mut run = element;
     while let Some(inner) = axes.last().copied() {
@@ -229,9 +236,10 @@ fn merge(axes: &mut Vec<Axis>, element: u64) -> u64 {
     run
 }
 
-/// Returns true if `distance` differs by less than `run` bytes from a difference of two positions
-/// on the axes. The axes are listed outermost first, and the stride of each is at least the extent
-/// of the axes inside it, so only the two steps nearest to the distance need a check.
+/// Returns true if `distance` differs by less than `run` bytes from the byte distance between some
+/// two positions on the axes. The axes are listed outermost first, and the stride of each is at
+/// least the extent of the axes inside it, so only the two steps nearest to the distance need a
+/// check.
 fn reaches(axes: &[Axis], distance: i128, run: i128) -> bool {
     let Some((axis, inner)) = axes.split_first() else { return distance.abs() < run };
     let stride = i128::from(axis.dst.unsigned_abs());
@@ -242,13 +250,15 @@ fn reaches(axes: &[Axis], distance: i128, run: i128) -> bool {
     })
 }
 
-/// Returns the byte offset of the position `at`.
+/// Returns the offset in bytes of the position `at` (one index for each axis). `first` is the
+/// offset of position 0.
 fn offset(first: u64, axes: &[Axis], at: &[u64; MOST_AXES], stride: fn(&Axis) -> i64) -> u64 {
     let steps = axes.iter().zip(at).map(|(axis, &at)| (at as i64).wrapping_mul(stride(axis)));
     steps.fold(first, |sum, step| sum.wrapping_add_signed(step))
 }
 
-/// Advances to the next position, the last axis first. Returns false after the last position.
+/// Advances `at` to the next position; the last axis varies fastest. Returns false after the last
+/// position.
 fn step(at: &mut [u64; MOST_AXES], axes: &[Axis]) -> bool {
     for (axis, at) in axes.iter().zip(at).rev() {
         *at += 1;
@@ -260,7 +270,7 @@ fn step(at: &mut [u64; MOST_AXES], axes: &[Axis]) -> bool {
     false
 }
 
-/// Returns the strides in bytes of contiguous elements, with the last axis the fastest. Returns
+/// Returns the strides in bytes of contiguous elements, where the last axis varies fastest. Returns
 /// `None` if the number of bytes overflows.
 pub fn dense(shape: &[u64], element_bytes: u64) -> Option<Vec<i64>> {
     let mut stride = Some(element_bytes);
@@ -273,7 +283,7 @@ pub fn dense(shape: &[u64], element_bytes: u64) -> Option<Vec<i64>> {
     Some(strides)
 }
 
-/// Returns the lowest address of a side: `below` bytes below its first element.
+/// Returns the lowest address of a strided layout: `below` bytes before its first element.
 pub fn lowest(first: Addr, below: u64) -> Addr {
     Addr::new(first.ptr().wrapping_byte_sub(below as usize))
 }

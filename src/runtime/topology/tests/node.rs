@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Folder that is removed when the test ends.
+/// Temporary directory that is removed when the test ends.
 struct Folder(String);
 
 impl Folder {

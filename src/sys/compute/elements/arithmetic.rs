@@ -1,6 +1,7 @@
 //! Arithmetic of integers, binary32 and binary64. Integers wrap around. No float operation is fused
-//! or reordered. Every NaN result of arithmetic has one canonical form: an instruction propagates
-//! the NaN of one operand, which depends on the compiler, and every rank must get equal bits.
+//! or reordered. Every NaN result of arithmetic is replaced by one canonical NaN, because every
+//! rank must get equal bits: an instruction propagates the NaN of one of its operands, and the
+//! compiler decides which operand that is.
 
 use super::ops::{Arithmetic, Logical, Ordered};
 
@@ -22,7 +23,7 @@ macro_rules! integers {
 }
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// Component of complex numbers.
+/// Floating-point type of the components of a complex number.
 pub(super) trait Float:
     Copy
     + std::ops::Add<Output = Self>

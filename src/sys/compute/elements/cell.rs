@@ -1,11 +1,11 @@
-//! Element that several processes change, with the compare-and-swap loop for every operation that
-//! the processor has no instruction for.
+//! Update of an element that several processes access concurrently: a compare-and-swap loop for
+//! operations for which the processor has no instruction.
 
 use crate::sys::sync::AtomicUpdate;
 use crate::sys::sync::Ordering::{AcqRel, Acquire};
 
-/// Replaces the value by the result of `apply`, and returns the old value. The next thread that
-/// changes the cell sees everything that this thread has written before.
+/// Replaces the value by the result of `apply`, and returns the old value. A thread that changes
+/// the cell afterwards sees everything that this thread has written before the call.
 pub fn update<C: AtomicUpdate<Value: Copy>>(
     cell: &C,
     mut apply: impl FnMut(C::Value) -> C::Value,

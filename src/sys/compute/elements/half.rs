@@ -1,10 +1,10 @@
-//! 16-bit floats. Their arithmetic is that of binary32, rounded to nearest even after each step. 24
-//! bits of precision are at least twice 11 plus 2, so the results equal those of 16-bit arithmetic
+//! 16-bit floats. Their arithmetic is that of binary32, rounded to nearest even after each step.
+//! Since 24 bits of precision are at least 2 * 11 + 2, the results equal those of 16-bit arithmetic
 //! (Figueroa, "When is double rounding innocuous?", 1995).
 //!
-//! Conversions are free of branches, so that loops over them can be wide, and never compute with
-//! subnormal numbers of binary32, which a program may have disabled. Method for binary16: Fabian
-//! Giesen, "Half to float done quick" (2012), public domain.
+//! Conversions have no branches, so that the compiler can vectorize loops of conversions. They
+//! never compute with subnormal numbers of binary32, which a program may have disabled. Method for
+//! binary16: Fabian Giesen, "Half to float done quick" (2012), public domain.
 
 use super::ops::{Arithmetic, Ordered};
 
@@ -20,13 +20,15 @@ pub(super) struct Bf16(pub(super) u16);
 
 /// Difference of the fraction widths of binary32 and binary16, in bits.
 const SHIFT: u32 = 13;
-/// Exponent field of a binary16, at the position of binary32's.
+/// Mask of the exponent field of a binary16, shifted left by SHIFT to its position in a binary32.
 const HALF_EXPONENT: u32 = 0x7C00 << SHIFT;
-/// Difference of the two biases (127 and 15), as an exponent field.
+/// Difference of the exponent biases of binary32 (127) and binary16 (15), shifted to the exponent
+/// field of a binary32.
 const REBIAS: u32 = (127 - 15) << 23;
-/// 2^-14, the least normal binary16, as binary32.
+/// 2^-14, the smallest normal binary16, as the bits of a binary32.
 const LEAST_NORMAL: u32 = (127 - 14) << 23;
-/// 2^16, the least number that no binary16 reaches even by rounding, as binary32.
+/// 2^16 as the bits of a binary32. The conversion to binary16 converts this number and all larger
+/// numbers to infinity.
 const BEYOND: u32 = (127 + 16) << 23;
 const INFINITE: u32 = 255 << 23;
 
@@ -43,9 +45,10 @@ impl Half {
         f32::from_bits(bits | sign)
     }
 
-    /// Rounds to nearest even; a NaN becomes the canonical NaN.
+    /// Rounds `value` to the nearest number of this type, ties to even. A NaN becomes the canonical
+    /// NaN.
     pub(super) fn rounded(value: f32) -> Self {
-        /// Addend that leaves the fraction of a small number rounded at the position of binary16's.
+        /// Addend that rounds a number below 2^-14 and aligns its fraction with that of a binary16.
         const ALIGN: f32 = 0.5;
         let bits = value.to_bits() & 0x7FFF_FFFF;
         let sign = (value.to_bits() >> 16) & 0x8000;
@@ -63,7 +66,8 @@ impl Bf16 {
         f32::from_bits(u32::from(self.0) << 16)
     }
 
-    /// Rounds to nearest even; a NaN becomes the canonical NaN.
+    /// Rounds `value` to the nearest number of this type, ties to even. A NaN becomes the canonical
+    /// NaN.
     pub(super) fn rounded(value: f32) -> Self {
         let bits = value.to_bits();
         let odd = (bits >> 16) & 1;

@@ -3,8 +3,8 @@
 //!
 //! Private memory: element-wise reduction of raw buffers, `into[i] = into[i] op from[i]` (or
 //! `from[i] op into[i]`, whose bits differ for zeros and NaNs), for every built-in pair of dtype
-//! and operation. Buffers need not be aligned. The two may be identical, but must not overlap
-//! otherwise. The dtypes that a program creates are in `runtime::types`.
+//! and operation. Buffers need not be aligned. The two buffers may be identical, but must not
+//! overlap otherwise. The dtypes that a program creates are in `runtime::types`.
 //!
 //! In reading order:
 //! - `ops`: the operations, each on two elements
@@ -17,22 +17,22 @@
 //! Shared memory: compare-and-swap, and `target = target op operand` for every built-in pair, with
 //! or without returning the old value.
 //!
-//! There are two mechanisms. All elements of one dtype at one address use one and only one of them:
+//! There are two mechanisms. Only the dtype and the address of an element determine the mechanism:
 //! - Integers of 4 and 8 bytes at multiples of their size are changed by atomic instructions: sums,
-//!   bits, exchange and load are one instruction, all else is the loop of `cell` around the kernel
-//!   of `reduce`.
+//!   bitwise operations, exchange and load take one instruction, all others a compare-and-swap loop
+//!   (`cell`) around the kernel for private memory.
 //! - Elements of all other dtypes, and integers at other addresses, are changed under a lock that
-//!   the caller takes, by the widest kernel of `reduce`. One atomic instruction per element costs
-//!   about 5 ns, so a run of 65536 bytes took 317 us; under the lock it takes as long as a
-//!   reduction of private memory.
+//!   the caller takes, by the kernel for private memory with the widest instructions. One atomic
+//!   instruction per element costs about 5 ns, so an operation on 65536 bytes takes 317 us; under
+//!   the lock it takes as long as a reduction of private memory.
 //!
-//! The choice depends on dtype and address alone, never on the number of elements: an atomic
-//! instruction does not respect a lock, so a short operation without the lock could be lost within
-//! a long operation under it. Every process maps an element at an equally aligned address, and an
-//! element is accessed with one dtype at a time, so all operations on it make an equal choice.
+//! The number of elements must not influence the choice: an atomic instruction ignores the lock, so
+//! the update of a short operation could be lost during a long operation under the lock. Every
+//! process maps an element at an equally aligned address, and an element is accessed with one dtype
+//! at a time, so all operations on it use the same mechanism.
 //!
-//! The update of one element is atomic; that of a range of elements is not. Not here: the owner of
-//! the memory, the bounds check, the lock.
+//! The update of one element is atomic; that of a range of elements is not. Other modules determine
+//! the owner of the memory, check the bounds and take the lock.
 
 mod arithmetic;
 pub mod cell;
@@ -56,10 +56,11 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 type How = (Level, OperandSide);
-/// Function that returns the kernel of an operation on the elements of one dtype.
+/// Function that returns the kernel (reduction loop) of an operation on the elements of one dtype.
 type KernelOfOp = fn(How, dtl_reduce_op_t) -> Option<Kernel>;
 
-/// Name (without its prefix), size in bytes and kernels of the built-in dtypes, by number.
+/// Table of the built-in dtypes, indexed by `dtl_dtype_t`: name without the prefix `DTL_DTYPE_`,
+/// size in bytes, and function that returns the kernels.
 const DTYPES: [(&CStr, usize, KernelOfOp); 23] = [
     (c"INT8", 1, integer::<i8>),
     (c"INT16", 2, integer::<i16>),
@@ -86,7 +87,7 @@ const DTYPES: [(&CStr, usize, KernelOfOp); 23] = [
     (c"INT64_INT64", 16, located::<Pair<i64, i64>>),
 ];
 
-/// Names of the built-in operations, by number.
+/// Names of the built-in operations without the prefix `DTL_OP_`, indexed by `dtl_reduce_op_t`.
 const OP_NAMES: [&CStr; 14] = [
     c"SUM", c"PROD", c"MIN", c"MAX", c"LAND", c"LOR", c"BAND", c"BOR", c"LXOR", c"BXOR", c"MINLOC",
     c"MAXLOC", c"REPLACE", c"NO_OP",
@@ -95,7 +96,8 @@ const OP_NAMES: [&CStr; 14] = [
 /// Number of pairs of a built-in dtype and operation.
 const PAIRS: usize = DTYPES.len() * OP_NAMES.len();
 
-/// Returns the index of a pair in the tables of all pairs; `None` if the pair is not built in.
+/// Returns the index of a pair of dtype and operation in the tables of all such pairs; `None` if
+/// the dtype or the operation is not built in.
 #[inline]
 fn index_of(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<usize> {
     let (dtype, op) = (dtype as u32 as usize, op as u32 as usize);
@@ -103,22 +105,24 @@ fn index_of(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<usize> {
     is_known.then_some(dtype * OP_NAMES.len() + op)
 }
 
-/// Returns the pair at an index of the tables of all pairs.
+/// Returns the pair of dtype and operation at an index of the tables of all such pairs.
 fn pair_at(index: usize) -> (dtl_dtype_t, dtl_reduce_op_t) {
     ((index / OP_NAMES.len()) as dtl_dtype_t, (index % OP_NAMES.len()) as dtl_reduce_op_t)
 }
 
-/// Returns the size of a built-in dtype in bytes.
+/// Returns the size of a built-in dtype in bytes; `None` if `dtype` is not built in.
 pub fn dtype_size(dtype: dtl_dtype_t) -> Option<usize> {
     Some(DTYPES.get(usize::try_from(dtype).ok()?)?.1)
 }
 
-/// Returns the name of a built-in dtype's constant without its prefix.
+/// Returns the name of a built-in dtype's constant without the prefix `DTL_DTYPE_`; `None` if
+/// `dtype` is not built in.
 pub fn dtype_name(dtype: dtl_dtype_t) -> Option<&'static CStr> {
     Some(DTYPES.get(usize::try_from(dtype).ok()?)?.0)
 }
 
-/// Returns the name of a built-in operation's constant without its prefix.
+/// Returns the name of a built-in operation's constant without the prefix `DTL_OP_`; `None` if `op`
+/// is not built in.
 pub fn op_name(op: dtl_reduce_op_t) -> Option<&'static CStr> {
     OP_NAMES.get(usize::try_from(op).ok()?).copied()
 }
@@ -137,7 +141,7 @@ pub enum OperandSide {
     Right,
 }
 
-/// Kernels of one pair, one for each side.
+/// Kernels of one pair of dtype and operation, one for each [`OperandSide`].
 #[derive(Clone, Copy)]
 pub struct Kernels {
     /// Kernel of `into = into op from`.
@@ -164,7 +168,8 @@ pub fn kernels(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Kerne
     ALL.get(index_of(dtype, op)?)?.as_ref()
 }
 
-/// Returns the kernels of an operation that is defined for all dtypes, whatever their elements are.
+/// Returns the kernels of an operation that only copies or keeps bytes (REPLACE, NO_OP) and is
+/// therefore defined for every dtype; `None` for any other operation.
 pub fn kernels_of_bytes(op: dtl_reduce_op_t) -> Option<&'static Kernels> {
     kernels(DTL_DTYPE_BYTE, op).filter(|_| kernel_of_bytes(OperandSide::Left, op).is_some())
 }
@@ -191,8 +196,9 @@ pub fn kernel_at(
     kernel_of_bytes(side, op).or_else(|| kernel_of_op((level, side), op))
 }
 
-/// Returns the kernel of a rule that picks an operand. Which of two operands that compare as equal
-/// it picks depends on the side. All other rules give equal bits for both sides.
+/// Returns the kernel of an operation that selects one of its two operands. If the operands compare
+/// as equal, the selected operand depends on which operand the kernel replaces ([`OperandSide`]).
+/// All other operations give equal bits in both cases.
 fn sided<R: Rule>((level, side): How) -> Kernel {
     match side {
         OperandSide::Left => kernel_of::<R>(level),
@@ -247,7 +253,8 @@ fn logical<T: Logical>(how: How, op: dtl_reduce_op_t) -> Option<Kernel> {
     })
 }
 
-/// Returns the kernel of MINLOC or MAXLOC. Wide instructions do not help to compare pairs.
+/// Returns the kernel of MINLOC or MAXLOC. It uses the baseline instruction set, because SIMD
+/// instructions do not make the comparison of pairs faster.
 fn located<T: Ordered>((_, side): How, op: dtl_reduce_op_t) -> Option<Kernel> {
     Some(match op {
         DTL_OP_MINLOC => sided::<Min<T>>((Level::PLAIN, side)),
@@ -256,23 +263,26 @@ fn located<T: Ordered>((_, side): How, op: dtl_reduce_op_t) -> Option<Kernel> {
     })
 }
 
-/// Method by which an operation updates elements of a dtype.
+/// Method by which an operation updates elements of a dtype in memory that other threads and
+/// processes update concurrently.
 #[derive(Clone, Copy)]
 pub struct Update {
     /// Number of bytes of an element.
     size: u32,
-    /// Bits of an element's address that must be 0; otherwise the element needs a lock.
+    /// Mask of the bits of an element's address that must all be 0; otherwise the element needs a
+    /// lock.
     misplaced: usize,
     act: Act,
     /// Kernel for one element.
     kernel: Kernel,
-    /// Kernel for many elements, with the widest instructions.
+    /// Kernel for several elements, with the widest instructions.
     wide: Kernel,
-    /// Offset and length of an element's padding bytes, which stay unchanged.
+    /// Offset and length in bytes of the padding of an 8-byte element, which [`Update::made`]
+    /// leaves unchanged.
     padding: (usize, usize),
 }
 
-/// Operation on one element that needs no lock.
+/// Atomic operation that updates one element without a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Act {
     Add,
@@ -285,8 +295,8 @@ enum Act {
     Fold,
 }
 
-/// Returns the update for a built-in dtype and operation; `None` if the operation is not defined
-/// for the dtype.
+/// Returns the [`Update`] for a built-in dtype and operation; `None` if the operation is not
+/// defined for the dtype.
 #[inline]
 pub fn update(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Option<&'static Update> {
     static ALL: LazyLock<[Option<Update>; PAIRS]> =
@@ -313,13 +323,14 @@ fn make((dtype, op): (dtl_dtype_t, dtl_reduce_op_t)) -> Option<Update> {
     Some(Update { size: u32::try_from(size).ok()?, misplaced, act, kernel, wide, padding })
 }
 
-/// Returns true for the sum of 8-byte integers, which takes one instruction. All other pairs take a
-/// call.
+/// Returns true if the operation is the sum of 8-byte integers, for which [`add`] executes one
+/// atomic instruction. All other pairs of dtype and operation need [`Update::apply`].
 pub fn is_counter(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
     op == DTL_OP_SUM && matches!(dtype, DTL_DTYPE_INT64 | DTL_DTYPE_UINT64)
 }
 
-/// Adds to an 8-byte integer that needs no lock. `old`, unless empty, receives the old value.
+/// Adds `operand` to `target`, an 8-byte integer that needs no lock. `old`, unless empty, receives
+/// the old value.
 pub fn add(target: Region, operand: Region, old: Region) {
     write::<AtomicU64>(
         old,
@@ -327,12 +338,12 @@ pub fn add(target: Region, operand: Region, old: Region) {
     );
 }
 
-/// Returns true if atomic instructions change integers of `size` bytes.
+/// Returns true if aligned integers of `size` bytes are updated by atomic instructions.
 const fn is_word(size: usize) -> bool {
     matches!(size, 4 | 8)
 }
 
-/// Returns true if an integer of `size` bytes at this address needs no lock.
+/// Returns true if an integer of `size` bytes at the address of `target` needs no lock.
 #[must_use]
 pub fn is_lock_free(target: Region, size: usize) -> bool {
     is_word(size) && target.addr().get() % size == 0
@@ -350,8 +361,9 @@ impl Update {
         target.addr().get() & self.misplaced == 0
     }
 
-    /// Updates each whole element of `target`, for which no lock is needed. `operand` has as many
-    /// elements, unless the operation only loads. `old`, unless empty, receives the old values.
+    /// Updates each whole element of `target`. [`Update::is_lock_free`] must return true for
+    /// `target`. `operand` has as many elements as `target`, unless the operation only loads.
+    /// `old`, unless empty, receives the old values.
     pub fn apply(&self, target: Region, operand: Region, old: Region) {
         if self.size == 8 && target.len() == 8 && self.act == Act::Add {
             add(target, operand, old);
@@ -375,14 +387,16 @@ impl Update {
         kernel(target, operand);
     }
 
-    /// Returns the result for an element of 8 bytes with the value `was`.
+    /// Returns the result of the operation for an 8-byte element with the value `was` as the left
+    /// operand and `operand` as the right operand.
     pub fn made(&self, was: u64, operand: Region) -> u64 {
         let mut element = was;
         self.apply_any(region_of(&mut element), operand, Region::EMPTY);
         element
     }
 
-    /// Returns the result of the operation for the value `was` and `operand`.
+    /// Returns the result of the operation with `was` as the left operand and `operand` as the
+    /// right operand. Padding is taken from `was`.
     fn folded<W: Width>(&self, was: W::Value, operand: Region) -> W::Value {
         let mut made = was;
         let (new, old) = (region_of(&mut made), was);
@@ -400,7 +414,7 @@ fn region_of<T>(value: &mut T) -> Region {
     unsafe { Region::new(std::ptr::from_mut(value).cast(), size_of::<T>()) }
 }
 
-/// Atomic of one width, with the operations that the processor has for it.
+/// Atomic integer of one width, with the operations for which the processor has an instruction.
 trait Width: AtomicUpdate<Value: Copy + Default> + 'static {
     fn act(&self, act: Act, value: Self::Value) -> Self::Value;
     /// Stores `to` if the value is `from`. Returns the old value.
@@ -428,7 +442,7 @@ macro_rules! widths {
 }
 widths!(AtomicU32, AtomicU64);
 
-/// Returns the first element of a region as an atomic.
+/// Returns the first element of a region as an atomic integer.
 fn cell_of<'a, W: Width>(target: Region) -> &'a W {
     // SAFETY: aligned and large enough (callers check); the region's creator guarantees validity
     // during the operation. All code that changes it meanwhile uses atomics of this width.
@@ -472,7 +486,7 @@ fn one<W: Width>(update: &Update, target: Region, operand: Region, old: Region) 
     write::<W>(old, was);
 }
 
-/// Buffers of a compare-and-swap, of one element each.
+/// Buffers of a compare-and-swap. Each buffer has the size of one element.
 #[derive(Clone, Copy)]
 pub struct Swap {
     /// Value to store if the target equals `expected`.
@@ -483,7 +497,7 @@ pub struct Swap {
     pub result: Region,
 }
 
-/// Compares and swaps one element (all of `target`) that needs no lock.
+/// Compares and swaps the only element of `target`, which must need no lock.
 pub fn compare_and_swap(target: Region, swap: Swap) {
     match target.len() {
         4 => swap_one::<AtomicU32>(target, swap),
@@ -496,7 +510,8 @@ fn swap_one<W: Width>(target: Region, swap: Swap) {
     write::<W>(swap.result, cell_of::<W>(target).swap_if(expected, value));
 }
 
-/// Compares and swaps one element (all of `target`) that needs a lock, which the caller holds.
+/// Compares and swaps the only element of `target`, which needs a lock. The caller must hold the
+/// lock.
 pub fn compare_and_swap_locked(target: Region, swap: Swap) {
     let mut held = [0_u8; 8];
     let mut wanted = [0_u8; 8];

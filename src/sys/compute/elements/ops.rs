@@ -3,13 +3,14 @@
 
 use std::marker::PhantomData;
 
-/// Operation on one dtype. A type, not a closure, so that a loop over it has a function pointer.
+/// Operation on one dtype. It is a type and not a closure, so that a function pointer can refer to
+/// a loop compiled for this operation.
 pub(super) trait Rule: 'static {
     type Element: Copy;
     fn of(left: Self::Element, right: Self::Element) -> Self::Element;
 }
 
-/// Rule `R` with its operands exchanged.
+/// Operation `R` with its operands exchanged.
 pub(super) struct Swapped<R>(PhantomData<R>);
 impl<R: Rule> Rule for Swapped<R> {
     type Element = R::Element;
@@ -24,7 +25,8 @@ pub(super) trait Arithmetic: Copy + 'static {
     fn product(self, other: Self) -> Self;
 }
 
-/// Elements with a minimum and a maximum. If either operand is a NaN, the result is that NaN.
+/// Elements with a minimum and a maximum. If only one operand is a NaN, the result is that NaN. If
+/// both are NaNs, the result is the right operand.
 pub(super) trait Ordered: Copy + 'static {
     fn lower(self, other: Self) -> Self;
     fn higher(self, other: Self) -> Self;

@@ -1,5 +1,5 @@
 //! Elements of two members: complex numbers, and pairs of value and index for MINLOC and MAXLOC.
-//! Their memory layout is that of the C struct.
+//! Their memory layout is that of the corresponding C struct.
 
 use super::arithmetic::Float;
 use super::ops::{Arithmetic, Ordered};
@@ -17,7 +17,8 @@ impl<T: Float> Arithmetic for Complex<T> {
         Complex { re: (self.re + other.re).one_nan(), im: (self.im + other.im).one_nan() }
     }
 
-    /// Returns the product by the plain formula: infinities are not recovered as in C's Annex G.
+    /// Returns the product by the textbook formula. Infinities are not recovered as in Annex G of
+    /// C.
     fn product(self, other: Self) -> Self {
         let re = self.re * other.re - self.im * other.im;
         let im = self.re * other.im + self.im * other.re;
@@ -34,8 +35,9 @@ pub(super) struct Pair<V, I> {
 }
 
 impl<V: PartialOrd + Copy, I: Ord + Copy> Pair<V, I> {
-    /// Returns the better pair. A NaN (which does not compare equal to itself) wins over numbers.
-    /// If neither pair is better, the lower index decides.
+    /// Returns the pair whose value is better according to `is_better`. A NaN (which does not
+    /// compare equal to itself) wins over numbers. If neither pair is better, the pair with the
+    /// lower index is returned.
     pub(super) fn better(self, other: Self, is_better: impl Fn(V, V) -> bool) -> Self {
         let is_nan = |pair: Self| pair.value.partial_cmp(&pair.value).is_none();
         let other_wins = match (is_nan(self), is_nan(other)) {

@@ -1,15 +1,18 @@
-//! Loop over elements, compiled for several instruction sets from one source. The compiler
-//! vectorizes the loop, and since nothing is fused or reordered, all variants give equal bits. The
-//! instruction sets of this processor are queried once.
+//! Loop that reduces one buffer into another, element by element, compiled for several instruction
+//! sets from one source. The compiler vectorizes the loop, and since no operation is fused or
+//! reordered, all variants give equal bits. The instruction sets of this processor are queried
+//! once.
 
 use super::ops::Rule;
 use crate::sys::memory::buf::Region;
 use std::sync::OnceLock;
 
-/// Function that folds `from` into `into` over the elements that both have.
+/// Function that reduces `from` into `into`, element by element, up to the end of the shorter
+/// region.
 pub type Kernel = fn(into: Region, from: Region);
 
-/// Instruction set that this processor has. Created only after a query of the processor.
+/// Instruction set that this processor supports. A value is created only after a query of the
+/// processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level(Set);
 
@@ -23,10 +26,10 @@ enum Set {
 }
 
 impl Level {
-    /// Instruction set of every processor of the architecture.
+    /// Baseline instruction set, which every processor of the architecture supports.
     pub const PLAIN: Level = Level(Set::Plain);
 
-    /// Returns all levels of this processor, the fastest last.
+    /// Returns all instruction sets that this processor supports, the fastest last.
     pub fn all() -> Vec<Level> {
         #[allow(unused_mut, reason = "other architectures have one level")]
         let mut found = vec![Level::PLAIN];
@@ -45,15 +48,16 @@ impl Level {
         found
     }
 
-    /// Returns the fastest level of this processor, which is queried at the first call.
+    /// Returns the fastest instruction set of this processor. The first call queries the processor.
     pub fn best() -> Level {
         static BEST: OnceLock<Level> = OnceLock::new();
         *BEST.get_or_init(|| Level::all().pop().unwrap_or(Level::PLAIN))
     }
 }
 
-/// Expands to the loop that folds element by element. A macro, so that each function with target
-/// features contains the loop: a called function would be compiled without these features.
+/// Expands to the loop that reduces `from` into `into`, element by element. This is a macro so that
+/// each function with target features contains the loop. A called function would be compiled
+/// without these features.
 macro_rules! fold {
     ($rule:ty, $into:ident, $from:ident) => {
         let count = $into.len().min($from.len()) / size_of::<<$rule as Rule>::Element>();
@@ -72,7 +76,8 @@ macro_rules! fold {
     };
 }
 
-/// Returns the loop of a rule in an instruction set.
+/// Returns the loop that applies the operation `R` to all elements, compiled for an instruction
+/// set.
 pub(super) fn kernel_of<R: Rule>(level: Level) -> Kernel {
     match level.0 {
         Set::Plain => fold_plain::<R>,

@@ -4,7 +4,7 @@ use super::*;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-/// Runs a member until `stop` is set; it works on every job that it finds.
+/// Runs a team member until `stop` is set. The member works on every job that it finds.
 fn member(team: &Team<AtomicUsize>, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         let seen = team.news();
@@ -17,7 +17,7 @@ fn member(team: &Team<AtomicUsize>, stop: &AtomicBool) {
     }
 }
 
-/// Guard that stops the member, also when the test fails.
+/// Guard that stops the team member, even if the test panics.
 struct Stop<'a>(&'a Team<AtomicUsize>, &'a AtomicBool);
 
 impl Drop for Stop<'_> {

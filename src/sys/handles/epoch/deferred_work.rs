@@ -1,7 +1,8 @@
-//! Deferred work that threads try when they leave a call. It becomes possible when all threads have
-//! stopped using a resource. No thread can detect that it was the last, so each one tries.
+//! Deferred work, which becomes possible when all threads have stopped using a resource. No thread
+//! can detect that it was the last user, so every thread that returns from a library call tries to
+//! do the work.
 //!
-//! Work that waits for the users of one object is not here but in `retire`.
+//! Work that waits for the users of one object is not here but in `epoch::retire`.
 
 use super::ERRANDS;
 use crate::sys::sync::lock::Mutex;
@@ -14,8 +15,8 @@ global! {
     static CHORES: Mutex<Vec<Chore>> = Mutex::new(Vec::new());
 }
 
-/// Makes threads that leave a call run `chore` outside the epoch until it returns true. Until then,
-/// leaving a call costs more.
+/// Makes threads that return from a library call run `chore` outside the epoch until it returns
+/// true. Until then, each return costs more.
 pub fn until_done(chore: Chore) {
     CHORES.lock().push(chore);
     ERRANDS.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,8 @@
-//! Use of the records in a forked child: whether another thread may have left locks locked.
+//! Examination of the thread records of `epoch` in a forked child: locks that another thread held
+//! at the fork stay locked there.
 //!
-//! Not here: which process is a fork (`sys::sync::lock::OpenState`) and which state the child
-//! discards (`runtime::lifecycle`).
+//! Not here: the detection of a fork (`sys::sync::lock::OpenState`), and the discarding of state in
+//! the child (`runtime::lifecycle`).
 
 use super::{RECORDS, ThreadRecord, adopt_record, give_back, mine, prepare};
 use crate::sys::sync::{Ordering, compiler_fence};
@@ -14,17 +15,19 @@ impl ThreadRecord {
     }
 }
 
-/// Marks the calling thread as running code of the library outside the epoch: functions that work
-/// in every state, deferred work, the thread's last destructors, the library's own threads at work.
-/// Such code may take locks, so a forked child must find the thread (see [`another_was_inside`]).
-/// The mark keeps no object alive. It makes finalize fail in this thread alone ([`is_aside`]).
+/// Marks the calling thread as running code of the library outside the epoch: functions that may be
+/// called in every state of the library, deferred work, the thread's last destructors, or the work
+/// of a thread of the library. Such code may take locks, so a forked child must be able to detect
+/// the thread (see [`another_was_inside`]). The mark keeps no object alive. It makes finalize fail
+/// in this thread alone ([`is_aside`]).
 ///
-/// Ordering: only the owner writes the count, and only a forked child, which has no other threads,
-/// reads it from outside. The child's memory is a snapshot that respects the order of the owner's
-/// stores: each of them either came before the fork write-protected its page, or waits in the page
-/// fault until the fork has completed. So a child that sees a locked lock sees the count above 0,
-/// as long as the owner's stores stay in program order: the release store comes before the
-/// acquiring exchange of the lock, and the releasing unlock before the release store at the end.
+/// Ordering: only the thread that owns the record writes the count `aside`, and only a forked
+/// child, which has no other threads, reads it from outside. The child's memory is a snapshot that
+/// respects the order of the owner's stores: each of them either came before the fork
+/// write-protected its page, or waits in the page fault until the fork has completed. So a child
+/// that sees a locked lock sees the count above 0, as long as the owner's stores stay in program
+/// order: the release store comes before the acquiring exchange of the lock, and the releasing
+/// unlock before the release store at the end.
 #[must_use]
 pub fn aside() -> ForkGuard {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
@@ -38,7 +41,7 @@ pub fn is_aside() -> bool {
     unsafe { mine().as_ref() }.is_some_and(|record| record.aside.load(Ordering::Relaxed) > 0)
 }
 
-/// Guard of [`aside`]: while it lives, a forked child finds the thread.
+/// Guard of [`aside`]: while it lives, a forked child can detect that the thread may hold locks.
 pub struct ForkGuard {
     record: &'static ThreadRecord,
 }

@@ -87,7 +87,9 @@ fn an_object_in_use_outlives_its_handle() {
     assert!(goes(&watch), "freed after the last user left");
 }
 
-/// Returns true if the object is freed soon: another test's thread may be collecting just now.
+/// Returns true if the object to which `watch` refers is freed within 2000 calls to
+/// `epoch::collect`. One call may not suffice, because a thread of another test may be running
+/// `collect` at the same time.
 fn goes<T>(watch: &std::sync::Weak<T>) -> bool {
     let gone = |_| {
         epoch::collect();
@@ -115,7 +117,8 @@ fn a_held_object_outlives_its_handle() {
     assert!(goes(&watch), "freed after its holder let go");
 }
 
-/// Object that, when dropped, overwrites its value, so that a later use shows, and is counted.
+/// Object that overwrites its value when dropped, so that a later use is detected. Drops are
+/// counted.
 struct Canary(u64, Arc<AtomicU64>);
 
 impl Drop for Canary {
@@ -127,8 +130,8 @@ impl Drop for Canary {
     }
 }
 
-/// Lets two threads use the current handle while `round` creates and destroys objects, and
-/// checks that all created objects are dropped.
+/// Makes two threads use the current handle while `round` creates and destroys objects. Checks that
+/// all created objects are dropped.
 fn race(rounds: u64, table: &HandleTable<Canary>, round: impl Fn(Arc<Canary>, &AtomicU64)) {
     let (current, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let drops = Arc::new(AtomicU64::new(0));
@@ -161,8 +164,8 @@ fn race(rounds: u64, table: &HandleTable<Canary>, round: impl Fn(Arc<Canary>, &A
     assert_eq!(drops.load(Ordering::Relaxed), rounds);
 }
 
-/// Returns the number of rounds: 100 for Miri, a tenth of `most` without optimization, which
-/// would take a minute otherwise, else `most`.
+/// Returns the number of rounds: 100 for Miri, a tenth of `most` without optimization (where `most`
+/// rounds would take a minute), otherwise `most`.
 fn rounds(most: u64) -> u64 {
     match (cfg!(miri), cfg!(debug_assertions)) {
         (true, _) => 100,

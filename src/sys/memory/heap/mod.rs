@@ -1,13 +1,16 @@
-//! Allocator of host memory: size classes on 2 MiB segments, one heap for each thread.
+//! Allocator of host memory: blocks of fixed sizes (size classes) in segments of 2 MiB, and one
+//! heap for each thread.
 //!
-//! This file is the interface. A call descends through `thread_heap` (a thread's heap: cached free
-//! blocks) -> `page_heap` (memory that threads share; lock) -> `os` (pages). `segment` describes
-//! memory, `page_map` finds the description of an address without accessing that address,
-//! `remote_free` returns blocks that another thread freed to their owner, `unmap_hooks` reports
-//! pages that are returned to the system, `size_class` has the sizes, `stats` counts,
-//! `relaxed_cell` has the cells of the descriptions. Design: docs/explanation/host-memory.md.
+//! This file is the interface. A call first tries the free blocks of the calling thread's heap
+//! (`thread_heap`), then the memory that all threads share (`page_heap`, protected by a lock), then
+//! maps pages (`os`). `segment` contains the descriptors of the memory. `page_map` finds the
+//! descriptor for an address without accessing that address. `remote_free` returns a block that
+//! another thread has freed to the heap that it came from. `unmap_hooks` reports pages that are
+//! returned to the system. `size_class` defines the block sizes, `stats` the counters, and
+//! `relaxed_cell` the atomic fields of the descriptors. Design: docs/explanation/host-memory.md.
 //!
-//! Blocks carry a kind and a tag, which `runtime::memory` and `memory::mem_pool` choose.
+//! Each block has a kind and a tag (see [`Label`]), which `runtime::memory` and `memory::mem_pool`
+//! choose.
 
 mod os;
 mod page_heap;
@@ -35,7 +38,9 @@ pub use unmap_hooks::{UnmapWatcher, watch as watch_returned};
 /// Minimum alignment of every block, in bytes.
 pub const ALIGNMENT: u64 = QUANTUM as u64;
 
-/// Purpose of a block: a kind (0 to 31) and a tag (below [`TAGS`]). A free must name an equal tag.
+/// Two numbers that the caller assigns to a block: kind (0 to 31), which [`find`] returns, and tag
+/// (below [`TAGS`]), which selects the statistics. The call that frees the block must pass the same
+/// tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(u64);
 
@@ -47,17 +52,17 @@ impl Label {
         )
     }
 
-    /// Returns the label as a number.
+    /// Returns the label encoded as a number.
     pub const fn word(self) -> u64 {
         self.0
     }
 
-    /// Returns the label of a number that [`Label::word`] returned.
+    /// Converts a number that [`Label::word`] returned back to the label.
     pub const fn of_word(word: u64) -> Self {
         Label(word)
     }
 
-    /// Returns the label's word with its tag alone, without the kind.
+    /// Returns the encoded label with this tag and kind 0.
     const fn tag(self) -> u64 {
         self.0 & 0xFF << remote_free::TAG_SHIFT
     }
@@ -68,17 +73,17 @@ impl Label {
 pub enum FreeOutcome {
     /// The block was freed.
     Done,
-    /// The address is in no memory of this allocator.
+    /// The address is not in memory of this allocator.
     Foreign,
     /// The address is not the first byte of a block.
     Inside,
-    /// The block is free already.
+    /// The block is already free.
     Dead,
-    /// The block is live and has another tag, which is the payload.
+    /// The block is allocated and has a different tag, which this variant contains.
     Tagged(u8),
 }
 
-/// Description of a live block.
+/// Properties of an allocated block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveBlock {
     /// Address of the first byte of the block.
@@ -91,7 +96,8 @@ pub struct LiveBlock {
     pub tag: u8,
 }
 
-/// Returns the mapping that contains a whole region. It stays until [`watch_returned`] reports it.
+/// Returns the mapping of this allocator that contains the whole region; `None` if there is none.
+/// Before the mapping is unmapped, it is reported to all watchers ([`watch_returned`]).
 pub fn mapping(region: Region) -> Option<Region> {
     let segment = page_map::find(region.addr().get())?;
     let (base, bytes) = (segment.base.get(), segment.bytes.get());
@@ -100,12 +106,12 @@ pub fn mapping(region: Region) -> Option<Region> {
     (end <= base + bytes).then(|| Region::allocated(at, bytes))
 }
 
-/// Statistics of an account.
+/// Allocation statistics of the blocks with one tag (see [`Label`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Number of bytes requested and not freed.
+    /// Number of bytes that were requested and are not freed yet.
     pub live_bytes: u64,
-    /// Maximum of `live_bytes`; an upper bound if several threads allocate.
+    /// Maximum of `live_bytes` so far; an upper bound if several threads allocate.
     pub peak_bytes: u64,
     /// Number of live blocks.
     pub live_count: u64,
@@ -113,7 +119,7 @@ pub struct Stats {
     pub total_count: u64,
 }
 
-/// Returns the size of the block that serves a request of `size` bytes.
+/// Returns the size in bytes of the block that a request of `size` bytes gets.
 pub fn rounded(size: u64) -> u64 {
     match usize::try_from(size) {
         Ok(small @ 1..=LARGEST) => size_class::block(size_class::of(small)) as u64,
@@ -121,38 +127,45 @@ pub fn rounded(size: u64) -> u64 {
     }
 }
 
-/// Block from the thread's cached free blocks.
+/// Block that was allocated from the thread's cached free blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct CachedBlock {
     /// Address of the block.
     pub addr: Addr,
-    /// True if [`housekeeping`] must be called next.
+    /// True if the caller must call [`housekeeping`].
     pub due: bool,
 }
 
-/// Allocates a block of `size` (1 to 1 GiB) bytes aligned to 64, if the thread has one cached: no
-/// lock, no system call, no function call. Returns `None` otherwise: call [`alloc`].
+/// Allocates a block of `size` bytes (1 byte to 1 GiB), aligned to 64 bytes, from the cached free
+/// blocks of the calling thread. Acquires no lock and makes no system call or function call.
+/// Returns `None` if no such block is cached; the caller must then call [`alloc`].
 #[must_use]
 pub fn quick_alloc(size: u64, label: Label) -> Option<CachedBlock> {
     let (at, due) = thread_heap::mine()?.quick_alloc(size as usize, label.0)?;
     Some(CachedBlock { addr: address(at), due })
 }
 
-/// Frees a block on the fast path: it has this label's tag and is in a current or listed slab of
-/// this thread. Returns whether [`housekeeping`] is due. `None`: call [`free`].
+/// Frees a block with the tag of `label` on the fast path: without a lock, and only if the calling
+/// thread's heap owns the slab of the block (adjacent blocks of one size class) and either
+/// currently allocates from it or keeps it in a list of slabs with free blocks. Returns
+/// `Some(true)` if the caller must call [`housekeeping`] afterwards, and `None` if the block was
+/// not freed; the caller must then call [`free`].
 #[inline(always)] // row: alloc_free_64
 pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
     thread_heap::mine()?.quick_free(addr.get(), label.tag())
 }
 
-/// Does the housekeeping that was due after a fast-path call of this thread with this tag.
+/// Performs deferred work of the calling thread's heap: updates the statistics of `tag`, collects
+/// the blocks that other threads have freed, and returns unused memory if that was requested.
+/// Called when a fast-path call has reported that it is due.
 pub fn housekeeping(tag: u8) {
     if let Some(heap) = thread_heap::mine() {
         heap.housekeeping(usize::from(tag));
     }
 }
 
-/// Allocates `size` (> 0) bytes aligned to `align` (a power of two); `None` if out of memory.
+/// Allocates `size` (> 0) bytes aligned to `align` bytes (a power of two); returns `None` if out of
+/// memory.
 pub fn alloc(size: u64, align: u64, label: Label) -> Option<Addr> {
     let (size, align) = (usize::try_from(size).ok()?, usize::try_from(align).ok()?);
     if size as u64 > remote_free::SIZE {
@@ -170,20 +183,21 @@ fn address(at: usize) -> Addr {
     Addr::new(std::ptr::with_exposed_provenance_mut(at))
 }
 
-/// Frees a block with this label's tag. Any address may be passed: it is not dereferenced.
+/// Frees the block that begins at `addr` if it has the tag of `label`. `addr` may be any address:
+/// it is not dereferenced.
 pub fn free(addr: Addr, label: Label) -> FreeOutcome {
     thread_heap::with(|heap| Some(heap.free(addr.get(), label.tag())))
         .unwrap_or(FreeOutcome::Foreign)
 }
 
-/// Changes the tag of a live block from `from` to `to`; a later free must name `to`. Any address
-/// may be passed: it is not dereferenced.
+/// Changes the tag of the allocated block at `addr` from `from` to `to`. The call that frees the
+/// block must then pass `to`. `addr` may be any address: it is not dereferenced.
 pub fn retag(addr: Addr, from: u8, to: u8) -> FreeOutcome {
     let (from, to) = (Label::new(0, from).tag(), Label::new(0, to).tag());
     thread_heap::with(|heap| Some(heap.retag(addr.get(), from, to))).unwrap_or(FreeOutcome::Foreign)
 }
 
-/// Returns the live block that contains `addr`, which may be any address.
+/// Returns the allocated block that contains `addr`, which may be any address.
 #[must_use]
 pub fn find(addr: Addr) -> Option<LiveBlock> {
     let segment = page_map::find(addr.get())?;
@@ -206,13 +220,15 @@ pub fn find(addr: Addr) -> Option<LiveBlock> {
     (word & remote_free::LIVE != 0 && is_inside).then_some(found)
 }
 
-/// Returns the first byte of the range `first` to `last` (any addresses) in the allocator's memory.
+/// Returns the lowest address from `first` to `last` (inclusive; any addresses) that is in the
+/// memory of this allocator; `None` if there is none.
 pub fn find_within(first: Addr, last: Addr) -> Option<usize> {
     page_map::find_within(first.get(), last.get())
         .map(|segment| segment.base.get().max(first.get()))
 }
 
-/// Returns the counters of a tag. The effects of concurrent calls may be missing.
+/// Returns the statistics of the blocks with a tag. They may not include the effects of concurrent
+/// calls.
 pub fn stats(tag: u8) -> Stats {
     let mut sum = stats::Sum::default();
     page_heap::for_each_heap(|heap| heap.account(usize::from(tag)).add_to(&mut sum));
@@ -225,7 +241,8 @@ pub fn stats(tag: u8) -> Stats {
     }
 }
 
-/// Adds `bytes` allocated elsewhere (below 0: freed) to the live bytes and the peak of an account.
+/// Adds bytes that were allocated outside this allocator (or, if `bytes` is negative, freed) to the
+/// live bytes and the peak of a tag.
 pub fn count_bytes(tag: u8, bytes: i64) {
     let _ = thread_heap::with(|heap| {
         heap.account(usize::from(tag)).shift(usize::from(tag), bytes);
@@ -233,13 +250,13 @@ pub fn count_bytes(tag: u8, bytes: i64) {
     });
 }
 
-/// Resets the peak of an account, which must have no live blocks and must not be in use.
+/// Resets the peak of a tag. The tag must have no allocated blocks, and no thread may be using it.
 pub fn restart(tag: u8) {
     page_heap::for_each_heap(|heap| heap.account(usize::from(tag)).level());
     stats::reset(usize::from(tag));
 }
 
-/// Frees every live block of a tag, in all heaps.
+/// Frees every allocated block with a tag, in the heaps of all threads.
 pub fn free_all(tag: u8) {
     page_map::for_each(|segment| {
         for number in 0..segment.slab_count() {
@@ -251,7 +268,8 @@ pub fn free_all(tag: u8) {
 }
 
 /// Returns the unused memory of the calling thread and of threads that have ended to the system.
-/// All other threads return theirs after some more frees.
+/// Requests that every other thread return its unused memory, which it does after some of its next
+/// calls to `free`.
 pub fn trim() {
     page_heap::for_each_heap(Heap::want);
     let _ = thread_heap::with(|heap| {
@@ -261,12 +279,14 @@ pub fn trim() {
     page_heap::sweep();
 }
 
-/// Unmaps every block, live or not. No thread may be using the allocator.
+/// Unmaps all memory of the allocator, including allocated blocks. No thread may be using the
+/// allocator.
 pub fn destroy_all() {
     page_heap::destroy();
 }
 
-/// Discards all blocks in a forked child (their memory stays as it is) and starts empty.
+/// Discards the allocator's state in a forked child, so that the child's allocator starts empty.
+/// The memory of the inherited blocks stays mapped and unchanged.
 pub fn forget_all() {
     crate::sys::sync::tls::set_heap(std::ptr::null());
     page_heap::forget();

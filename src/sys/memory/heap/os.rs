@@ -1,9 +1,10 @@
-//! Mapping and unmapping of pages of the operating system.
+//! System calls that map and unmap pages.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Page size that all addresses and lengths here are multiples of (a multiple of the machine's).
+/// Page size of the allocator in bytes, a multiple of the machine's page size. All addresses and
+/// lengths in this file are multiples of it.
 pub(super) const PAGE: usize = 1 << 16;
 
 /// True if huge pages are requested from the kernel.
@@ -22,7 +23,7 @@ fn reserve(len: usize) -> Option<usize> {
     (at != libc::MAP_FAILED).then(|| at.expose_provenance())
 }
 
-/// Returns pages to the system.
+/// Unmaps `len` bytes of pages that begin at `at`.
 pub(super) fn unmap(at: usize, len: usize) {
     if cfg!(miri) {
         // SAFETY: memory that `map` returned and that no code uses any more.
@@ -33,7 +34,8 @@ pub(super) fn unmap(at: usize, len: usize) {
     }
 }
 
-/// Maps `len` zeroed bytes (whole pages) aligned to `align`; `None` if out of memory.
+/// Maps `len` zeroed bytes aligned to `align` bytes and returns the address; `None` if out of
+/// memory.
 pub(super) fn map(len: usize, align: usize) -> Option<usize> {
     if cfg!(miri) {
         return allocate(len, align);
@@ -51,7 +53,8 @@ pub(super) fn map(len: usize, align: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Allocates zeroed memory from the C library: Miri has no `madvise` and no partial `munmap`.
+/// Allocates zeroed memory from the C library under Miri, which has no `madvise` and no partial
+/// `munmap`.
 fn allocate(len: usize, align: usize) -> Option<usize> {
     let mut at = ptr::null_mut();
     // SAFETY: allocates new memory and writes the pointer to it.
@@ -63,7 +66,8 @@ fn allocate(len: usize, align: usize) -> Option<usize> {
     Some(at.expose_provenance())
 }
 
-/// Requests huge pages where they fit: advice, without effect where they are disabled.
+/// Advises the kernel to use huge pages for a range, unless [`use_huge_pages`] has turned that off.
+/// The advice has no effect on a system where huge pages are disabled.
 pub(super) fn prefer_huge(at: usize, len: usize) {
     if HUGE.load(Ordering::Relaxed) && !cfg!(miri) {
         // SAFETY: advice about pages that this allocator owns; their contents stay.
@@ -73,7 +77,8 @@ pub(super) fn prefer_huge(at: usize, len: usize) {
     }
 }
 
-/// Returns the memory of a range to the system, not the addresses; it then reads as zero.
+/// Returns the memory of a range to the system but keeps the addresses mapped. The range then reads
+/// as zero.
 pub(super) fn purge(at: usize, len: usize) {
     if cfg!(miri) {
         // SAFETY: memory that this allocator owns, as large as `len`, with contents not needed.

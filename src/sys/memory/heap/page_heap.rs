@@ -1,8 +1,10 @@
-//! Memory that threads share: segments that have slabs without an owner, mappings for large blocks,
-//! the heaps of threads that have ended, and the budget of memory that may be kept unused.
+//! Memory that all threads share: segments with slabs (adjacent blocks of one size class) that
+//! belong to no heap, mappings for large blocks, the heaps of threads that have ended, and the
+//! budget: the maximum number of bytes that heaps may keep mapped without allocated blocks.
 //!
-//! One lock protects all of this. It is taken only where a thread's own memory does not suffice. No
-//! page is written or returned to the system under the lock.
+//! One lock protects the lists of this module. It is acquired only if the heap of the calling
+//! thread has no suitable memory. Pages of blocks are neither written nor returned to the system
+//! while it is held, except when all memory is unmapped.
 
 use super::relaxed_cell::RelaxedPtr;
 use super::segment::{Segment, Slab};
@@ -15,34 +17,38 @@ use crate::sys::sync::{
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Default limit of the bytes kept unused: the larger of `USUAL_BUDGET` and 1 / `BUDGET_SHARE` of
-/// the most that was mapped.
+/// Default limit of the number of bytes that heaps keep mapped but unused: the larger of
+/// `USUAL_BUDGET` and 1 / `BUDGET_SHARE` of the maximum number of bytes that were mapped at once.
 const USUAL_BUDGET: usize = 256 << 20;
 const BUDGET_SHARE: usize = 8;
-/// Size of the mappings from which descriptions are allocated, in bytes.
+/// Size in bytes of the mappings from which the descriptors of segments, slabs and heaps are
+/// allocated; larger arrays of descriptors get larger mappings.
 const CHUNK: usize = 1 << 20;
 
-/// Number of words that are left unused before the words of a slab.
+/// Number of 64-bit words that are left unused before the array of state words of a slab (one word
+/// for each block).
 const SKIPPED: usize = 8;
 
-/// Number of bytes mapped for blocks now.
+/// Number of bytes that are currently mapped for blocks.
 static MAPPED: AtomicUsize = AtomicUsize::new(0);
 static MOST_MAPPED: AtomicUsize = AtomicUsize::new(0);
-/// Number of bytes that all heaps together may keep unused.
+/// Number of bytes that all heaps together are currently permitted to keep mapped but unused.
 static GRANTED: AtomicUsize = AtomicUsize::new(0);
 /// Limit of `GRANTED`; `usize::MAX` means the default limit.
 static BUDGET: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 struct Store {
-    /// Segments of each cut that have a slab without an owner.
+    /// Lists of the segments with at least one slab that belongs to no heap, one list for each slab
+    /// layout (entry of `CUTS`).
     with_room: [RelaxedPtr<Segment>; SPANS],
-    /// Unused descriptions of segments of each cut, whose memory was unmapped.
+    /// Lists of segment descriptors that can be reused because their memory was unmapped, one list
+    /// for each slab layout and one for segments that are a single block.
     spare: [RelaxedPtr<Segment>; SPANS + 1],
-    /// Every heap ever allocated.
+    /// List of all heaps that were ever allocated.
     heaps: RelaxedPtr<Heap>,
-    /// Heaps that have no thread.
+    /// List of the heaps that have no thread.
     idle: RelaxedPtr<Heap>,
-    /// Address of the next description to allocate.
+    /// Address at which the next descriptor is allocated.
     next: usize,
     end: usize,
 }
@@ -59,7 +65,7 @@ static STORE: Mutex<Store> = Mutex::new(Store {
 /// Type for which all-zero bytes are a valid value, and whose values are never moved or dropped.
 ///
 /// # Safety
-/// The implementor guarantees exactly that.
+/// All-zero bytes must be a valid value of the type, and its values must never be moved or dropped.
 unsafe trait Plain: 'static {}
 // SAFETY: numbers and links that may be null, all atomics: zeros are valid. It is never moved.
 unsafe impl Plain for Segment {}
@@ -71,7 +77,8 @@ unsafe impl Plain for Heap {}
 unsafe impl Plain for AtomicU64 {}
 
 impl Store {
-    /// Allocates `count` adjacent zeroed descriptions, forever.
+    /// Allocates an array of `count` zeroed descriptors, which are never freed; `None` if out of
+    /// memory.
     fn describe<T: Plain>(&mut self, count: usize) -> Option<&'static [T]> {
         let bytes = (count * size_of::<T>()).next_multiple_of(128);
         if self.end - self.next < bytes {
@@ -88,7 +95,8 @@ impl Store {
         })
     }
 
-    /// Returns the description of a segment of a cut: a spare or a new description.
+    /// Returns an unused or new descriptor for a segment with the slab layout `cut`: an index into
+    /// `CUTS`, or `SPANS` for a segment that is a single block.
     fn segment(&mut self, cut: usize) -> Option<&'static Segment> {
         if let Some(spare) = self.spare.get(cut) {
             if let Some(segment) = spare.get() {
@@ -110,7 +118,8 @@ impl Store {
         Some(segment)
     }
 
-    /// Describes pages that were mapped just now and enters them into the page map.
+    /// Initializes the descriptor of a newly mapped segment of `bytes` bytes at `at`, and enters it
+    /// into the page map.
     fn install(&mut self, cut: usize, at: usize, bytes: usize) -> Option<&'static Segment> {
         let segment = self.segment(cut)?;
         segment.base.set(at);
@@ -156,7 +165,8 @@ impl Store {
         }
     }
 
-    /// Takes a slab without an owner, if there is one.
+    /// Returns a slab that belongs to no heap, from a segment with the slab layout `cut`, and marks
+    /// it as not free; `None` if there is no such slab.
     fn pick(&self, cut: usize) -> Option<&'static Slab> {
         let segment = self.with_room.get(cut)?.get()?;
         let number = segment.free.get().trailing_zeros() as usize;
@@ -168,7 +178,8 @@ impl Store {
     }
 }
 
-/// Maps pages and describes them. Returns the lock with the segment.
+/// Maps a segment of `bytes` bytes. Returns its descriptor together with the guard of the page
+/// heap's lock.
 fn map(
     cut: usize,
     bytes: usize,
@@ -186,7 +197,8 @@ fn map(
     Some((store, segment))
 }
 
-/// Returns a slab for blocks of a class below `FIRST_SPAN`.
+/// Assigns a slab to the heap `owner`, for blocks of a size class below `FIRST_SPAN`, and returns
+/// it.
 pub(super) fn slab(class: usize, owner: &'static Heap) -> Option<&'static Slab> {
     let cut = size_class::cut(class);
     let found = STORE.lock().pick(cut);
@@ -202,7 +214,8 @@ pub(super) fn slab(class: usize, owner: &'static Heap) -> Option<&'static Slab> 
     Some(slab)
 }
 
-/// Returns the slab of a new mapping for one block.
+/// Creates a mapping for one block of `bytes` bytes, assigns it to the heap `owner`, and returns
+/// its only slab.
 pub(super) fn span(
     class: usize,
     bytes: usize,
@@ -221,7 +234,8 @@ pub(super) fn span(
     Some(slab)
 }
 
-/// Releases a slab that has no live blocks and is in no list. Its memory is returned to the system.
+/// Returns the memory of a slab to the system and removes its owner. The slab must have no
+/// allocated blocks and must not be in any list.
 pub(super) fn release(slab: &'static Slab) {
     let Some(segment) = slab.segment.get() else { return };
     slab.disown();
@@ -251,18 +265,19 @@ pub(super) fn release(slab: &'static Slab) {
     MAPPED.fetch_sub(bytes, Ordering::Relaxed);
 }
 
-/// Returns the number of bytes that a slab keeps mapped.
+/// Returns the number of mapped bytes that belong to a slab.
 pub(super) fn bytes(slab: &Slab) -> usize {
     let Some(segment) = slab.segment.get() else { return 0 };
     segment.bytes.get() / segment.slab_count()
 }
 
-/// Sets the budget in bytes; `None` selects the default.
+/// Sets the limit of the number of bytes that heaps keep mapped but unused; `None` selects the
+/// default.
 pub fn set_budget(bytes: Option<usize>) {
     BUDGET.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
 }
 
-/// Returns the number of bytes that may be kept unused.
+/// Returns the limit of the number of bytes that heaps keep mapped but unused.
 pub fn budget() -> usize {
     match BUDGET.load(Ordering::Relaxed) {
         usize::MAX => USUAL_BUDGET.max(MOST_MAPPED.load(Ordering::Relaxed) / BUDGET_SHARE),
@@ -270,25 +285,25 @@ pub fn budget() -> usize {
     }
 }
 
-/// Lets a heap keep `bytes` more bytes unused; returns true on success. If that exceeds the budget,
-/// the unused memory of ended threads is returned to the system first.
+/// Permits a heap to keep `bytes` more bytes mapped but unused; returns true on success. If that
+/// would exceed [`budget`], first returns the unused memory of ended threads to the system.
 pub(super) fn grant(bytes: usize) -> bool {
     let fits = |now: usize| now.checked_add(bytes).filter(|then| *then <= budget());
     let try_it = || GRANTED.checked_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
     try_it() || (bytes <= budget() && sweep() && try_it())
 }
 
-/// Returns a part of the budget.
+/// Withdraws the permission for `bytes` unused bytes that [`grant`] has given.
 pub(super) fn revoke(bytes: usize) {
     GRANTED.fetch_sub(bytes, Ordering::Relaxed);
 }
 
-/// Returns the number of bytes mapped for blocks.
+/// Returns the number of bytes that are currently mapped for blocks.
 pub fn mapped() -> usize {
     MAPPED.load(Ordering::Relaxed)
 }
 
-/// Returns the number of bytes that heaps keep unused, or may keep: at most the budget.
+/// Returns the number of bytes that heaps are currently permitted to keep mapped but unused.
 pub fn kept() -> usize {
     GRANTED.load(Ordering::Relaxed)
 }
@@ -306,8 +321,9 @@ pub(super) fn adopt() -> Option<&'static Heap> {
     Some(heap)
 }
 
-/// Returns true if the lock can be acquired. It cannot where a forked child has inherited it from a
-/// thread that does not exist there; the child's threads must be able to end all the same.
+/// Returns true if the lock can be acquired. In a forked child it stays locked if another thread
+/// held it at the fork, because that thread does not exist in the child. The child's threads must
+/// be able to end nevertheless.
 pub(super) fn is_usable() -> bool {
     (0..1000).any(|_| {
         STORE.try_lock().is_some() || {
@@ -317,14 +333,15 @@ pub(super) fn is_usable() -> bool {
     })
 }
 
-/// Takes over a heap that its thread does not need any more.
+/// Adds the heap of a thread that ends to the list of heaps without a thread.
 pub(super) fn leave(heap: &'static Heap) {
     let store = STORE.lock();
     heap.idle.set(store.idle.get());
     store.idle.set(Some(heap));
 }
 
-/// Returns the unused memory of ended threads to the system; false if there was no such thread.
+/// Returns the unused memory in the heaps of ended threads to the system. Returns false if there is
+/// no such heap.
 pub(super) fn sweep() -> bool {
     let mut heap = {
         let store = STORE.lock();
@@ -351,7 +368,7 @@ pub(super) fn for_each_heap(mut f: impl FnMut(&'static Heap)) {
     }
 }
 
-/// Unmaps everything and empties every heap. No other thread may be using the heaps.
+/// Unmaps all segments and empties every heap. No other thread may be using the heaps.
 pub(super) fn destroy() {
     for_each_heap(Heap::clear);
     let store = STORE.lock();
@@ -369,7 +386,8 @@ pub(super) fn destroy() {
     start_anew();
 }
 
-/// Discards all state in a forked child. The inherited memory stays mapped, unmanaged.
+/// Discards all state of the allocator in a forked child. The inherited memory stays mapped but is
+/// not used for allocations any more.
 pub(super) fn forget() {
     let mut store = STORE.lock();
     store.with_room.iter().for_each(|first| first.set(None));

@@ -1,18 +1,20 @@
-//! Map from an address to its segment, without access to it: two levels, one entry for each 2 MiB.
+//! Map from an address to the segment that contains it: a table of two levels with one entry for
+//! each 2 MiB of addresses. A lookup does not access the address.
 
 use super::os;
 use super::relaxed_cell::RelaxedPtr;
 use super::segment::Segment;
 use super::size_class::SEGMENT;
 
-/// Number of address bits. Small for Miri, whose addresses are small: Miri checks every entry
-/// wherever a reference to a level is passed.
+/// Number of address bits that the map covers. It is smaller under Miri, which uses small
+/// addresses: Miri checks all entries of a table wherever a reference to the table is passed.
 const ADDRESS_BITS: u32 = if cfg!(miri) { 36 } else { 48 };
 const LEAF_BITS: u32 = if cfg!(miri) { 7 } else { 13 };
 const UNIT_BITS: u32 = SEGMENT.trailing_zeros();
 const ROOTS: usize = 1 << (ADDRESS_BITS - UNIT_BITS - LEAF_BITS);
 
-/// Entries for 16 GiB of addresses.
+/// Second-level table of the map, with an entry for each 2 MiB of a range of 16 GiB (256 MiB under
+/// Miri).
 pub(super) struct Leaf([RelaxedPtr<Segment>; 1 << LEAF_BITS]);
 
 static ROOT: [RelaxedPtr<Leaf>; ROOTS] = [const { RelaxedPtr::none() }; ROOTS];
@@ -21,14 +23,16 @@ fn entry(unit: usize) -> Option<&'static RelaxedPtr<Segment>> {
     ROOT.get(unit >> LEAF_BITS)?.get()?.0.get(unit % (1 << LEAF_BITS))
 }
 
-/// Returns the segment that contains `addr`, which may be any number. The last 2 MiB of a large
-/// mapping may belong to the segment only in part: memory of other owners may follow there.
+/// Returns the segment that contains `addr`, which may be any number. A large segment may end in
+/// the middle of the 2 MiB of its last entry; the memory after its end does not belong to the
+/// allocator.
 pub(super) fn find(addr: usize) -> Option<&'static Segment> {
     let segment = entry(addr >> UNIT_BITS)?.get()?;
     (addr.wrapping_sub(segment.base.get()) < segment.bytes.get()).then_some(segment)
 }
 
-/// Returns the first segment that contains a byte from `first` to `last`.
+/// Returns the segment with the lowest address that contains a byte from `first` to `last`
+/// (inclusive).
 pub(super) fn find_within(first: usize, last: usize) -> Option<&'static Segment> {
     let mut unit = first >> UNIT_BITS;
     while unit <= last >> UNIT_BITS {
@@ -52,8 +56,9 @@ fn units(segment: &Segment) -> std::ops::Range<usize> {
     base >> UNIT_BITS..(base + bytes).div_ceil(SEGMENT)
 }
 
-/// Enters a segment into the map. Returns false, with nothing entered, if there is no memory for
-/// the table. The caller holds the lock of the page heap.
+/// Enters a segment into the map. Returns false and enters nothing if there is no memory for a
+/// second-level table, or if the address is out of range. The caller must hold the lock of the page
+/// heap.
 pub(super) fn enter(segment: &'static Segment) -> bool {
     for unit in units(segment) {
         let Some(root) = ROOT.get(unit >> LEAF_BITS) else { return false };
@@ -72,7 +77,7 @@ pub(super) fn leave(segment: &Segment) {
     units(segment).filter_map(entry).for_each(|entry| entry.set(None));
 }
 
-/// Calls `f` for every segment once. `f` may remove the segment.
+/// Calls `f` for every entry that is set. `f` may remove the segment of the entry from the map.
 pub(super) fn for_each(mut f: impl FnMut(&'static Segment)) {
     for leaf in ROOT.iter().filter_map(RelaxedPtr::get) {
         for entry in &leaf.0 {

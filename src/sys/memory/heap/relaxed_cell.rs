@@ -1,7 +1,8 @@
-//! Numbers and links that one thread at a time writes and any thread may read.
+//! Atomic numbers and pointers that one thread at a time writes and any thread may read.
 //!
-//! All descriptions of memory live forever and are only reused, so a link is a plain `&'static`,
-//! and a late reader sees old numbers, never freed memory.
+//! They are the fields of the descriptors of segments, slabs and heaps. Descriptors are reused but
+//! never freed. So a pointer to a descriptor is a plain `&'static`, and a thread that reads a
+//! descriptor late may read outdated values but never accesses freed memory.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -21,22 +22,26 @@ impl Number {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Adds `value`, for the only writer: no locked instruction.
+    /// Adds `value` with a separate load and store (no locked instruction). Only the single writer
+    /// may call this.
     pub(super) fn add(&self, value: usize) {
         self.set(self.get().wrapping_add(value));
     }
 
-    /// Subtracts `value`, for the only writer: no locked instruction.
+    /// Subtracts `value` with a separate load and store (no locked instruction). Only the single
+    /// writer may call this.
     pub(super) fn sub(&self, value: usize) {
         self.set(self.get().wrapping_sub(value));
     }
 
-    /// Loads the value (acquire). Everything written before the `publish` of that value is visible.
+    /// Loads the value (acquire). All writes before the `publish` that stored this value are
+    /// visible afterwards.
     pub(super) fn observe(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Stores the value (release): earlier writes are visible to a thread that `observe`s it.
+    /// Stores the value (release). Earlier writes are visible to a thread that loads the value with
+    /// `observe`.
     pub(super) fn publish(&self, value: usize) {
         self.0.store(value, Ordering::Release);
     }
@@ -57,7 +62,8 @@ impl<T> RelaxedPtr<T> {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Sets the target. Earlier writes to the target are visible to a thread that reads the link.
+    /// Sets the target (release). Earlier writes to the target are visible to a thread that reads
+    /// the pointer with `get`.
     pub(super) fn set(&self, target: Option<&'static T>) {
         self.0.store(
             target.map_or(ptr::null_mut(), |target| ptr::from_ref(target).cast_mut()),
@@ -65,7 +71,7 @@ impl<T> RelaxedPtr<T> {
         );
     }
 
-    /// Returns true if the link points to `target` itself.
+    /// Returns true if the pointer refers to the object `target`.
     pub(super) fn is(&self, target: &T) -> bool {
         ptr::eq(self.0.load(Ordering::Relaxed), target)
     }

@@ -1,40 +1,43 @@
-//! State of a block in one word, and the return of a block that another thread has freed.
+//! State word of a block, and the return of blocks to their owner by the threads that free them.
 //!
-//! The word of a block has its state: LIVE with size, kind and tag; SENT: freed by a thread that
-//! does not own the slab, on its way to the owner; otherwise free, with the address of the next
-//! free block. Only the owner of a slab makes its blocks live and frees them directly, by plain
-//! stores. Another thread claims a block with a compare-and-swap from LIVE to SENT, which only one
-//! of several threads can win, and pushes the block onto the owner's remote-free list (the mail).
-//! The owner takes the whole list with one exchange. Only the owner takes from the list, so a block
-//! cannot come back between the load and the swap of a push (no ABA).
+//! Each block has a state word. LIVE: the block is allocated; the word also contains its size, kind
+//! and tag. SENT: a thread that does not own the slab has freed the block, and the owner has not
+//! collected it yet. Otherwise the block is free, and the word is the address of the next free
+//! block. Only the owner of a slab (the heap that allocates from it) allocates its blocks and frees
+//! them directly, by plain stores. Another thread frees a block with a compare-and-swap of the word
+//! from LIVE to SENT, which succeeds in only one of several threads, and pushes the block onto the
+//! owner's remote-free list. The owner takes the whole list with one exchange. Only the owner
+//! removes blocks from the list, so a block cannot be back in the list between the load and the
+//! compare-and-swap of a push (no ABA problem).
 //!
-//! Memory ordering. The accesses of the freeing thread to the bytes of the block come before its
-//! push (release). The owner's exchange (acquire) sees them, also for pushes further down: each
-//! push is a read-modify-write of the one head, so it belongs to the release sequence of earlier
-//! pushes. The word of a listed block is written before the push that publishes it. `tests/models`
-//! has the model.
+//! Memory ordering: The freeing thread accesses the bytes of the block before its push (release).
+//! These accesses happen before the owner's exchange (acquire), for every block in the list: each
+//! push is a read-modify-write of the same head, so it belongs to the release sequences of the
+//! earlier pushes. The state word of a listed block is written before the push that publishes it. A
+//! model in `tests/models` checks this.
 //!
-//! If two threads free one block at the same moment and one of them is the owner, both calls may
-//! return success: the owner's plain store may cross the other thread's swap. So the words of
-//! listed blocks are changed by compare-and-swap too, and an owner that finds a block in its list
-//! whose word is not SENT skips the rest of that list: memory may be lost until the end, but no
-//! block is allocated twice.
+//! If two threads free the same block at the same time (an error of the program) and one of them is
+//! the owner, both calls may return success: the owner's plain store may overwrite the result of
+//! the other thread's compare-and-swap. So a push changes the word of its block by compare-and-swap
+//! too, and an owner that finds a block in its list whose word is not SENT skips the rest of that
+//! list. The skipped blocks may be lost until all memory is unmapped, but no block is allocated
+//! twice.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 
-/// State bit of a block in use.
+/// State bit of an allocated block.
 pub(super) const LIVE: u64 = 1 << 63;
-/// State bit of a block in a remote-free list.
+/// State bit of a block that another thread has freed and that the owner has not collected yet.
 pub(super) const SENT: u64 = 1 << 62;
-/// Bit position of the tag in a LIVE word. LIVE, SENT and tag are the upper bits, which a free
-/// compares.
+/// Bit position of the tag in the state word of an allocated block. A free compares the bits from
+/// here up (tag, SENT and LIVE) with their expected values.
 pub(super) const TAG_SHIFT: u32 = 48;
-/// Bit position of the kind in a LIVE word.
+/// Bit position of the kind in the state word of an allocated block.
 pub(super) const KIND_SHIFT: u32 = 43;
-/// Mask of the size in a LIVE word.
+/// Mask of the size in bytes in the state word of an allocated block.
 pub(super) const SIZE: u64 = (1 << KIND_SHIFT) - 1;
 
-/// List of blocks that other threads have freed, for the owner of their slabs.
+/// List of the blocks of one owner that other threads have freed.
 #[derive(Default)]
 pub(super) struct RemoteFreeList {
     /// Address of the block that was pushed last; 0 if the list is empty.
@@ -42,13 +45,15 @@ pub(super) struct RemoteFreeList {
 }
 
 impl RemoteFreeList {
-    /// Returns the block that was pushed last, for `claim`; 0 if the list is empty.
+    /// Returns the address of the block that was pushed last, to pass to [`claim`]; 0 if the list
+    /// is empty.
     pub(super) fn peek(&self) -> u64 {
         self.head.load(Ordering::Relaxed)
     }
 
-    /// Pushes a block that was claimed with `head`, the result of `peek`. `block` (not 0) is the
-    /// address by which the owner finds the block.
+    /// Pushes the block with the state word `word` and the address `block` (not 0) onto the list.
+    /// `head` is the address that the caller has obtained from `peek` and passed to [`claim`] for
+    /// this block. Pushes nothing if it finds that the owner has freed the block meanwhile.
     pub(super) fn push(&self, word: &AtomicU64, mut head: u64, block: u64) {
         while let Err(now) =
             self.head.compare_exchange_weak(head, block, Ordering::Release, Ordering::Relaxed)
@@ -61,22 +66,25 @@ impl RemoteFreeList {
         }
     }
 
-    /// Takes the whole list and returns the block pushed last, or 0 if the list is empty. `next` of
-    /// a block's word leads to the other blocks.
+    /// Empties the list and returns the address of the block that was pushed last, or 0 if the list
+    /// is empty. [`next`] returns the address of the block after it.
     #[must_use]
     pub(super) fn take(&self) -> u64 {
         self.head.swap(0, Ordering::Acquire)
     }
 }
 
-/// Claims a block that was LIVE with the word `was`, for a thread that does not own it. `head` is
-/// the head of its later list, or 0. Returns false if another thread has freed the block.
+/// Marks a block as freed (SENT) if its state word is still `was`, for a thread that does not own
+/// the block. `head` is the first block of the remote-free list onto which the block will be pushed
+/// (0 if the list is empty). Returns false if the state word has changed, for example because
+/// another thread has freed the block.
 #[must_use]
 pub(super) fn claim(word: &AtomicU64, was: u64, head: u64) -> bool {
     word.compare_exchange(was, SENT | head, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Returns the block after a block of the list, or `None` if `word` is not that of a listed block.
+/// Returns the address of the next block of a remote-free list (0 at the end of the list), or
+/// `None` if `word` is not the state word of a block in such a list.
 pub(super) fn next(word: &AtomicU64) -> Option<u64> {
     let value = word.load(Ordering::Relaxed);
     (value & SENT != 0).then_some(value & !SENT)

@@ -1,7 +1,8 @@
-//! Segments (memory that is mapped at once) and the slabs in them (blocks of one class, one owner).
+//! Descriptors of segments (memory that is mapped in one piece) and of the slabs in them (adjacent
+//! blocks of one size class, which belong to one heap).
 //!
-//! The descriptions are apart from the memory that they describe, so a program that writes outside
-//! of its block does not hit them. Descriptions live forever (see `relaxed_cell`).
+//! The descriptors are separate from the memory that they describe, so a program that writes
+//! outside its block does not corrupt them. Descriptors are never freed (see `relaxed_cell`).
 
 use super::relaxed_cell::{Number, RelaxedPtr};
 use super::remote_free::{LIVE, SENT, TAG_SHIFT};
@@ -10,29 +11,32 @@ use super::thread_heap::Heap;
 use crate::sys::sync::AtomicU64;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Place of a slab that its owner allocates from.
+/// State of a slab (`Slab::place`): the heap that owns the slab currently allocates blocks of the
+/// slab's size class from it.
 pub(super) const CURRENT: usize = 1;
-/// Place of a slab that has free blocks and is in its owner's list.
+/// State of a slab (`Slab::place`): the slab has free blocks and is in its owner's list of such
+/// slabs.
 pub(super) const LISTED: usize = 2;
-/// List number of a slab that is in no list: all its blocks are live (or being returned), or it has
-/// no owner.
+/// State of a slab (`Slab::place`): in no list, because all its blocks are allocated (or freed by
+/// other threads and not collected yet), or because it has no owner.
 pub(super) const APART: usize = 0;
 
-/// Memory mapped at once: 2 MiB cut into slabs, or one large block.
+/// Descriptor of memory that is mapped in one piece: 2 MiB that are divided into slabs, or one
+/// large block.
 pub(super) struct Segment {
     /// Address of the first byte.
     pub(super) base: Number,
     /// Length in bytes.
     pub(super) bytes: Number,
-    /// Index of the segment's layout in `CUTS`, or `SPANS`.
+    /// Index of the segment's slab layout in `CUTS`, or `SPANS` if the segment is one block.
     pub(super) cut: Number,
-    /// log2 of the slab size in bytes (63 if there is one slab).
+    /// log2 of the slab size in bytes (63 if the segment is one block).
     pub(super) shift: Number,
-    /// Bit mask of the slabs that have no owner.
+    /// Bit mask of the slabs that belong to no heap.
     pub(super) free: Number,
-    /// Next segment in a list of the page heap.
+    /// Next segment in the page heap's list that contains this segment.
     pub(super) next: RelaxedPtr<Segment>,
-    /// Previous segment in a list of the page heap.
+    /// Previous segment in the page heap's list that contains this segment.
     pub(super) prev: RelaxedPtr<Segment>,
     /// Array of the segment's slabs.
     pub(super) slabs: AtomicPtr<Slab>,
@@ -49,7 +53,8 @@ impl Segment {
         CUTS.get(self.cut.get()).map_or(1, |cut| cut.most)
     }
 
-    /// Returns the bit mask of all slabs.
+    /// Returns a bit mask with one bit set for each slab: the value of `free` if no slab belongs to
+    /// a heap.
     pub(super) fn all_free(&self) -> usize {
         (1 << self.slab_count()) - 1
     }
@@ -64,32 +69,35 @@ impl Segment {
         unsafe { &*slab }
     }
 
-    /// Returns the slab that contains an address of this segment. If the description serves other
-    /// memory meanwhile, returns an arbitrary slab of this segment: segments that are cut are
-    /// aligned to their length, so their first address does not matter.
+    /// Returns the slab that contains an address of this segment. For an address outside the
+    /// segment (this descriptor may have been reused for other memory since the look-up), returns
+    /// some slab of this segment: a segment with several slabs is aligned to its size, so the
+    /// result depends only on the lower bits of the address.
     pub(super) fn slab_of(&self, addr: usize) -> &'static Slab {
         self.slab((addr % size_class::SEGMENT) >> self.shift.get())
     }
 }
 
-/// Adjacent blocks of one class, with their owner.
+/// Descriptor of adjacent blocks of one size class that belong to one heap.
 #[repr(C, align(128))]
 pub(super) struct Slab {
     /// Number of blocks.
     pub(super) count: Number,
-    /// Number of blocks live or in a remote-free list. Not updated while the slab is CURRENT.
+    /// Number of blocks that are allocated, or that other threads have freed but the owner has not
+    /// collected yet. Not updated while the slab is CURRENT.
     pub(super) used: Number,
-    /// Index of the first block that was never used. Such blocks are not in the free list.
+    /// Index of the first block that was never used. This block and those after it are not in the
+    /// list of free blocks.
     pub(super) fresh: Number,
-    /// Size class of the blocks, or OWN.
+    /// Size class of the blocks; OWN if the slab is one block that has no size class.
     pub(super) class: Number,
-    /// Place of the slab: CURRENT, LISTED or APART.
+    /// State of the slab: CURRENT, LISTED or APART.
     pub(super) place: Number,
-    /// Heap that allocates from the slab.
+    /// Heap that owns the slab: it alone allocates from it.
     pub(super) owner: RelaxedPtr<Heap>,
-    /// Next slab in the owner's list.
+    /// Next slab in the owner's list of slabs with free blocks.
     pub(super) next: RelaxedPtr<Slab>,
-    /// Previous slab in the owner's list.
+    /// Previous slab in the owner's list of slabs with free blocks.
     pub(super) prev: RelaxedPtr<Slab>,
     // The fields that each call needs are in one cache line. It is the second line of the slab:
     // programs write to the first bytes of pages more than to others, and a processor treats a
@@ -101,20 +109,20 @@ pub(super) struct Slab {
     pub(super) span: Number,
     /// Size of a block in bytes.
     pub(super) block: Number,
-    /// 2^32 / block, rounded up; 0 if there is one block.
+    /// 2^32 / `block`, rounded up; 0 if the slab has only one block.
     pub(super) inverse: Number,
-    /// Address of the first free block; 0 if none.
+    /// Address of the first block in the list of free blocks; 0 if the list is empty.
     pub(super) head: Number,
     /// State words, one for each block (see `remote_free`).
     pub(super) words: AtomicPtr<AtomicU64>,
-    /// Heap whose CURRENT slab this is.
+    /// Heap for which this slab is CURRENT; null if the slab is not CURRENT.
     pub(super) current_of: RelaxedPtr<Heap>,
     /// Segment that the slab is a part of; it never changes.
     pub(super) segment: RelaxedPtr<Segment>,
 }
 
 impl Slab {
-    /// Returns the word of block `index`.
+    /// Returns the state word of block `index`.
     pub(super) fn word(&self, index: usize) -> &'static AtomicU64 {
         let words = self.words.load(Ordering::Relaxed);
         // SAFETY: callers pass indices below `count`, and the page heap has at least as many words,
@@ -124,8 +132,9 @@ impl Slab {
         unsafe { &*word }
     }
 
-    /// Returns the index of the block that contains the byte at `offset` in the slab. Exact for a
-    /// block's first byte: the inverse is rounded up, and offsets are below 2^21 if it is not 0.
+    /// Returns the index of the block that contains the byte at `offset` in the slab. The index is
+    /// exact for the first byte of a block, because `inverse` is rounded up and offsets are below
+    /// 2^21 bytes if `inverse` is not 0.
     pub(super) fn index_at(&self, offset: usize) -> usize {
         offset.wrapping_mul(self.inverse.get()) >> 32
     }
@@ -138,7 +147,8 @@ impl Slab {
             .then_some(index)
     }
 
-    /// Assigns the slab to a class and an owner. `bytes` is the block size if there is one block.
+    /// Assigns the slab to a size class and a heap. `bytes` is the block size in bytes if the slab
+    /// has only one block; otherwise it is ignored.
     pub(super) fn dedicate(&self, class: usize, bytes: usize, owner: &'static Heap) {
         let one = size_class::cut(class) == SPANS;
         let (block, room) = match CUTS.get(size_class::cut(class)) {
@@ -157,7 +167,7 @@ impl Slab {
         self.span.set(room / block * block);
     }
 
-    /// Moves up to 64 of the never used blocks to the list of free blocks, which must be empty.
+    /// Adds up to 64 blocks that were never used to the list of free blocks, which must be empty.
     pub(super) fn extend(&self) {
         const STEP: usize = 64;
         let first = self.fresh.get();
@@ -173,7 +183,7 @@ impl Slab {
         }
     }
 
-    /// Clears the words of all blocks, whatever their state, and removes the owner.
+    /// Clears the state words of all blocks, including allocated blocks, and removes the owner.
     pub(super) fn forget(&self) {
         self.span.set(0);
         (0..self.count.get()).for_each(|index| self.word(index).store(0, Ordering::Relaxed));
@@ -190,13 +200,14 @@ impl Slab {
         self.current_of.set(None);
     }
 
-    /// Returns true if no block is live or being returned.
+    /// Returns true if no block is allocated and the owner has collected all blocks that other
+    /// threads have freed.
     pub(super) fn is_unused(&self) -> bool {
         let is_used = |index| self.word(index).load(Ordering::Relaxed) & (LIVE | SENT) != 0;
         !(0..self.fresh.get()).any(is_used)
     }
 
-    /// Calls `f` with the address of each live block that has the tag `tag`.
+    /// Calls `f` with the address of each allocated block that has the tag `tag`.
     pub(super) fn for_each_live(&self, tag: usize, mut f: impl FnMut(usize)) {
         for index in 0..self.fresh.get().min(self.count.get()) {
             let word = self.word(index).load(Ordering::Acquire);
@@ -206,7 +217,8 @@ impl Slab {
         }
     }
 
-    /// Removes the first free block, `head`, from the list, and sets the block's word to `live`.
+    /// Removes `head`, the first block, from the list of free blocks, and sets its state word to
+    /// `live`.
     pub(super) fn take(&self, head: usize, live: u64) {
         let word = self.word(self.index_at(head.wrapping_sub(self.base.get())));
         self.head.set(word.load(Ordering::Relaxed) as usize);

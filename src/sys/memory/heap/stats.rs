@@ -1,19 +1,22 @@
-//! Allocation statistics: counters of each thread, and the peak of all threads together.
+//! Allocation statistics: for each tag, counters of each thread heap, and the peak of allocated
+//! bytes of all threads together.
 //!
-//! A thread counts in counters of its own. For the peak, it charges its allocated bytes to a total
-//! that all threads share, and only when it has allocated more than it has charged. It returns the
-//! bytes that it has freed to the total at intervals. So the total is never less than the allocated
-//! bytes. The peak is exact as long as one thread allocates, else an upper bound (see
-//! `dtl_mem_stats_t`).
+//! Each thread has its own counters. For the peak, all threads share one total for each tag. A
+//! thread adds bytes to the total (charges them) only when it has allocated more bytes than it has
+//! charged. It subtracts freed bytes from the total only at intervals, so the total is never less
+//! than the number of allocated bytes. The peak is exact while only one thread allocates, otherwise
+//! an upper bound (see `dtl_mem_stats_t`).
 
 use super::relaxed_cell::Number;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Number of accounts. Account 0 is that of `dtl_mem_alloc`; pools use the others.
+/// Number of tags, each with statistics of its own. `dtl_mem_alloc` uses tag 0; pools use the other
+/// tags.
 pub const TAGS: usize = 64;
-/// Number of frees of a thread in one account between two runs of `housekeeping`.
+/// Number of blocks with one tag that a thread frees before `housekeeping` is due.
 pub(super) const ROUND: usize = 256;
-/// Maximum number of bytes that a thread may leave charged to the total but not allocated.
+/// Maximum number of bytes that `settle` leaves charged to the total although they are not
+/// allocated.
 const SLACK: i64 = 1 << 20;
 
 struct Total {
@@ -24,7 +27,7 @@ struct Total {
 static TOTALS: [Total; TAGS] =
     [const { Total { charged: AtomicI64::new(0), peak: AtomicI64::new(0) } }; TAGS];
 
-/// Charges `bytes` to the total of an account; a negative number is returned to the total.
+/// Adds `bytes`, which may be negative, to the total of a tag, and updates the peak.
 fn charge(tag: usize, bytes: i64) {
     if let Some(total) = TOTALS.get(tag) {
         let now = total.charged.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -34,12 +37,12 @@ fn charge(tag: usize, bytes: i64) {
     }
 }
 
-/// Returns the maximum number of bytes that were charged at once.
+/// Returns the maximum that the total of a tag has reached, in bytes.
 pub(super) fn peak(tag: usize) -> u64 {
     TOTALS.get(tag).map_or(0, |total| total.peak.load(Ordering::Relaxed).max(0) as u64)
 }
 
-/// Resets the total and the peak of an account to 0.
+/// Resets the total and the peak of a tag to 0.
 pub(super) fn reset(tag: usize) {
     if let Some(total) = TOTALS.get(tag) {
         total.charged.store(0, Ordering::Relaxed);
@@ -47,22 +50,23 @@ pub(super) fn reset(tag: usize) {
     }
 }
 
-/// Counters of one account in one thread. Other threads may have allocated the blocks that a thread
-/// frees, so the counters of a single thread have no meaning alone, and its balance may be below 0.
+/// Counters of one thread for the blocks with one tag. A thread may free blocks that other threads
+/// have allocated, so only the sum over all threads is meaningful, and the difference of allocated
+/// and freed bytes of one thread may be negative.
 #[derive(Default)]
 pub(super) struct ThreadStats {
-    /// Number of bytes charged to the total.
+    /// Number of bytes that this thread has added to the total, minus those that it has subtracted.
     charged: Number,
-    /// Number of the charged bytes that are not allocated.
+    /// Number of bytes that this thread has added to the total in advance but not allocated.
     room: Number,
     allocs: Number,
     frees: Number,
 }
 
-/// Sum of the counters of all threads.
+/// Sum of the counters of all threads for one tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sum {
-    /// Number of bytes allocated and not freed.
+    /// Number of bytes that are allocated and not freed yet.
     pub(super) live_bytes: i64,
     /// Number of allocations.
     pub(super) allocs: u64,
@@ -71,7 +75,7 @@ pub(super) struct Sum {
 }
 
 impl ThreadStats {
-    /// Counts an allocation of `size` bytes. Returns true if `settle` is due.
+    /// Counts an allocation of `size` bytes. Returns true if `settle` must be called afterwards.
     pub(super) fn took(&self, size: usize) -> bool {
         self.allocs.add(1);
         let room = self.room.get().wrapping_sub(size);
@@ -79,7 +83,8 @@ impl ThreadStats {
         (room as i64) < 0
     }
 
-    /// Counts a free of `size` bytes. Returns true on every `ROUND`-th free: `housekeeping` is due.
+    /// Counts a free of `size` bytes. Returns true on every `ROUND`-th free: the caller must then
+    /// call `housekeeping`.
     pub(super) fn gave(&self, size: usize) -> bool {
         self.room.add(size);
         let frees = self.frees.get().wrapping_add(1);
@@ -87,7 +92,9 @@ impl ThreadStats {
         frees % ROUND == 0
     }
 
-    /// Charges the bytes allocated but not charged, and returns excess charges to the total.
+    /// Adds to the total the bytes that this thread has allocated but not added yet. Subtracts from
+    /// the total the bytes that this thread has added in advance and not allocated, if they are
+    /// more than `SLACK`.
     pub(super) fn settle(&self, tag: usize) {
         let room = self.room.get();
         if !(0..=SLACK).contains(&(room as i64)) {
@@ -97,7 +104,8 @@ impl ThreadStats {
         }
     }
 
-    /// Counts bytes without an allocation.
+    /// Adds `bytes`, which may be negative, to the number of allocated bytes without counting an
+    /// allocation.
     pub(super) fn shift(&self, tag: usize, bytes: i64) {
         self.room.sub(bytes as usize);
         if (self.room.get() as i64) < 0 {
@@ -105,7 +113,8 @@ impl ThreadStats {
         }
     }
 
-    /// Removes all excess charges of this thread; the caller resets the total.
+    /// Resets to 0 the number of bytes that this thread has added to the total in advance. The
+    /// caller resets the total.
     pub(super) fn level(&self) {
         self.charged.sub(self.room.get());
         self.room.set(0);

@@ -1,5 +1,6 @@
-//! Tests of the allocator as a whole. The process has one allocator, and other tests use it at the
-//! same time, so every test here uses a tag of its own and checks only its own blocks.
+//! Tests of the whole allocator. The process has one allocator, which other tests use at the same
+//! time. So every test in this file uses tags that no other test uses, and checks only blocks that
+//! it has allocated.
 
 use super::*;
 use proptest::prelude::*;
@@ -75,7 +76,8 @@ fn bad_frees_are_told_apart() {
     }
 }
 
-/// A look-up of an address just freed may return a description reassigned to other memory.
+/// Checks that looking up an address in the descriptor of other memory returns a slab of that
+/// descriptor. This occurs after a free, when the descriptor may already have been reused.
 #[test]
 fn a_description_that_serves_other_memory_by_now_gives_a_slab_of_its_own() {
     for size in [64, 5000, 100_000, 3 << 20] {
@@ -236,7 +238,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 32 },
         ..ProptestConfig::default() })]
 
-    /// Checks that live blocks never overlap, keep their bytes and are found from any byte.
+    /// Checks that allocated blocks never overlap, that their contents do not change, and that they
+    /// are found by the address of any of their bytes.
     #[test]
     fn blocks_are_apart(steps in proptest::collection::vec((0_usize..24, 1..MOST, 0_u32..14,
         any::<u8>()), 1..STEPS)) {

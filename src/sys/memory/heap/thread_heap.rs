@@ -1,8 +1,9 @@
-//! Heap of a thread: per class the slab that it allocates from, and other slabs with free blocks.
+//! Heap of a thread: for each size class, the slab from which the thread currently allocates, and a
+//! list of its other slabs with free blocks.
 //!
-//! Only its thread uses a heap (or the thread that adopted it under the lock of the page heap), so
-//! only blocks that other threads free (`remote_free`) need a locked instruction. A heap outlives
-//! its thread: the next thread gets it with all of its contents.
+//! One thread at a time uses a heap, so most calls need no locked instruction; only blocks that
+//! another thread frees need one (`remote_free`). When a thread ends, its heap is kept with all its
+//! slabs, and a thread that needs a heap later takes it over under the lock of the page heap.
 
 use super::relaxed_cell::{Number, RelaxedPtr};
 use super::remote_free::{self, RemoteFreeList};
@@ -15,33 +16,37 @@ use crate::sys::sync::{AtomicU64, tls};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const BINS: usize = size_class::CLASSES.next_power_of_two();
-/// Maximum size whose slab is found by number of quanta, without the arithmetic of classes.
+/// Maximum request size in bytes for which the slab is found by the number of quanta (`QUANTUM`
+/// bytes each) in the request, without computing the class.
 const SMALL: usize = 1024;
 const SMALLS: usize = SMALL / QUANTUM;
 
-/// Heap of a thread. Only its thread uses it, except for the remote-free list (`mail`).
+/// Heap of a thread. Only its thread allocates and frees through it; other threads push onto the
+/// remote-free list (`mail`), set `wanted` and read the counters.
 #[repr(C, align(128))]
 pub(super) struct Heap {
-    /// Slab of the last allocation: likely that of the next block to be freed.
+    /// Slab of the last allocation, which probably contains the next block to be freed.
     last: RelaxedPtr<Slab>,
-    /// Current slab of the class of each number of quanta up to `SMALL`.
+    /// Slabs from which requests of up to `SMALL` bytes are allocated, one for each request size in
+    /// units of `QUANTUM` bytes (rounded up).
     small: [RelaxedPtr<Slab>; SMALLS],
     mail: RemoteFreeList,
-    /// True if another thread has requested the unused memory of this heap.
+    /// True if a thread has requested that this heap return its unused memory.
     wanted: AtomicBool,
-    /// Number of bytes kept unused: slabs without live blocks, and CURRENT slabs of large classes.
+    /// Number of bytes in slabs without allocated blocks in the state LISTED, and in slabs in the
+    /// state CURRENT that are a mapping for one block (allocated or not).
     kept: Number,
-    /// Number of bytes that the heap may keep unused.
+    /// Number of bytes that the page heap permits this heap to keep unused; the limit of `kept`.
     granted: Number,
     /// Next heap in the page heap's list of all heaps.
     pub(super) next: RelaxedPtr<Heap>,
     /// Next heap in the page heap's list of heaps without a thread.
     pub(super) idle: RelaxedPtr<Heap>,
     accounts: [ThreadStats; TAGS],
-    /// Slab to allocate from, for each class; it may be full. A power of two, so that masking
-    /// replaces a bounds check.
+    /// Slab from which the heap allocates, for each size class; it may be full. The length of the
+    /// array is a power of two, so that masking the index replaces a bounds check.
     current: [RelaxedPtr<Slab>; BINS],
-    /// List of the other slabs with free blocks, for each class.
+    /// First slab in the list of the other slabs with free blocks, for each size class.
     listed: [RelaxedPtr<Slab>; BINS],
 }
 
@@ -51,7 +56,8 @@ pub(super) fn mine() -> Option<&'static Heap> {
     unsafe { tls::heap().cast::<Heap>().as_ref() }
 }
 
-/// Guard that returns the heap to the page heap when the thread ends.
+/// Guard whose drop at thread exit gives the thread's heap to the page heap, for reuse by another
+/// thread.
 struct Leaving;
 
 impl Drop for Leaving {
@@ -70,7 +76,8 @@ thread_local! {
     static LEAVING: Leaving = const { Leaving };
 }
 
-/// Calls `act` with the calling thread's heap; late in a thread's exit, with a borrowed heap.
+/// Calls `act` with the calling thread's heap, which is created first if the thread has none. Late
+/// in the exit of a thread, after its heap was given back, uses another heap for this call only.
 pub(super) fn with<T>(act: impl FnOnce(&'static Heap) -> Option<T>) -> Option<T> {
     if let Some(heap) = mine() {
         return act(heap);
@@ -85,13 +92,15 @@ pub(super) fn with<T>(act: impl FnOnce(&'static Heap) -> Option<T>) -> Option<T>
     done
 }
 
-/// Returns the word of a live block. `label` has kind and tag.
+/// Returns the state word of an allocated block of `size` requested bytes. `label` contains the
+/// kind and the tag.
 fn live(size: usize, label: u64) -> u64 {
     remote_free::LIVE | label | size as u64
 }
 
 /// Finds the live block that begins at an address and has the tag of `label`. Returns its slab, its
-/// word and the value of the word, or the outcome of a free as `Err`.
+/// state word and the value of that word. If there is no such block, returns as `Err` the reason
+/// why the address cannot be freed.
 fn live_block(
     addr: usize,
     label: u64,
@@ -125,7 +134,8 @@ impl Heap {
         masked(&self.current, class)
     }
 
-    /// Returns the link to the current slab for a size, or `None` if no class serves the size.
+    /// Returns the pointer to the slab from which blocks for `size` bytes are allocated, or `None`
+    /// if `size` is 0 or larger than the largest size class.
     fn at_hand(&self, size: usize) -> Option<&RelaxedPtr<Slab>> {
         let last = size.wrapping_sub(1);
         if last < SMALL {
@@ -146,13 +156,14 @@ impl Heap {
         masked(&self.listed, class)
     }
 
-    /// Returns the counters of an account.
+    /// Returns the counters of this heap for a tag.
     pub(super) fn account(&self, tag: usize) -> &ThreadStats {
         masked(&self.accounts, tag)
     }
 
-    /// Allocates a block from the current slab. Returns its address and whether `housekeeping` is
-    /// due.
+    /// Allocates a block from the current slab of its size class. Returns the address of the block
+    /// and whether the caller must call `housekeeping`; `None` if that slab has no block in its
+    /// list of free blocks.
     pub(super) fn quick_alloc(&self, size: usize, label: u64) -> Option<(usize, bool)> {
         self.alloc_from(self.at_hand(size)?, size, label)
     }
@@ -173,7 +184,8 @@ impl Heap {
         Some((at, self.account(tag_of(label)).took(size)))
     }
 
-    /// Allocates a block of a class: from the current slab, a listed slab or a new slab.
+    /// Allocates a block of a size class: from the current slab, from a slab in the list of slabs
+    /// with free blocks, or from a new slab.
     pub(super) fn alloc(&'static self, class: usize, size: usize, label: u64) -> Option<usize> {
         if let Some((at, due)) = self.alloc_from(self.current(class), size, label) {
             if due {
@@ -189,7 +201,7 @@ impl Heap {
         self.finish(slab, size, label)
     }
 
-    /// Allocates a block with a mapping of its own.
+    /// Allocates a block in a mapping that contains no other block.
     #[cold]
     pub(super) fn alloc_own(&'static self, size: usize, align: usize, label: u64) -> Option<usize> {
         let map = || page_heap::span(OWN, size, align.max(SEGMENT), self);
@@ -216,7 +228,8 @@ impl Heap {
         Some(at)
     }
 
-    /// Returns a slab of a class with a free block in its list: if possible the current slab.
+    /// Returns a slab of a size class with at least one block in the slab's list of free blocks, if
+    /// possible the current slab; returns `None` if out of memory.
     fn refill(&'static self, class: usize) -> Option<&'static Slab> {
         self.collect();
         if let Some(slab) = self.current(class).get() {
@@ -261,7 +274,9 @@ impl Heap {
         slab
     }
 
-    /// Counts a slab as kept unused and returns true, if the budget allows it.
+    /// Adds the bytes of a slab without allocated blocks to `kept` and returns true. Returns false
+    /// if that would exceed the limit of unused memory, or if the slab is a block without a size
+    /// class (OWN).
     fn keep(&self, slab: &Slab) -> bool {
         let kept = self.kept.get() + page_heap::bytes(slab);
         let missing = kept.saturating_sub(self.granted.get());
@@ -273,7 +288,8 @@ impl Heap {
         true
     }
 
-    /// Returns the slab that contains an address, and the offset in the slab.
+    /// Returns the slab that contains an address, and the offset of the address from the first
+    /// block of the slab, in bytes.
     fn locate(&self, addr: usize) -> Option<(&'static Slab, usize)> {
         if let Some(last) = self.last.get() {
             let offset = addr.wrapping_sub(last.base.get());
@@ -286,8 +302,9 @@ impl Heap {
         (offset < slab.span.get()).then_some((slab, offset))
     }
 
-    /// Frees the block that begins at an address, if its tag is that of the label and no further
-    /// work is needed. Returns whether `housekeeping` is due.
+    /// Frees the block that begins at `addr` if it has the tag of `label` and its slab remains in
+    /// the same list. Returns `Some(true)` if the caller must call `housekeeping`, and `None` if
+    /// the block was not freed.
     #[inline(always)] // row: alloc_free_64
     pub(super) fn quick_free(&self, addr: usize, label: u64) -> Option<bool> {
         let (slab, offset) = self.locate(addr)?;
@@ -311,7 +328,7 @@ impl Heap {
         Some(self.account(tag_of(label)).gave((was & remote_free::SIZE) as usize))
     }
 
-    /// Frees the block that begins at an address if its tag is that of the label.
+    /// Frees the block that begins at `addr` if it has the tag of `label`.
     pub(super) fn free(&'static self, addr: usize, label: u64) -> FreeOutcome {
         if let Some(due) = self.quick_free(addr, label) {
             if due {
@@ -332,8 +349,9 @@ impl Heap {
         freed
     }
 
-    /// Changes the tag of the block that begins at an address. A concurrent free of the block
-    /// either wins or comes too late: each call returns the state that its exchange found.
+    /// Changes the tag of the block that begins at `addr` from `from` to `to`. If a thread that
+    /// does not own the slab frees the block concurrently, both calls use a compare-and-swap of the
+    /// state word: one of them succeeds, and the other fails.
     pub(super) fn retag(&'static self, addr: usize, from: u64, to: u64) -> FreeOutcome {
         let (_, word, was) = match live_block(addr, from) {
             Ok(found) => found,
@@ -355,7 +373,8 @@ impl Heap {
         FreeOutcome::Done
     }
 
-    /// Frees a block of a slab that is not the current one of its class, or not of this heap.
+    /// Frees a block that [`Heap::quick_free`] has not freed, for example because its slab belongs
+    /// to another heap or must be moved to another list. `was` is the state word of the block.
     fn free_apart(&'static self, slab: &'static Slab, addr: usize, was: u64) -> FreeOutcome {
         let (Some(index), Some(owner)) = (slab.index_of(addr), slab.owner.get()) else {
             return FreeOutcome::Dead;
@@ -384,7 +403,9 @@ impl Heap {
         FreeOutcome::Done
     }
 
-    /// Frees a block of a slab of this heap and moves the slab to the list that it now belongs to.
+    /// Frees a block in a slab of this heap. Adds the slab to the list of slabs with free blocks,
+    /// if it was not there; returns its memory if it has no other allocated blocks and may not be
+    /// kept.
     fn put_apart(&'static self, slab: &'static Slab, addr: usize, word: &AtomicU64) {
         slab.put(addr, word);
         if slab.place.get() == CURRENT {
@@ -403,7 +424,7 @@ impl Heap {
         if self.keep(slab) { self.list(slab) } else { page_heap::release(slab) }
     }
 
-    /// Frees the blocks that other threads have pushed onto the remote-free list.
+    /// Frees the blocks in the remote-free list, onto which other threads have pushed them.
     pub(super) fn collect(&'static self) {
         if self.mail.peek() == 0 {
             return;
@@ -418,7 +439,8 @@ impl Heap {
         }
     }
 
-    /// Does deferred work: settles the account, frees remote blocks, trims if requested.
+    /// Does deferred work: updates the shared statistics of a tag, frees the blocks in the
+    /// remote-free list, and returns unused memory if another thread has requested that.
     pub(super) fn housekeeping(&'static self, tag: usize) {
         self.account(tag).settle(tag);
         self.collect();
@@ -428,12 +450,13 @@ impl Heap {
         }
     }
 
-    /// Requests that the heap's thread return unused memory, at its next opportunity.
+    /// Requests that the thread of this heap return its unused memory at the next `housekeeping`.
     pub(super) fn want(&self) {
         self.wanted.store(true, Ordering::Relaxed);
     }
 
-    /// Returns all memory without live blocks to the page heap.
+    /// Returns the slabs without allocated blocks to the page heap, which returns their memory to
+    /// the system.
     pub(super) fn trim(&'static self) {
         self.collect();
         for class in 0..size_class::CLASSES {
@@ -482,7 +505,7 @@ impl Heap {
         slab.place.set(APART);
     }
 
-    /// Resets the heap. Called when all memory is unmapped.
+    /// Resets the heap to its initial state. Called when all memory of the allocator is unmapped.
     pub(super) fn clear(&'static self) {
         let _ = self.mail.take();
         self.wanted.store(false, Ordering::Relaxed);

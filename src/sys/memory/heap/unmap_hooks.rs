@@ -1,15 +1,17 @@
-//! Reports of pages returned to the system: their registration with a device becomes invalid.
+//! Reports of pages that the allocator returns to the system. The registration of such pages with a
+//! device becomes invalid.
 
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Maximum number of ranges recorded individually; beyond it, everything counts as returned.
+/// Maximum number of ranges that a watcher records individually. If more ranges are returned to the
+/// system, all memory counts as returned.
 const RANGES: usize = 64;
 
 static WATCHERS: Mutex<Vec<Weak<HookRanges>>> = Mutex::new(Vec::new());
-/// Number of watchers. A thread that returns pages pays one load while there are no watchers.
+/// Number of watchers. While it is 0, reporting returned pages costs one load.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 struct HookRanges {
@@ -17,12 +19,13 @@ struct HookRanges {
     ranges: Mutex<Vec<Region>>,
 }
 
-/// Ranges returned since the last query. A range is added before its pages are unmapped. A thread
-/// that then gets memory at the same addresses finds the range here, because the kernel's locks
-/// order the unmapping before the new mapping.
+/// Watcher that records the ranges returned to the system since the last [`UnmapWatcher::take`]. A
+/// range is recorded before its pages are unmapped. A thread that later maps memory at the same
+/// addresses therefore finds the range in the watcher's list: the locks of the kernel order the
+/// unmapping before the new mapping.
 pub struct UnmapWatcher(Arc<HookRanges>);
 
-/// Starts to record returned ranges, until the result is dropped.
+/// Creates a watcher, which records the ranges that are returned to the system until it is dropped.
 pub fn watch() -> UnmapWatcher {
     let list = Arc::new(HookRanges {
         is_any: AtomicBool::new(false),

@@ -1,4 +1,5 @@
-//! Tests of the ranges that only contain host memory.
+//! Tests of the check whether a region is in an address range that contains only host memory
+//! (`is_in_host_ranges`).
 
 use super::*;
 

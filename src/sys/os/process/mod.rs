@@ -1,15 +1,16 @@
-//! This process and its children: identity, processors, descriptors, programs that it runs,
-//! threads. Not here: the memory of other processes (`foreign_process`) and communication with them
-//! (`unix_socket`, `shm_segment`).
+//! This process and its children: ids, processors, descriptors, running programs, starting threads.
+//! Access to the memory of other processes is in `foreign_process`, communication with them in
+//! `unix_socket` and `shm_segment`.
 //!
-//! A program is run and its output collected without changes to the process's signal handling.
+//! A call that runs a program and collects its output does not change the signal handlers or the
+//! signal mask of the process.
 //!
-//! Threads of the library receive no signals that are sent to the process. A program may block a
-//! signal in its threads, to wait for the signal with sigwait or a descriptor, but it cannot block
-//! the signal in threads of the library: delivered there, the signal would run its handler or end
-//! the program. So threads of the library block all signals from their first instruction on, except
-//! those that an instruction of their own raises. Threads and processes that the program starts in
-//! such a thread inherit that mask.
+//! Signals that are sent to the process are not delivered to threads of the library. A program may
+//! block a signal in its threads, to wait for the signal with sigwait or a descriptor, but it
+//! cannot block the signal in threads of the library: delivered there, the signal would run its
+//! handler or end the program. So threads of the library block all signals from their first
+//! instruction on, except `OWN` (mainly signals that a faulting instruction raises). Threads and
+//! processes that are started from such a thread inherit its signal mask.
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{MemfdFlags, OFlags};
@@ -30,7 +31,7 @@ use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// Ends the process at once: no destructors, no atexit functions.
+/// Ends the process at once, without running destructors or atexit functions.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: takes a number and does not return.
     unsafe { libc::_exit(code) }
@@ -48,12 +49,12 @@ pub fn thread_id() -> i32 {
 }
 
 /// Returns the maximum size in bytes of a file that this process writes (`ulimit -f`). A write
-/// beyond it usually kills the process by SIGXFSZ.
+/// beyond this size usually kills the process with SIGXFSZ.
 pub fn file_size_limit() -> u64 {
     rustix::process::getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Returns malloc's free memory to the system, if the C library supports that.
+/// Returns the free memory of malloc to the system (malloc_trim), if the C library is glibc.
 pub fn trim_malloc() {
     #[cfg(target_env = "gnu")]
     {
@@ -77,17 +78,17 @@ pub fn parent_of(pid: i32) -> io::Result<i32> {
     stat_field(pid, 4)
 }
 
-/// Returns the path of the program that a process runs.
+/// Returns the path of the executable file of a process.
 pub fn program_of(pid: i32) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe"))
 }
 
-/// Returns a process's start time in clock ticks since boot: with the id, it is unique.
+/// Returns a process's start time in clock ticks since boot; with the process id it is unique.
 pub fn start_time(pid: i32) -> io::Result<u64> {
     stat_field(pid, 22)
 }
 
-/// Returns a field of /proc/PID/stat by its number in proc(5), from 3 up.
+/// Returns field `number` of /proc/PID/stat, numbered as in proc(5); `number` must be at least 3.
 fn stat_field<T: FromStr>(pid: i32, number: usize) -> io::Result<T> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name in parentheses, the second field, may contain any characters, so count from its end.
@@ -96,32 +97,35 @@ fn stat_field<T: FromStr>(pid: i32, number: usize) -> io::Result<T> {
     field.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "unexpected format"))
 }
 
-/// Returns the id of this process in /proc, which differs if /proc is of another PID namespace.
+/// Returns the id of this process in /proc. It differs from [`own_pid`] if /proc belongs to another
+/// PID namespace.
 pub fn pid_in_proc() -> io::Result<i32> {
     let link = std::fs::read_link("/proc/self")?;
     link.to_str().and_then(|text| text.parse().ok()).ok_or(io::ErrorKind::InvalidData.into())
 }
 
-/// Returns a number that is equal for two processes that see equal process ids (one PID namespace).
+/// Returns a number that identifies the PID namespace of this process. Within one PID namespace, a
+/// process id denotes the same process for all processes.
 pub fn pid_namespace() -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt;
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
-/// Returns a number that processes on one running kernel share, and that other nodes do not have.
+/// Returns a number that identifies the running kernel: equal on one node, different on others.
 pub fn node_id() -> std::io::Result<u64> {
     // Random, generated by each boot.
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(crate::sys::memory::buf::fnv1a(boot.as_bytes()))
 }
 
-/// Returns the number of cores that this process may use: its affinity within the group's quota.
+/// Returns the number of cores that this process may use, as limited by its CPU affinity and by its
+/// control group's quota.
 pub fn usable_cores() -> u32 {
     std::thread::available_parallelism()
         .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
 }
 
-/// Returns the CPUs (hardware threads) in the calling thread's affinity, sorted; empty if unknown.
+/// Returns the sorted CPUs (hardware threads) of the calling thread's affinity; empty if unknown.
 pub fn affinity() -> Vec<usize> {
     // The kernel returns an error for a set smaller than its own, whose size it does not report.
     for words in [16_usize, 256, 4096] {
@@ -137,9 +141,9 @@ pub fn affinity() -> Vec<usize> {
     Vec::new()
 }
 
-/// Returns the numbers of a list such as "0-3,8"; anything that is no number is skipped.
+/// Returns the numbers in a list such as "0-3,8"; skips anything that is not a number.
 pub fn listed(text: &str) -> Vec<usize> {
-    /// Maximum number of entries. No machine has more; a nonsensical range must not fill memory.
+    /// Maximum number of entries, which bounds the memory for an invalid range.
     const MOST: usize = 1 << 18;
     let ranges = text.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -151,13 +155,15 @@ pub fn listed(text: &str) -> Vec<usize> {
 /// Credentials of the peer of a connected Unix socket, as the kernel reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// Process id of the peer; 0 if the peer is in a namespace that this process cannot see.
+    /// Process id of the peer; 0 if the peer is in a PID namespace that is not visible to this
+    /// process.
     pub pid: i32,
     /// Effective user id of the peer when it connected or listened.
     pub uid: u32,
 }
 
-/// Returns the process at the other end of a Unix socket. Fails if `fd` (any number) is no socket.
+/// Returns the credentials of the process at the other end of a Unix socket. `fd` may be any
+/// number; the call fails if it is not the descriptor of a socket.
 pub fn peer_of(fd: RawFd) -> io::Result<PeerCredentials> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -177,8 +183,8 @@ pub fn peer_of(fd: RawFd) -> io::Result<PeerCredentials> {
     Ok(PeerCredentials { pid: peer.pid, uid: peer.uid })
 }
 
-/// Waits until a descriptor is readable (or closed by its peer) or `timeout_ns` nanoseconds have
-/// passed. Returns for each descriptor whether it is readable or closed.
+/// Waits until a descriptor is readable or closed by its peer, for at most `timeout_ns`
+/// nanoseconds. Returns for each descriptor whether it is readable or closed.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<bool>> {
     let mut entries: Vec<PollFd<'_>> =
         fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
@@ -205,23 +211,23 @@ impl PidFd {
         keep_fd(rustix::process::pidfd_open(pid, PidfdFlags::empty())?).map(PidFd)
     }
 
-    /// Returns true if the process has exited (a zombie has, a stopped process has not).
+    /// Returns true if the process has exited. A zombie has exited; a stopped process has not.
     pub fn exited(&self) -> bool {
         wait_readable(&[self.as_fd()], 0).is_ok_and(|ready| ready == [true])
     }
 
-    /// Kills the process. A process that has ended already is not an error.
+    /// Kills the process. Has no effect if the process has ended already.
     pub fn kill(&self) {
         let _ = rustix::process::pidfd_send_signal(&self.0, Signal::KILL);
     }
 
-    /// Waits for the end of the process and reaps it, if it is a child that is not reaped yet.
+    /// Waits until the process has ended, and reaps it if it is a child that was not reaped.
     pub fn reap(&self) {
         let _ = rustix::process::waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED);
     }
 }
 
-/// Returns the descriptor, which is readable once the process has exited.
+/// Returns the descriptor, which becomes readable when the process exits.
 impl AsFd for PidFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -236,14 +242,15 @@ pub fn random_u64() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// First descriptor number after the standard streams. The kernel assigns the lowest number that is
-/// free. In a program that has closed its standard streams, that is the number of a standard
-/// stream. The next line that any code prints would then go into a socket or a memory file of the
-/// library. So every descriptor that the library creates or receives passes through [`new_fd`] or
-/// [`keep_fd`].
+/// First descriptor number after the standard streams (0 to 2). The kernel assigns the lowest free
+/// number to a new descriptor. In a program that has closed a standard stream, a socket or memory
+/// file of the library could get the number of that stream, and output of the program would be
+/// written into it. So every descriptor that the library creates or receives is passed to
+/// [`new_fd`] or [`keep_fd`], which move it to a higher number.
 const FIRST: RawFd = 3;
 
-/// Wraps the result of a system call: a new descriptor, or -1, for which the OS error is returned.
+/// Takes ownership of the new descriptor `given` that a system call has returned, and moves it
+/// above the standard streams. Returns the OS error if `given` is negative.
 pub fn new_fd(given: RawFd) -> io::Result<OwnedFd> {
     if given < 0 {
         return Err(io::Error::last_os_error());
@@ -252,7 +259,7 @@ pub fn new_fd(given: RawFd) -> io::Result<OwnedFd> {
     keep_fd(unsafe { OwnedFd::from_raw_fd(given) })
 }
 
-/// Moves a descriptor to a number above the standard streams, if it is not there already.
+/// Moves a descriptor to a number above the standard streams (3 or higher) if it is not there.
 pub fn keep_fd(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() >= FIRST { Ok(fd) } else { again(&fd) }
 }
@@ -267,8 +274,8 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
 }
 
-/// Standard error without the standard library's lock. Another thread of the process may hold that
-/// lock when the program forks, and the child would wait for it forever.
+/// Writer to standard error that does not use the lock of the standard library. If another thread
+/// held that lock when the process forked, the child would wait for it forever.
 pub struct StandardError;
 
 impl io::Write for StandardError {
@@ -281,8 +288,8 @@ impl io::Write for StandardError {
     }
 }
 
-/// Opens /dev/null in the place of each closed standard stream, so that descriptors of the standard
-/// library get higher numbers. Returns the open files, which occupy the places.
+/// Opens /dev/null in place of each closed standard stream, so that descriptors that the standard
+/// library creates get higher numbers. Returns the open files, which occupy these numbers.
 pub fn occupy_standard() -> io::Result<Vec<File>> {
     let mut held = Vec::new();
     loop {
@@ -294,14 +301,15 @@ pub fn occupy_standard() -> io::Result<Vec<File>> {
     }
 }
 
-/// Checks that this process can open `count` more descriptors, by opening that many for a moment.
+/// Checks that this process can open `count` more descriptors, by opening and closing them.
 pub fn room_for_fds(count: usize) -> io::Result<()> {
     let first = keep_fd(rustix::fs::memfd_create(c"dtl", MemfdFlags::CLOEXEC)?)?;
     let rest: io::Result<Vec<OwnedFd>> = (1..count).map(|_| again(&first)).collect();
     rest.map(drop)
 }
 
-/// Returns the remedy for an error that reports a shortage of descriptors; `None` for others.
+/// Returns a string with the remedy for an error caused by a lack of descriptors (EMFILE or
+/// ENFILE); `None` for other errors.
 pub fn fd_shortage(error: &io::Error) -> Option<String> {
     match error.raw_os_error()? {
         libc::EMFILE => Some(format!(
@@ -318,12 +326,14 @@ pub fn fd_shortage(error: &io::Error) -> Option<String> {
     }
 }
 
-/// Returns the maximum number of descriptors of this process.
+/// Returns the maximum number of descriptors that this process may open (RLIMIT_NOFILE).
 fn most() -> u64 {
     rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Returns the remedy for a failed allocation: the number of mappings may be exhausted.
+/// Returns a string with the remedy for a failed memory allocation: to raise vm.max_map_count if
+/// the process has nearly reached that maximum number of mappings, otherwise to free memory or
+/// raise a limit.
 pub fn memory_advice() -> &'static str {
     let most = fs::read_to_string("/proc/sys/vm/max_map_count")
         .ok()
@@ -336,8 +346,8 @@ pub fn memory_advice() -> &'static str {
     "free some, or raise the limit (ulimit -v, memory.max of the control group)"
 }
 
-/// Returns the number of mappings of this process. Counts them without memory for the text of
-/// /proc/self/maps.
+/// Returns the number of memory mappings of this process. Reads /proc/self/maps in small parts,
+/// without allocating memory for its text.
 fn mappings() -> Option<u64> {
     let mut file = fs::File::open("/proc/self/maps").ok()?;
     let (mut text, mut count) = ([0; 4096], 0);
@@ -358,21 +368,22 @@ pub struct ChildOutput {
     pub in_time: bool,
 }
 
-/// Streams that [`run`] collects.
+/// Streams of a program that [`run`] collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
     /// The program's standard output.
     Output,
-    /// The program's standard output and standard error, in order of arrival. The program and its
-    /// subprocesses are one process group, which is killed when the program has ended.
+    /// The program's standard output and standard error, in order of arrival. The program then runs
+    /// in a process group of its own, which is killed when the program has ended.
     Everything,
 }
 
-/// Runs a program until its end or the time limit, with empty input. Works in a process with
-/// threads: no library code and no fork handlers run between fork and exec, because a command
-/// without hooks is `posix_spawn`. It also works whatever that process does with SIGCHLD or its
-/// children, because a descriptor reports the end. The exit status is not returned, because the
-/// process may have reaped the child; the result must be in the output.
+/// Runs a program with empty standard input until it ends, and kills it at the time limit. Safe in
+/// a process with threads: no code of the library and no fork handlers run between fork and exec,
+/// because a command without hooks uses `posix_spawn`. Also safe if the process handles SIGCHLD or
+/// waits for its children, because the end of the program is detected through a process descriptor
+/// (pid fd). The exit status is not returned, because other code of the process may have reaped the
+/// child; the program must print its result.
 pub fn run(command: &mut Command, hear: Capture, limit: Duration) -> io::Result<ChildOutput> {
     let begin = Instant::now();
     let streams = occupy_standard()?;
@@ -402,7 +413,9 @@ pub fn run(command: &mut Command, hear: Capture, limit: Duration) -> io::Result<
     Ok(ChildOutput { output, in_time })
 }
 
-/// Waits for a child whose output has ended, where the kernel has no pid fd. Does not reap it.
+/// Waits by polling until a child has exited or the time limit has passed. Used after the end of
+/// the child's output if there is no process descriptor (pid fd) of the child. Does not reap the
+/// child.
 fn wait_by_looking(id: u32, begin: Instant, limit: Duration) {
     while !has_exited(id) && begin.elapsed() < limit {
         std::thread::sleep(Duration::from_millis(1));
@@ -420,7 +433,8 @@ fn has_exited(id: u32) -> bool {
     code != 0 || ended != 0 // -1: other code has reaped the child
 }
 
-/// Starts a program with one pipe for its output. Returns the child and the pipe's reading end.
+/// Starts a program that writes its output into a pipe. Returns the child and the reading end of
+/// the pipe.
 fn start(command: &mut Command, hear: Capture) -> io::Result<(Child, OwnedFd)> {
     let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let (ours, theirs) = (keep_fd(ours)?, keep_fd(theirs)?);
@@ -436,7 +450,7 @@ fn start(command: &mut Command, hear: Capture) -> io::Result<(Child, OwnedFd)> {
     Ok((child?, ours))
 }
 
-/// Kills every process of the group that `leader` leads. An ended group is not an error.
+/// Kills all processes of the group with the leader `leader`. An empty group is no error.
 fn kill_group(leader: u32) {
     if let Ok(leader) = i32::try_from(leader) {
         // SAFETY: takes integers only.
@@ -444,8 +458,9 @@ fn kill_group(leader: u32) {
     }
 }
 
-/// Reads the pipe until the end of the pipe or of the program. Returns the bytes, and whether the
-/// end came in time.
+/// Reads the pipe until the program ends or, if `held` (the process descriptor of the program) is
+/// `None`, until the end of the pipe. Returns the bytes, and true if this end came before the time
+/// limit.
 fn listen(
     pipe: OwnedFd,
     held: Option<&PidFd>,
@@ -470,25 +485,28 @@ fn listen(
     }
 }
 
-/// Reads the bytes that have arrived. Returns false at the end of the output.
+/// Appends the bytes that are in the pipe to `output`. Returns false at the end of the pipe or on
+/// an error.
 fn drain(pipe: &mut File, output: &mut Vec<u8>) -> bool {
     pipe.read_to_end(output).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
-/// Signals that stay unblocked: the kernel kills the process if an instruction raises such a signal
-/// while it is blocked, or a debugger or seccomp needs the signal.
+/// Signals that threads of the library do not block: signals that a faulting instruction raises
+/// (the kernel kills a process in which such a signal is blocked), and signals that debuggers or
+/// seccomp need.
 const OWN: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// Size of a thread's stack in bytes; Linux commits its pages as they are used. Kernels of programs
-/// run on it: dtl_kernel.h documents how much of it they may use.
+/// Stack size in bytes of the threads of the library; Linux commits the pages of a stack when they
+/// are first used. Compute kernels run on these stacks; dtl_kernel.h documents how much stack they
+/// may use.
 const STACK: usize = 2 << 20;
 
 fn builder(name: &str) -> Builder {
     Builder::new().name(name.to_owned()).stack_size(STACK)
 }
 
-/// Starts a thread that receives no signals.
+/// Starts a thread in which all signals are blocked, except `OWN`.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -497,7 +515,7 @@ pub fn spawn<T: Send + 'static>(
     builder(name).spawn(work)
 }
 
-/// Starts a thread that receives no signals and ends within `scope`.
+/// Starts a thread that ends before `scope` does. All signals except `OWN` are blocked in it.
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
@@ -507,7 +525,8 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
     builder(name).spawn_scoped(scope, work)
 }
 
-/// Guard: while it lives, signals are blocked in the calling thread and in threads that it starts.
+/// Guard that blocks all signals except `OWN` in the calling thread until it is dropped. Threads
+/// that the calling thread starts meanwhile inherit this mask.
 struct Quiet {
     before: libc::sigset_t,
 }

@@ -1,5 +1,6 @@
-//! File whose descriptor is closed on drop only if it still refers to this file. A program that
-//! closes a foreign descriptor gets its number for its next file, which must stay open.
+//! Descriptor that is closed on drop only if it still refers to the same file. If a program closes
+//! a descriptor of the library by mistake, another file that the program opens may get the same
+//! descriptor number, and that file must stay open.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +8,8 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 
-/// File that closes its descriptor on drop only if the number still refers to this file.
+/// File whose descriptor is closed on drop, unless the descriptor number refers to another file by
+/// then.
 pub(super) struct GuardedFd {
     file: ManuallyDrop<File>,
     identity: (u64, u64),

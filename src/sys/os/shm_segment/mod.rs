@@ -1,13 +1,14 @@
-//! Memory shared between processes: an unnamed memory file, mapped as a whole. Also memory of the
-//! threads of this process alone, with the interface of shared memory (words and spans).
+//! Memory shared between processes: a mapping of an unnamed memory file (memfd). Also memory that
+//! only the threads of this process share. Both have the same interface (atomic words and ranges of
+//! bytes).
 //!
-//! A segment is sparse when it is created. A range must be committed before it is accessed: without
-//! that, a page that cannot be allocated would be a SIGBUS at the first access instead of an error
-//! here. The file can be extended by further ranges (`extend`), which each process maps by itself
-//! (`range`) and whose pages can be released (`discard`).
+//! The file is created sparse, without pages. A range must be committed (its pages allocated)
+//! before it is accessed; otherwise a page that cannot be allocated causes a SIGBUS at the first
+//! access instead of an error. The file can be extended by further ranges (`extend`), which each
+//! process maps separately (`range`) and whose pages can be released (`discard`).
 //!
 //! In reading order:
-//! - `va_reserve`: address space that is reserved before it is mapped
+//! - `va_reserve`: reserved address space, for mappings that are aligned to more than a page
 //! - `guarded_fd`: descriptors of shared memory, closed only while they refer to their file
 
 mod guarded_fd;
@@ -30,9 +31,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use va_reserve::VaReservation;
 
-/// Mapping of shared memory. Its words and spans keep it alive.
+/// Mapping of shared memory. A [`SharedWord`] or [`Span`] of the mapping keeps it mapped.
 pub struct SharedMapping {
-    /// Memory file; `None` for memory of this process alone.
+    /// Memory file; `None` if the memory is private to this process or the file is already closed.
     file: Option<Arc<GuardedFd>>,
     /// Offset of the mapping in the file, in bytes.
     start: usize,
@@ -41,22 +42,25 @@ pub struct SharedMapping {
 }
 
 impl SharedMapping {
-    /// Creates `len` bytes, all zero, none committed. The size is sealed: no process that gets the
-    /// descriptor can shrink the memory while others use it. (It may grow.)
+    /// Creates and maps a memory file of `len` zero bytes, without allocating pages. The file is
+    /// sealed: no process that gets the descriptor can shrink it while others use it. The file can
+    /// still grow.
     pub fn create(len: usize) -> io::Result<Arc<Self>> {
         Self::map_file(sealed_file(c"dtl", len, SealFlags::SHRINK)?)
     }
 
-    /// Creates a block: `len` bytes, all zero, all committed, of a fixed size, in a memory file of
-    /// its own. /proc shows `name` for it. `len` and `align`: see [`SharedMapping::block_of`].
+    /// Creates and maps a block: a memory file of `len` zero bytes with allocated pages and a fixed
+    /// size. `name` is the name of the mapping in /proc. For `len` and `align` (bytes), see
+    /// [`SharedMapping::block_of`].
     pub fn block(name: &CStr, len: usize, align: usize) -> io::Result<Arc<Self>> {
         let file = sealed_file(name, len, BLOCK_SEALS)?;
         allocate_if_free(&file, 0, len)?;
         Self::map(Some(Arc::new(GuardedFd::new(file)?)), 0, 0, len, align)
     }
 
-    /// Maps the block that another process created. The descriptor is closed. `len` is a multiple
-    /// of [`page_size`], `align` a power of two.
+    /// Maps a block that another process created with [`SharedMapping::block`], at an address that
+    /// is a multiple of `align` bytes (a power of two), and closes the descriptor. `len` (bytes) is
+    /// a multiple of [`page_size`].
     pub fn block_of(fd: OwnedFd, len: usize, align: usize) -> io::Result<Arc<Self>> {
         let file = Arc::new(GuardedFd::new(File::from(fd))?);
         if !seals(&file).contains(BLOCK_SEALS) || file.metadata()?.len() != len as u64 {
@@ -69,19 +73,21 @@ impl SharedMapping {
         Ok(mapped)
     }
 
-    /// Maps `len` zeroed bytes of this process alone, not counted against the commit limit
-    /// (MAP_NORESERVE). Pages are allocated at their first use.
+    /// Maps `len` zeroed bytes of memory that is private to this process and does not count against
+    /// the commit limit of the system (MAP_NORESERVE). Pages are allocated at their first use.
     pub fn private(len: usize) -> io::Result<Arc<Self>> {
         Self::map(None, libc::MAP_NORESERVE, 0, len, 1)
     }
 
-    /// Maps `len` zeroed bytes of this process alone, without MAP_NORESERVE: the kernel returns an
-    /// error for more than it could ever provide. Pages are allocated at their first use.
+    /// Maps `len` zeroed bytes of memory that is private to this process, without MAP_NORESERVE:
+    /// the call fails if the kernel could never provide that much memory. Pages are allocated at
+    /// their first use.
     pub fn reserved(len: usize) -> io::Result<Arc<Self>> {
         Self::map(None, 0, 0, len, 1)
     }
 
-    /// Maps memory that another process created. Memory whose size is not sealed is an error.
+    /// Maps the whole memory file that another process created with [`SharedMapping::create`].
+    /// Fails if the file is not sealed against shrinking.
     pub fn attach(fd: OwnedFd) -> io::Result<Arc<Self>> {
         let file = File::from(fd);
         if !seals(&file).contains(SealFlags::SHRINK) {
@@ -122,12 +128,12 @@ impl SharedMapping {
         Ok(Arc::new(SharedMapping { file, start, base: Addr::new(base), len }))
     }
 
-    /// Returns the number of bytes.
+    /// Returns the length of the mapping in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns the address of the first byte.
+    /// Returns the address of the first byte of the mapping.
     pub fn base(&self) -> Addr {
         self.base
     }
@@ -137,12 +143,14 @@ impl SharedMapping {
         self.len == 0
     }
 
-    /// Returns the descriptor to pass on; `None` for memory of this process alone.
+    /// Returns the descriptor of the memory file, to pass to another process; `None` if there is no
+    /// file.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(|file| file.as_fd())
     }
 
-    /// Commits the pages of a range; existing content is unchanged.
+    /// Allocates the pages of a range of the memory file; existing content is unchanged. Has no
+    /// effect on memory without a file. `offset` and `len` are in bytes.
     pub fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -153,8 +161,9 @@ impl SharedMapping {
         }
     }
 
-    /// Adds a further range to the file, with its pages, and maps it. The range is zero if no
-    /// process had it before. It must begin at a multiple of [`page_size`], after other ranges.
+    /// Extends the memory file by a range of `len` bytes at `offset`, allocates its pages, and maps
+    /// it. The bytes are zero if no process has used the range before. `offset` must be a multiple
+    /// of [`page_size`], and the range must come after the other ranges of the file.
     pub fn extend(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
         let file = self.shared_file()?;
         if offset.checked_add(len).is_none_or(|end| end as u64 > file_size_limit()) {
@@ -170,12 +179,14 @@ impl SharedMapping {
         made
     }
 
-    /// Reads from the file without mapping it: pages that do not exist are not allocated.
+    /// Reads bytes at an offset of the memory file without mapping them; pages that are not
+    /// allocated stay so.
     pub fn peek(&self, offset: usize, into: &mut [u8]) -> io::Result<()> {
         self.shared_file()?.read_exact_at(into, offset as u64)
     }
 
-    /// Maps a range that some process created with [`SharedMapping::extend`].
+    /// Maps a range of the memory file that this or another process created with
+    /// [`SharedMapping::extend`].
     pub fn range(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
         let file = self.shared_file()?;
         if offset
@@ -187,7 +198,8 @@ impl SharedMapping {
         Self::map(Some(Arc::clone(file)), 0, offset, len, 1)
     }
 
-    /// Releases all pages of this mapping. No process may be using it any more.
+    /// Releases all pages of the memory file that this mapping covers. No process may be using them
+    /// any more.
     pub fn discard(&self) {
         if let Some(file) = &self.file {
             // If this fails, the pages are released with the file.
@@ -199,14 +211,16 @@ impl SharedMapping {
         self.file.as_ref().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
     }
 
-    /// Returns the 64-bit word at an offset; `None` if it is not a multiple of 8 inside the memory.
+    /// Returns the 64-bit word at an offset; `None` if the offset is not a multiple of 8 or the
+    /// word is not inside the memory.
     pub fn word(self: &Arc<Self>, offset: usize) -> Option<SharedWord> {
         let inside = offset % 8 == 0 && offset.checked_add(8)? <= self.len;
         let at = NonNull::new(self.base.offset(offset).ptr().cast::<AtomicU64>())?;
         inside.then(|| SharedWord { at, _memory: Arc::clone(self) })
     }
 
-    /// Returns a range of bytes inside the memory from a multiple of 8 on; `None` for other ranges.
+    /// Returns a range of bytes; `None` if `offset` is not a multiple of 8 or the range is not
+    /// inside the memory.
     pub fn span(self: &Arc<Self>, offset: usize, len: usize) -> Option<Span> {
         let inside = offset % 8 == 0 && offset.checked_add(len)? <= self.len;
         if !inside {
@@ -253,17 +267,19 @@ pub struct Span {
 }
 
 impl Span {
-    /// Returns the bytes. They stay mapped as long as the span lives.
+    /// Returns the bytes as a region, which stays mapped as long as the span lives.
     pub fn region(&self) -> Region {
         self.region
     }
 
-    /// Returns the word at an offset (a multiple of 8) of the span; `None` for other offsets.
+    /// Returns the 64-bit word at a byte offset of the span; `None` if the offset is not a multiple
+    /// of 8 or the word exceeds the span.
     pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
         self.words(offset, 1)?.first()
     }
 
-    /// Returns `count` words at an offset (a multiple of 8) of the span; `None` if they exceed it.
+    /// Returns `count` 64-bit words at a byte offset of the span; `None` if the offset is not a
+    /// multiple of 8 or the words exceed the span.
     pub fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
         let len = count.checked_mul(8)?;
         if offset % 8 != 0 || offset.checked_add(len)? > self.region.len() {
@@ -275,8 +291,8 @@ impl Span {
         Some(unsafe { std::slice::from_raw_parts(at, count) })
     }
 
-    /// Prefetches the cache line at an offset for writing: the line is fetched from the core that
-    /// had it last, while this core does other work.
+    /// Prefetches the cache line at a byte offset for writing, so that the line is transferred from
+    /// the cache of another core while this core does other work.
     pub fn will_write(&self, offset: usize) {
         // An explicit instruction, because the compiler's own hint does not mean "to write" for
         // every processor. On a processor that does not support the instruction it has no effect.
@@ -292,7 +308,8 @@ impl Span {
         let _ = offset;
     }
 
-    /// Returns two words at an offset (a multiple of 8) of the span, and `len` bytes after them.
+    /// Returns two 64-bit words at a byte offset of the span, and the `len` bytes after them;
+    /// `None` if the offset is not a multiple of 8 or the bytes exceed the span.
     #[must_use]
     pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {
         if offset % 8 != 0 || offset.checked_add(16)?.checked_add(len)? > self.region.len() {
@@ -307,10 +324,11 @@ impl Span {
     }
 }
 
-/// Seals of a block, whose size no process can change.
+/// Seals of a block (see [`SharedMapping::block`]): no process can change its size.
 const BLOCK_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// Creates an unnamed memory file of `len` zero bytes, none committed, and seals it permanently.
+/// Creates an unnamed memory file of `len` zero bytes, without allocating pages, and seals it
+/// permanently.
 fn sealed_file(name: &CStr, len: usize, seals: SealFlags) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(process::keep_fd(rustix::fs::memfd_create(name, flags)?)?);
@@ -339,13 +357,15 @@ fn allocate(file: &File, mode: FallocateFlags, offset: usize, len: usize) -> io:
     Ok(rustix::io::retry_on_intr(call)?)
 }
 
-/// Number of bytes requested at once, and number of bytes left to other processes.
+/// Number of bytes that [`allocate_if_free`] allocates at once (`STEP`), and number of bytes of
+/// memory that it leaves free for other processes (`SPARE`).
 const STEP: usize = 64 << 20;
 const SPARE: usize = 32 << 20;
 
-/// Allocates the pages of a range, which may be larger than the memory. The kernel has no limit of
-/// its own for such a file and would kill processes to get more pages. So pages are requested piece
-/// by piece, each piece only if enough memory is free.
+/// Allocates the pages of a range of a memory file. Fails if the range is larger than the free
+/// memory of the machine: the kernel does not limit the size of such a file, and would kill
+/// processes to get more pages. So the pages are allocated in pieces of `STEP` bytes, each only if
+/// enough memory is free.
 fn allocate_if_free(file: &File, offset: usize, len: usize) -> io::Result<()> {
     let mut done = 0;
     while done < len {

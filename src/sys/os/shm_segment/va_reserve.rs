@@ -1,9 +1,11 @@
-//! Reserved address space, aligned to more than a page, for a mapping with that alignment.
+//! Reservation of address space that is aligned to more than a page, for a mapping with this
+//! alignment.
 
 use crate::sys::memory::buf::Addr;
 use std::io;
 
-/// Reserved addresses that the kernel assigns to no mapping, until one is placed there.
+/// Reserved range of addresses. The kernel places no mapping there, except one that requests these
+/// addresses (MAP_FIXED).
 pub(super) struct VaReservation {
     /// First address of the reservation.
     pub(super) base: Addr,
@@ -11,7 +13,8 @@ pub(super) struct VaReservation {
 }
 
 impl VaReservation {
-    /// Reserves `len` bytes from a multiple of `align` on; both are multiples of a page.
+    /// Reserves `len` bytes of address space that begin at a multiple of `align` bytes. `len` and
+    /// `align` are multiples of the page size.
     pub(super) fn new(len: usize, align: usize) -> io::Result<Self> {
         let all =
             len.checked_add(align).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;

@@ -16,8 +16,8 @@ fn reads_own_memory() {
     assert!(read_memory(own_pid(), [(0, to.region())]).is_err());
 }
 
-/// Forks a child of this process in which `memory` is a copy of the parent's. The child runs
-/// `then` when the first byte changes.
+/// Forks a child process, which has a copy of `memory` at the same address. The child calls `then`
+/// when the first byte of its copy changes.
 fn child_with(memory: Region, then: impl FnOnce()) -> i32 {
     // SAFETY: the child makes system calls only.
     let child = unsafe { libc::fork() };

@@ -1,8 +1,8 @@
-//! Models of the board: what is posted is read whole, and its block is not written again before all
-//! have read it.
+//! Models of collective mailboxes: a posted message is read completely, and its block is not
+//! overwritten before all ranks have read it.
 //!
-//! A mailbox has two blocks of one word here, and a page for two. A block that is read too early or
-//! taken back too early is an unordered access to its bytes, which loom refuses.
+//! Here a mailbox has two blocks of one word, and a page for two words. A block that is read or
+//! reused too early is an unordered access to its bytes, which loom rejects.
 
 use super::coll_mailbox::{MailboxView, Places, SHEET, place_bytes};
 use super::wakeup::Doorbell;
@@ -56,7 +56,7 @@ fn read(board: &MailboxView, rank: i32, number: u64) -> u64 {
     }
 }
 
-/// Both ranks of two, in threads of their own.
+/// Runs both ranks, each in a thread of its own.
 fn two(body: impl Fn(&MailboxView, usize) + Send + Sync + Copy + 'static) {
     let memory = SharedMapping::create(2 * SHEET);
     let other = board(&memory, 1);
@@ -65,8 +65,8 @@ fn two(body: impl Fn(&MailboxView, usize) + Send + Sync + Copy + 'static) {
     second.join().unwrap();
 }
 
-/// As allreduce does: nobody looks at the others' words, for the posts themselves say how far they
-/// are.
+/// Posts as an allreduce does. No rank reads the progress words of the other ranks, because their
+/// posts show how far they are.
 fn all_read() {
     two(|board, own| {
         for number in 1..=4 {
@@ -77,7 +77,7 @@ fn all_read() {
     });
 }
 
-/// A broadcast from rank 0.
+/// Performs a broadcast from rank 0.
 fn broadcast(board: &MailboxView, own: usize, number: u64) {
     if own == 0 {
         post_word(board, number, number);
@@ -92,7 +92,7 @@ fn one_ahead() {
     two(|board, own| (1..=4).for_each(|number| broadcast(board, own, number)));
 }
 
-/// The same with more than a block holds.
+/// Models messages that do not fit into a block.
 fn pages_ahead() {
     two(|board, own| {
         for number in 1..=3 {
@@ -125,7 +125,7 @@ fn ahead_after_meeting() {
     });
 }
 
-/// As broadcasts of roots that take turns.
+/// Models broadcasts whose roots alternate.
 fn turns() {
     two(|board, own| {
         for number in 1..=4 {
@@ -171,8 +171,8 @@ fn used_again() {
     reader.join().unwrap();
 }
 
-/// Two that sleep until a word is there. If the one that stores it did not wake both, they would
-/// sleep for ever.
+/// Models two threads that sleep until a word is stored. If the thread that stores the word did not
+/// wake both, they would sleep forever.
 fn post_against_sleep() {
     let it = Arc::new((Doorbell::default(), AtomicU64::new(0)));
     let sleepers: Vec<_> = (0..2)

@@ -1,4 +1,4 @@
-//! What the modelled files find under `crate::backend`.
+//! Items that the modelled files use from `crate::backend`.
 
 #[path = "../../../../src/backend/coll_mailbox.rs"]
 pub mod coll_mailbox;

@@ -1,4 +1,4 @@
-//! What the modelled files find under `crate::runtime`.
+//! Items that the modelled files use from `crate::runtime`.
 
 pub mod comm;
 #[path = "../../../../src/runtime/op_kind.rs"]
@@ -6,12 +6,12 @@ pub mod op_kind;
 pub mod policy;
 pub mod trace;
 
-/// First number of a user-defined dtype or operation, of which the models have none.
+/// First number of a user-defined dtype or operation. The models have none.
 pub mod id_table {
     pub const FIRST: i32 = 4096;
 }
 
-/// Names for texts, which no model looks at.
+/// Names for texts, which no model reads.
 pub mod types {
     pub fn portable_dtype(dtype: i32) -> i32 {
         dtype
@@ -30,7 +30,7 @@ pub mod types {
     }
 }
 
-/// What a board gives.
+/// Types of posted messages.
 pub mod component {
     use crate::sys::memory::buf::Region;
 

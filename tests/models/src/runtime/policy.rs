@@ -1,5 +1,5 @@
-//! Models of `loads`: selecting the resource with the fewest tasks, and taking a free place. Of
-//! `trial`: timing a task.
+//! Models of `loads` (selecting the resource with the fewest tasks, and taking a free place) and of
+//! the tuning runs of a task.
 
 #[path = "../../../../src/runtime/policy/loads.rs"]
 mod loads;
@@ -23,12 +23,12 @@ pub const ALL: &[Model] = &[
     ("trial: a tuning begins with nothing", begins_with_nothing),
 ];
 
-/// As a submit does it.
+/// Selects a resource as a submit does.
 fn take(loads: &Loads, thread: usize) -> usize {
     loads.take_own(thread).unwrap_or_else(|| loads.take_least(thread))
 }
 
-/// As long as no task ends, counts differ by at most one.
+/// Checks that counts differ by at most one as long as no task ends.
 fn two_stay_even() {
     let loads = Arc::new(Loads::new(2));
     let other = Arc::clone(&loads);
@@ -42,7 +42,7 @@ fn two_stay_even() {
     assert_eq!((loads.of(0), loads.of(1)), (2, 2));
 }
 
-/// What is counted is never lost.
+/// Checks that no counted task is lost.
 fn select_against_end() {
     let loads = Arc::new(Loads::new(2));
     let first = take(&loads, 0);
@@ -54,7 +54,8 @@ fn select_against_end() {
     assert_eq!(loads.of(taken), 1);
 }
 
-/// The same where the resource's own thread ends tasks, and another one's are taken back.
+/// Checks that no counted task is lost when the resource's own thread ends tasks while another
+/// thread removes tasks.
 fn select_against_own_end() {
     let loads = Arc::new(Loads::new(2));
     let first = take(&loads, 0);
@@ -94,7 +95,7 @@ impl Shared {
     }
 }
 
-/// Who has the only place sees what the one before had done, and is alone.
+/// Checks that the task in the only place sees all writes of the preceding task and runs alone.
 fn one_place_excludes() {
     let shared = Arc::new(Shared { loads: Loads::new(1), value: UnsafeCell::new(0) });
     let other = Arc::clone(&shared);
@@ -105,13 +106,14 @@ fn one_place_excludes() {
     assert_eq!(shared.value.with(|value| unsafe { *value }), all);
 }
 
-/// The time of a run is that of its resource.
+/// Runs the task and reports the time of its resource.
 fn run_and_report(trial: &Trial, thread: usize, times: [u64; 2]) -> Option<Report> {
     let turn = trial.take_run(thread)?;
     Some(trial.report(turn, Some(times[turn.resource])))
 }
 
-/// One report of a tuning is the last, whichever thread's, and it finds the least of all times.
+/// Checks that exactly one report of a tuning is the last, in whichever thread, and that it finds
+/// the minimum of all times.
 fn last_sees_all() {
     let trial = Arc::new(Trial::new(2, 0, 1));
     let other = Arc::clone(&trial);
@@ -122,7 +124,8 @@ fn last_sees_all() {
     assert_eq!((trial.best(), trial.leader(), trial.take_run(0)), (Some(1), 1, None));
 }
 
-/// The same where each thread has a part of its own: both are run, and each once.
+/// Checks the last report where each thread has a part of its own: both parts are run, and each run
+/// once.
 fn last_part_sees_all() {
     let trial = Arc::new(Trial::new(1, 0, 2));
     let other = Arc::clone(&trial);
@@ -133,8 +136,8 @@ fn last_part_sees_all() {
     assert_eq!((trial.best(), trial.take_run(0), trial.take_run(1)), (Some(0), None, None));
 }
 
-/// Two threads tune anew: no time of the tuning before counts, and none of the one that is on is
-/// lost.
+/// Checks two threads that restart the tuning: no time of the previous tuning counts, and no time
+/// of the current tuning is lost.
 fn begins_with_nothing() {
     let trial = Arc::new(Trial::new(1, 0, 1));
     assert_eq!(run_and_report(&trial, 0, [10, 0]), Some(Report::Last(0, 10)));

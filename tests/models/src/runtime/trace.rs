@@ -1,4 +1,4 @@
-//! Tracing, which is off in a model, and the queue of its records.
+//! Tracing (which is off in a model) and the queue of its records.
 
 #[path = "../../../../src/runtime/trace/spsc_queue.rs"]
 pub mod spsc_queue;

@@ -1,4 +1,4 @@
-//! Models of a traced thread's journal: its writer against who reads.
+//! Models of a traced thread's journal: the writer against a concurrent reader.
 
 use crate::Model;
 use crate::runtime::trace::spsc_queue::{SpscQueue, WORDS};
@@ -10,8 +10,8 @@ pub const ALL: &[Model] = &[
     ("journal: a slot that serves again", slot_serves_again),
 ];
 
-/// A writer with more records than there may be room for, against a reader. What was pushed comes
-/// out, each once.
+/// Runs a writer that may have more records than there is room for against a reader. Each pushed
+/// record is read exactly once.
 fn against(room: usize, records: u64, looks: usize) {
     let journal = Arc::new(SpscQueue::new(room).expect("memory"));
     let theirs = Arc::clone(&journal);

@@ -1,4 +1,4 @@
-//! What the modelled files find under `crate::sys`: the library's table and epoch, on loom's
+//! Items that the modelled files use from `crate::sys`: the library's table and epoch, on loom's
 //! atomics.
 
 pub mod compute;

@@ -1,7 +1,7 @@
 //! Models of the handle table and the epoch: get, pin and hold against remove and insert.
 //!
-//! The kernel is not asked for membarrier here, so both sides use the full fence;
-//! `sys::handles::epoch` says why that stands for both forms.
+//! membarrier is not used here, so both sides use the full fence. `sys::handles::epoch` explains
+//! why this model covers both variants.
 
 use super::handles::epoch;
 use super::handles::handle_table::HandleTable;
@@ -45,15 +45,15 @@ pub const ALL: &[Model] = &[
 
 const TAG: u8 = 3;
 
-/// An object. Its end is a write to the cell, so loom sees a use that is not over by then.
+/// Object whose drop writes to the cell, so that loom detects a use that has not ended by then.
 struct Object {
     number: UnsafeCell<u64>,
     drops: Arc<AtomicUsize>,
 }
 
 impl Object {
-    /// Written, as loom takes a cell's first value for nobody's write: one that sees the object and
-    /// not this has come too early.
+    /// The value is written after the creation, because loom treats the initial value of a cell as
+    /// unordered with nothing: a thread that sees the object but not this write has read too early.
     fn new(number: u64, drops: &Arc<AtomicUsize>) -> Object {
         let object = Object { number: UnsafeCell::new(0), drops: Arc::clone(drops) };
         // SAFETY: nobody else has it yet.
@@ -78,7 +78,7 @@ impl Drop for Object {
 // SAFETY: loom watches over the cell.
 unsafe impl Sync for Object {}
 
-/// A table and the number of objects of it that have gone.
+/// Table, and the number of its objects that were dropped.
 #[derive(Clone)]
 struct World {
     table: Arc<HandleTable<Object>>,
@@ -103,7 +103,7 @@ impl World {
         self.table.remove(&inside, handle).is_some()
     }
 
-    /// All threads are done: what was removed must be gone.
+    /// Checks, after all threads have ended, that removed objects were dropped.
     fn settled(&self, drops: usize) {
         epoch::collect();
         assert_eq!(self.drops.load(Ordering::Relaxed), drops, "objects that have gone");
@@ -127,7 +127,7 @@ fn hold(table: &HandleTable<Object>, handle: u64) -> Option<u64> {
     Some(held.number())
 }
 
-/// By the slot of the object.
+/// Gets the object through its slot.
 fn at_slot(table: &Arc<HandleTable<Object>>, handle: u64) -> impl FnOnce() -> Option<u64> + use<> {
     // SAFETY: as long as `table`, which every caller outlives.
     let kept: &'static HandleTable<Object> = unsafe { &*Arc::as_ptr(table) };
@@ -150,8 +150,8 @@ fn slot_against_remove() {
     world.settled(1);
 }
 
-/// The slot's next object is not taken for the first, unless it has the same handle; neither is
-/// used when it is gone.
+/// Checks that the next object of a slot is not mistaken for the first (unless it has the same
+/// handle), and that neither is used after its drop.
 fn slot_against_reuse(reserved: usize) {
     let world = World::new(reserved);
     // Made first, or it might get the memory of the one that goes.
@@ -189,7 +189,7 @@ fn used_against_remove(using: Use) {
     world.settled(1);
 }
 
-/// A reader sees a whole value, and it stays until the reader has left.
+/// Checks that a reader sees a complete value, which stays until the reader has left.
 fn read_against_replace() {
     let drops = Arc::<AtomicUsize>::default();
     let object = |number| Object::new(number, &drops);
@@ -208,7 +208,7 @@ fn read_against_replace() {
     assert_eq!(published.get(&epoch::enter()).number(), 2);
 }
 
-/// A later look never finds an earlier value.
+/// Checks that a later read never returns an earlier value.
 fn reads_go_forward() {
     let drops = Arc::<AtomicUsize>::default();
     let object = |number| Object::new(number, &drops);
@@ -227,7 +227,7 @@ fn reads_go_forward() {
     assert_eq!(drops.load(Ordering::Relaxed), 2);
 }
 
-/// The old handle never shows what its slot serves next.
+/// Checks that an old handle never returns the next object of its slot.
 fn used_against_reuse(using: Use) {
     let world = World::new(0);
     let handle = world.insert(1);
@@ -266,7 +266,8 @@ fn fixed_again() {
     world.settled(2);
 }
 
-/// A handle that is guessed, or passed on without ordering, shows nothing or a whole object.
+/// Checks that a handle that is guessed, or passed on without ordering, returns nothing or a
+/// complete object.
 fn get_against_first_insert() {
     let world = World::new(0);
     let table = Arc::clone(&world.table);
@@ -280,7 +281,8 @@ fn get_against_first_insert() {
     world.settled(1);
 }
 
-/// A slot's next handle, tried before it is handed out, never shows what the slot served before.
+/// Checks that the next handle of a slot, used before it was returned to any thread, never returns
+/// the previous object of the slot.
 fn guessed() {
     let world = World::new(0);
     // Made first, or it would get the memory of the one that goes.
@@ -297,7 +299,7 @@ fn guessed() {
     world.settled(2);
 }
 
-/// The same in a chunk that is there: the object is made while its handle is tried.
+/// Uses a guessed handle in an existing chunk while its object is being created.
 fn guessed_new() {
     let world = World::new(0);
     let handle = world.insert(1);
@@ -322,8 +324,8 @@ fn two_removes() {
     world.settled(1);
 }
 
-/// Finalize asks whether anybody is inside after it has closed the gate: whoever got in before that
-/// is seen, or sees the gate closed.
+/// Finalize checks for threads inside after it has closed the library: a thread that entered before
+/// is detected, or sees the library closed.
 fn inside_is_seen() {
     let closed = Arc::new(super::sync::AtomicBool::new(false));
     let used = Arc::new(UnsafeCell::new(0_u64));
@@ -342,7 +344,7 @@ fn inside_is_seen() {
     user.join().unwrap();
 }
 
-/// The library's state, which finalize takes down.
+/// State of the library, which finalize destroys.
 struct Watched(Arc<UnsafeCell<u64>>);
 
 impl Watched {
@@ -362,12 +364,12 @@ unsafe impl Sync for Watched {}
 // SAFETY: as above.
 unsafe impl Send for Watched {}
 
-/// An object in a pool: its end and its change are writes that loom sees.
+/// Creates an object of a slot map. Its end and its changes are writes that loom tracks.
 fn numbered(number: u64) -> Object {
     Object::new(number, &Arc::default())
 }
 
-/// Runs two of them at the same time on one pool.
+/// Runs two of these functions concurrently on one slot map.
 fn both(
     pool: &'static SlotMap<Object>,
     here: impl FnOnce(&'static SlotMap<Object>) -> usize,
@@ -377,14 +379,14 @@ fn both(
     here(pool) + thread.join().unwrap()
 }
 
-/// Runs a model with a pool of its own. In the library pools live for ever.
+/// Runs a model with a slot map of its own. In the library, slot maps live forever.
 fn with_pool(model: impl FnOnce(&'static SlotMap<Object>)) {
     let pool = Box::new(SlotMap::new(TAG));
     // SAFETY: the threads that use it are joined before the model returns.
     model(unsafe { &*std::ptr::from_ref(&*pool) });
 }
 
-/// Puts an object that was just written.
+/// Inserts an object that was just written.
 fn put(pool: &'static SlotMap<Object>, number: u64) -> u64 {
     let object = numbered(0);
     // SAFETY: nobody else has it yet.
@@ -403,7 +405,7 @@ fn pool_ends_once() {
     });
 }
 
-/// The slot serves another object at once: the old handle never reaches it.
+/// Checks that an old handle never reaches the next object of its slot, which is inserted at once.
 fn pool_reuse() {
     with_pool(|pool| {
         let handle = put(pool, 7);
@@ -424,7 +426,8 @@ fn pool_reuse() {
     });
 }
 
-/// What an object belongs to is told without its lock: that of the object, or that there is none.
+/// Checks the group that is read without the lock: it is that of the object, or the object does not
+/// exist.
 fn pool_group() {
     with_pool(|pool| {
         let handle = put(pool, 7);
@@ -443,7 +446,8 @@ fn pool_group() {
     });
 }
 
-/// A slot's next handle, tried before it is handed out, shows the whole object or none.
+/// Checks that the next handle of a slot, used before it was returned to any thread, returns a
+/// complete object or none.
 fn pool_guessed() {
     with_pool(|pool| {
         let handle = put(pool, 1);
@@ -463,7 +467,8 @@ fn pool_guessed() {
     });
 }
 
-/// Two threads take slots that were used before and give them back: none is given to both.
+/// Two threads allocate used slots and free them again: no slot is allocated to both at the same
+/// time.
 fn pool_slots_go_round() {
     with_pool(|pool| {
         let used = [put(pool, 1), put(pool, 2)];
@@ -483,7 +488,7 @@ fn pool_slots_go_round() {
     });
 }
 
-/// What one thread changes in a look, the next one that looks sees.
+/// Checks that a thread that uses an object sees the changes of the previous user.
 fn pool_looks_follow() {
     with_pool(|pool| {
         let handle = put(pool, 7);
@@ -500,7 +505,8 @@ fn pool_looks_follow() {
     });
 }
 
-/// loom sees two that are at the number at once, and one that does not see what the last one wrote.
+/// Checks mutual exclusion: loom detects two threads that access the number concurrently, and a
+/// thread that does not see the last write.
 fn spin_lock() {
     let lock = Arc::new(SpinLock::new(UnsafeCell::new(0_u32)));
     let add = |number: &UnsafeCell<u32>| {
@@ -519,7 +525,8 @@ fn spin_lock() {
     lock.lock().with(|at| assert_eq!(unsafe { *at }, added));
 }
 
-/// Whoever has the turn is alone and sees what the one before has done; at the end it is free.
+/// Checks that the holder of the lock is alone and sees the work of the previous holder, and that
+/// the lock is free at the end.
 fn turns(has_first: bool) {
     let all = Arc::new((BiasedTryLock::default(), UnsafeCell::new(0_u32)));
     let add_in_turn = |all: &(BiasedTryLock, UnsafeCell<u32>), mark| {

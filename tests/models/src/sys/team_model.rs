@@ -1,5 +1,5 @@
-//! Models of fork and join: a job against its end, news against sleep, callers against each other,
-//! pieces.
+//! Models of fork and join: a job against its end, announcements against sleep, callers against
+//! each other, and pieces of loops.
 
 use super::compute::team::Team;
 use super::sync::{AtomicBool, Ordering};
@@ -19,7 +19,8 @@ pub const ALL: &[Model] = &[
     ("share: a thief's share is stolen from", thief_is_robbed),
 ];
 
-/// A job on its caller's stack. Its end is a write, so loom sees a use that is not over by then.
+/// Job on its caller's stack. Its end is a write, so that loom detects a use that has not ended by
+/// then.
 struct Job {
     number: u64,
     visits: UnsafeCell<u64>,
@@ -34,13 +35,13 @@ impl Job {
         Job { number, ..job }
     }
 
-    /// What a single member does with it.
+    /// Performs the work of a single member.
     fn work(&self) {
         // SAFETY: loom fails the model if somebody else is here.
         self.visits.with_mut(|visits| unsafe { *visits += self.number });
     }
 
-    /// Its caller goes on: nobody may be at it now.
+    /// Ends the job: its caller continues, and no member may be working on it.
     fn end(&self) -> u64 {
         // SAFETY: as above.
         self.visits.with_mut(|visits| unsafe { std::mem::replace(&mut *visits, u64::MAX) })
@@ -68,7 +69,7 @@ fn job_ends() {
     member.join().unwrap();
 }
 
-/// A member that comes late finds the next job or none.
+/// Checks that a member that arrives late finds the next job or none.
 fn place_serves_again() {
     let team = Arc::new(Team::new(false));
     let other = Arc::clone(&team);
@@ -77,7 +78,8 @@ fn place_serves_again() {
     member.join().unwrap();
 }
 
-/// The one place serves one caller after the other, and a member either of them.
+/// Checks that the only job slot serves two callers in turn, and that a member works for either of
+/// them.
 fn two_callers() {
     let team = Arc::new(Team::new(false));
     let (caller, member) = (Arc::clone(&team), Arc::clone(&team));
@@ -89,7 +91,8 @@ fn two_callers() {
     assert!(open(&team, 3), "both have given it back");
 }
 
-/// Who is about to sleep and who has news do not miss each other.
+/// Checks that a member that is about to sleep and a thread that announces a job do not miss each
+/// other.
 fn news_against_sleep() {
     let team: Arc<Team<Job>> = Arc::new(Team::new(false));
     let stop = Arc::new(AtomicBool::new(false));
@@ -111,7 +114,7 @@ fn news_against_sleep() {
 
 const PIECES: usize = 3;
 
-/// A loop whose pieces write to cells.
+/// Loop whose pieces write to cells.
 struct Loop {
     cells: [UnsafeCell<u64>; PIECES],
 }
@@ -128,7 +131,7 @@ impl Loop {
     }
 }
 
-/// Two loops in a row, pieces dealt anew, with a member that comes when it likes.
+/// Runs two loops in succession, with pieces dealt anew, and a member that arrives at any time.
 fn whole_loop() {
     let team: Arc<Team<Loop>> = Arc::new(Team::new(false));
     let shares = Arc::new(Shares::new(2));
@@ -160,7 +163,8 @@ fn pieces_once() {
     assert_eq!(taken, [0, 1, 2, 3]);
 }
 
-/// The second member has nothing of its own; what it steals, the first one may take back.
+/// The second member has no pieces of its own; the first member may steal back what the second has
+/// stolen.
 fn thief_is_robbed() {
     let shares = Arc::new(Shares::new(2));
     shares.deal(8);

@@ -1,4 +1,4 @@
-//! Models of what windows stand on: the locks that ranks share, and elements that all change.
+//! Models of the basis of windows: locks that ranks share, and elements that all ranks change.
 
 use super::compute::elements::cell;
 use super::sync::AtomicU64;
@@ -18,7 +18,7 @@ pub const ALL: &[Model] = &[
     ("element: two change it, and what each wrote before", two_change),
 ];
 
-/// Words of a lock, and what it guards.
+/// Words of a lock, and the data that it protects.
 struct Guarded {
     words: Vec<AtomicU64>,
     data: [UnsafeCell<u64>; 2],
@@ -108,7 +108,7 @@ fn two_share() {
     assert!(guarded.is_free());
 }
 
-/// One takes the lock and dies: another finds whose it is.
+/// A rank locks and dies: another rank finds out who the holder is.
 fn holder_is_found() {
     let guarded = Guarded::new();
     let other = beside(&guarded, |guarded| guarded.lock().try_shared(1, true));
@@ -119,7 +119,7 @@ fn holder_is_found() {
     other.join().unwrap();
 }
 
-/// Rank 0 has died, sharing: one writes after it and one shares, or the reverse.
+/// Rank 0 has died with a shared lock. Then one rank writes and one shares, in either order.
 fn taken_over() {
     let guarded = Guarded::new();
     assert!(guarded.lock().try_shared(0, true));
@@ -133,8 +133,8 @@ fn taken_over() {
     assert_eq!(guarded.read(0), u64::from(written));
 }
 
-/// Each writes something and then changes the element: who comes second finds what the first one
-/// wrote.
+/// Each thread writes data and then changes the element. The second one must see the data of the
+/// first.
 fn two_change() {
     let guarded = Guarded::new();
     let work = |guarded: &Guarded, index: usize| {

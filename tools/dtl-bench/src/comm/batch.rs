@@ -1,21 +1,22 @@
-//! Runs and verifies one batch of a row. All sides share this code.
+//! Runs and verifies one batch of a test. The library and the implementations that it is compared
+//! with share this code.
 
 use super::endpoint::{ELEMENT, Endpoint};
 use super::test::{Row, Test};
 use crate::out::Outcome;
 use std::time::Instant;
 
-/// Where a rank's data are.
+/// Buffers of a rank.
 pub(crate) struct Buffers {
     from: Vec<u8>,
     into: Vec<u8>,
 }
 
-/// Of the memory's pages: where data begin.
+/// Page size in bytes. The data in each buffer begins at a multiple of it.
 const PAGE: usize = 4096;
 
 impl Buffers {
-    /// For all these rows.
+    /// Allocates send and receive buffers that are large enough for all the tests `rows`.
     pub(crate) fn new(rows: &[Row], ranks: usize) -> Buffers {
         let room = |part: fn((usize, usize)) -> usize| {
             rows.iter().map(|row| part(row.room(ranks))).max().unwrap_or(0) + 2 * PAGE
@@ -35,7 +36,7 @@ fn aligned(bytes: &mut [u8], length: usize) -> &mut [u8] {
     &mut bytes[skip..skip + length]
 }
 
-/// Who takes part.
+/// Rank number and size of the communicator under measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) rank: i32,
@@ -45,7 +46,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The other one of ranks 0 and 1.
+    /// Returns the peer in tests between two ranks: 1 on rank 0, 0 on rank 1.
     fn other(self) -> i32 {
         1 - self.rank
     }
@@ -55,11 +56,12 @@ impl Place {
     }
 }
 
-/// Size from which caches no longer hold data of an earlier repetition.
+/// Largest size in bytes of which the caches still contain the data of an earlier repetition.
 const WARMED: usize = 1 << 20;
 
-/// Returns nanoseconds per operation on this rank. The first repetition is a warm-up, because the
-/// batch of another side ran before.
+/// Runs one batch of the test `row`. Returns nanoseconds per operation on this rank. For sizes up
+/// to `WARMED`, first runs an untimed repetition to warm the caches, because a batch of another
+/// implementation has run before.
 pub(crate) fn batch<E: Endpoint>(
     end: &mut E,
     buffers: &mut Buffers,
@@ -115,7 +117,8 @@ fn latency<E: Endpoint>(
     Ok(per(begin, 2 * repeats))
 }
 
-/// Measures bandwidth. A window of messages ends when rank 1 has confirmed all of them.
+/// Measures the time of a window of nonblocking messages from rank 0 to rank 1. The window ends
+/// when rank 0 receives the confirmation of rank 1 for all of them.
 fn bandwidth<E: Endpoint>(
     end: &mut E,
     from: &[u8],
@@ -157,7 +160,7 @@ fn bidirectional<E: Endpoint>(
     Ok(per(begin, window))
 }
 
-/// Measures a collective. Each repetition begins with a barrier, which is not timed.
+/// Measures a collective operation. Each repetition begins with a barrier, which is not timed.
 fn collective<E: Endpoint>(
     end: &mut E,
     from: &mut [u8],
@@ -175,8 +178,9 @@ fn collective<E: Endpoint>(
     Ok(sum / repeats as f64)
 }
 
-/// Measures with shared processors: a rank may complete a repetition before the others begin.
-/// Therefore all repetitions are timed as one interval, up to the completion of the last rank.
+/// Measures a collective operation if there are more ranks than processors. A rank may then
+/// complete a repetition before others begin it, so all repetitions are timed together, up to the
+/// completion of the last rank.
 fn turns<E: Endpoint>(
     end: &mut E,
     from: &mut [u8],
@@ -210,7 +214,7 @@ fn per(begin: Instant, count: usize) -> f64 {
     begin.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// Runs the operation once without timing and verifies every received byte.
+/// Runs the operation of a test once without timing and verifies every received byte.
 pub(crate) fn verify<E: Endpoint>(
     end: &mut E,
     buffers: &mut Buffers,
@@ -254,8 +258,8 @@ pub(crate) fn verify<E: Endpoint>(
     }
 }
 
-/// Fills a rank's send buffer: bytes that depend on rank and position; small whole numbers as
-/// floats for sums.
+/// Fills the send buffer of a rank with bytes that depend on the rank and the position or, for
+/// reductions, with floats that are small integers.
 fn fill(from: &mut [u8], row: Row, rank: i32) {
     if matches!(row.test, Test::Allreduce | Test::Reduce) {
         for (index, element) in from.chunks_exact_mut(ELEMENT).enumerate() {
@@ -274,7 +278,7 @@ fn number(index: usize, rank: i32) -> f32 {
     (index % 1000) as f32 + rank as f32
 }
 
-/// What must be at a place on a rank.
+/// Returns the byte that a rank must have received at the offset `at`.
 fn expected(row: Row, place: Place, at: usize) -> u8 {
     let bytes = row.bytes.max(1);
     match row.test {

@@ -1,33 +1,35 @@
-//! Operations of a rank in a communicator, independent of the implementation.
+//! Interface to the operations of a rank, independent of the measured implementation (the library,
+//! MPI).
 
 use crate::out::Outcome;
 
-/// Rank of a communicator under measurement. All messages use one tag; reductions add 32-bit
-/// floats.
+/// Rank of a communicator under measurement. All messages have the same tag. Reductions compute
+/// sums of 32-bit floats.
 pub(crate) trait Endpoint {
-    /// In texts.
+    /// Returns the name of the measured implementation, for output.
     fn name(&self) -> &'static str;
 
     fn send(&mut self, data: &[u8], to: i32) -> Outcome;
     fn receive(&mut self, into: &mut [u8], from: i32) -> Outcome;
 
-    /// Starts one message of a window. The buffer stays valid until [`Endpoint::finish`].
+    /// Starts a nonblocking send. The buffer must stay valid until [`Endpoint::finish`] returns.
     fn start_send(&mut self, data: &[u8], to: i32) -> Outcome;
     fn start_receive(&mut self, into: &mut [u8], from: i32) -> Outcome;
-    /// Waits for all that were started.
+    /// Waits for the completion of all nonblocking sends and receives that were started.
     fn finish(&mut self) -> Outcome;
 
     fn barrier(&mut self) -> Outcome;
-    /// From rank 0.
+    /// Broadcasts `data` from rank 0 to all ranks.
     fn bcast(&mut self, data: &mut [u8]) -> Outcome;
-    /// To rank 0.
+    /// Reduces data to rank 0.
     fn reduce(&mut self, data: &[u8], into: &mut [u8]) -> Outcome;
     fn allreduce(&mut self, data: &[u8], into: &mut [u8]) -> Outcome;
-    /// `into` has room for every rank's data.
+    /// Gathers the data of all ranks on every rank. `into` has space for the data of all ranks
+    /// together.
     fn allgather(&mut self, data: &[u8], into: &mut [u8]) -> Outcome;
-    /// `bytes` for each rank.
+    /// Exchanges blocks of `bytes` bytes between all pairs of ranks.
     fn alltoall(&mut self, data: &[u8], into: &mut [u8], bytes: usize) -> Outcome;
 }
 
-/// The size of what reductions add.
+/// Size in bytes of the elements of reductions.
 pub(crate) const ELEMENT: usize = size_of::<f32>();

@@ -1,7 +1,9 @@
-//! `comm`: messages and collectives of a communicator, and of MPI in the same processes.
+//! Subcommand `comm`: measures messages and collectives of a communicator of the library, and those
+//! of MPI in the same processes.
 //!
-//! `test` lists the rows, `batch` runs them on an `endpoint`: the library (`ours`), an MPI (`raw`)
-//! or a UCX program (`ucx`). `start` creates the ranks. This file runs one rank.
+//! `test` defines the tests (rows of the table). `batch` runs a test with an implementation of
+//! `endpoint`: the library (`ours`) or an MPI (`raw`). `ucx` runs a UCX program for comparison.
+//! `start` creates the ranks. This file contains the measurement on one rank.
 
 mod batch;
 mod endpoint;
@@ -32,7 +34,7 @@ use std::sync::Arc;
 use test::Row;
 use ucx::Ucx;
 
-/// What the library is measured against.
+/// Implementation of messages and collectives with which the library is compared.
 enum Peer {
     Mpi(Raw),
     Ucx(Ucx),
@@ -46,7 +48,7 @@ impl Peer {
         }
     }
 
-    /// For the table's head.
+    /// Returns the name and version of the implementation for the head of the table.
     fn facts(&self) -> Value {
         match self {
             Peer::Mpi(raw) => {
@@ -58,19 +60,20 @@ impl Peer {
     }
 }
 
-/// A rank with all that it measures.
+/// State of one rank: the library's communicator, the implementation that it is compared with, and
+/// the buffers.
 struct Rank<'a> {
     ours: Ours,
     peer: Option<&'a mut Peer>,
     place: Place,
     buffers: Buffers,
     probe: Option<Probe>,
-    /// What is being measured.
+    /// Test (row of the table) that is being measured.
     row: Row,
 }
 
 impl Rank<'_> {
-    /// Measures all rows. Rank 0 returns the table's rows.
+    /// Measures all tests. Returns the rows of the table, which are meaningful on rank 0 only.
     fn measure(&mut self, rows: &[Row], wanted: &Comm) -> Outcome<Vec<Line>> {
         let names: Vec<_> = self.sides();
         let mut progress = (self.place.rank == 0)
@@ -104,8 +107,8 @@ impl Rank<'_> {
         names
     }
 
-    /// Returns the median of several batches, about as long as one run of an external program with
-    /// its warm-up.
+    /// Returns the median of several batches of the library. Together they take about as long as
+    /// one run of the external UCX program with its warm-up.
     fn several(&mut self) -> Outcome<f64> {
         let mut values = [0.0; 21];
         for value in &mut values {
@@ -148,8 +151,9 @@ impl Bench for Rank<'_> {
     }
 }
 
-/// Creates a distance probe between ranks 0 and 1, or returns the reason why there is none.
-/// `shared`: memory that ranks in one process share. Collective.
+/// Creates a probe for the distance (round-trip time of a cache line) between the processors of
+/// ranks 0 and 1, or returns the reason why that is impossible. `shared` is memory for the probe,
+/// if all ranks are in one process. Collective operation.
 fn probe_between(
     ours: &Ours,
     shared: Option<&Arc<SharedMapping>>,

@@ -1,4 +1,4 @@
-//! A communicator of the library's.
+//! Implementation of [`Endpoint`] with a communicator of the library.
 
 use super::endpoint::{ELEMENT, Endpoint};
 use crate::library::{call, text_of};
@@ -16,20 +16,21 @@ use std::ptr;
 
 const TAG: i32 = 1;
 
-/// One rank of it; it ends with its owner.
+/// One rank of a communicator of the library. Dropping it destroys the communicator handle of this
+/// rank.
 pub(crate) struct Ours {
     comm: dtl_comm_t,
     started: Vec<dtl_request_t>,
     pub(crate) rank: i32,
     pub(crate) size: i32,
-    /// Its kind's name.
+    /// Kind of the communicator, such as "shm" or "threads".
     pub(crate) kind: String,
-    /// How the data moves.
+    /// Description of the communicator's transport, for output.
     pub(crate) transport: String,
 }
 
 impl Ours {
-    /// Opens a communicator of a kind, with rank and size from the launcher.
+    /// Creates a communicator of the kind `kind`, with rank and size from the launcher.
     pub(crate) fn open(kind: &str) -> Outcome<Ours> {
         let name = CString::new(kind).map_err(|error| format!("--kind: {error}"))?;
         let desc = dtl_comm_desc_t {
@@ -48,7 +49,7 @@ impl Ours {
         Ours::of(comm)
     }
 
-    /// All ranks of kind "threads".
+    /// Creates all ranks of a communicator of kind "threads".
     pub(crate) fn threads(ranks: i32) -> Outcome<Vec<Ours>> {
         let mut handles = vec![DTL_COMM_NULL; ranks as usize];
         call!(dtl_comm_threads(ranks, DTL_TIMEOUT_INFINITE, handles.as_mut_ptr()))?;
@@ -71,7 +72,7 @@ impl Ours {
         Ok(Ours { comm, started: Vec::new(), rank: info.rank, size: info.size, kind, transport })
     }
 
-    /// Returns the sum over all ranks on rank 0.
+    /// Returns, on rank 0, the sum of `mine` over all ranks.
     pub(crate) fn sum(&self, mine: f64) -> Outcome<f64> {
         let mut sum = 0.0_f64;
         let (from, into) = ((&raw const mine).cast(), (&raw mut sum).cast());
@@ -79,7 +80,7 @@ impl Ours {
         Ok(sum)
     }
 
-    /// What a rank says, told to all.
+    /// Broadcasts the root's `words` to all ranks. Returns the received words.
     pub(crate) fn tell<const N: usize>(&self, mut words: [u64; N], root: i32) -> Outcome<[u64; N]> {
         let at = words.as_mut_ptr().cast();
         call!(dtl_comm_bcast(self.comm, at, N as u64, DTL_DTYPE_UINT64, root))?;

@@ -1,8 +1,9 @@
 //! MPI functions on MPI_COMM_WORLD, called as a program compiled with that MPI would call them.
 //!
-//! No MPI is linked: the functions come from the library's function table, loaded from the MPI that
-//! matches the launcher. MPI is initialised here, with no more thread support than a
-//! single-threaded program requests.
+//! This program is not linked with an MPI. libdtl loads the MPI library that matches the launcher,
+//! and the functions come from libdtl's table of MPI functions. This file initialises MPI and
+//! requests MPI_THREAD_FUNNELED, like a single-threaded program, or MPI_THREAD_MULTIPLE if libdtl
+//! is measured over the same MPI.
 
 use super::endpoint::{ELEMENT, Endpoint};
 use crate::out::Outcome;
@@ -19,31 +20,32 @@ const TAG: c_int = 1;
 
 type WaitAll = unsafe extern "C" fn(c_int, RequestOut, StatusOut) -> c_int;
 
-/// Rank of MPI_COMM_WORLD. MPI is finalised on drop.
+/// One rank of MPI_COMM_WORLD, with the MPI functions and handles that the measurements use.
+/// [`Raw::end`] finalises MPI.
 pub(crate) struct Raw {
     mpi: &'static Mpi,
     wait_all: WaitAll,
     comm: Handle,
     float: Handle,
     sum: Handle,
-    /// MPI_STATUS_IGNORE, which has the value of MPI_STATUSES_IGNORE.
+    /// MPI_STATUS_IGNORE, which has the same value as MPI_STATUSES_IGNORE.
     ignore: StatusOut,
-    /// Array of MPI_Request, with elements of 4 or 8 bytes.
+    /// Storage for an array of MPI_Request. An MPI_Request has 4 or 8 bytes, depending on the MPI.
     started: Vec<u64>,
     count: usize,
     pub(crate) rank: i32,
     pub(crate) size: i32,
-    /// What it says of itself, and its file.
+    /// Version string and file of the MPI library.
     pub(crate) version: String,
     pub(crate) file: String,
 }
 
-/// Requests that can be open at a time.
+/// Maximum number of requests that are open at the same time.
 pub(crate) const MOST_STARTED: usize = 128;
 
 impl Raw {
-    /// Initialises MPI. `by_all_threads`: requests MPI_THREAD_MULTIPLE, which the library needs
-    /// when it is measured over the same MPI.
+    /// Initialises MPI. `by_all_threads`: requests MPI_THREAD_MULTIPLE, which libdtl needs when it
+    /// is measured over the same MPI.
     pub(crate) fn start(by_all_threads: bool) -> Outcome<Raw> {
         let mpi = mpi::loaded().map_err(|error| error.text().to_owned())?;
         check_launcher(mpi.is_open_mpi(), &mpi.file, &|name| std::env::var(name).ok())
@@ -81,7 +83,7 @@ impl Raw {
         })
     }
 
-    /// Ends MPI, as every rank must.
+    /// Finalises MPI. Every rank must call it.
     pub(crate) fn end(self) -> Outcome {
         // SAFETY: MPI runs, was started by this value, and nothing of it is in use any more.
         done("MPI_Finalize", unsafe { (self.mpi.call.MPI_Finalize)() })
@@ -102,7 +104,7 @@ impl Raw {
     }
 }
 
-/// Resolves MPI_Waitall, which the library does not use.
+/// Looks up MPI_Waitall in the MPI library; libdtl's table of MPI functions does not contain it.
 fn wait_all_of(mpi: &Mpi) -> Outcome<WaitAll> {
     let module = SharedObject::loaded(Path::new(&mpi.file));
     let at = module.and_then(|module| module.symbol(c"MPI_Waitall"));
@@ -111,7 +113,7 @@ fn wait_all_of(mpi: &Mpi) -> Outcome<WaitAll> {
     Ok(unsafe { std::mem::transmute::<*mut std::ffi::c_void, WaitAll>(at.ptr()) })
 }
 
-/// (MPI_Status *)1 in MPICH's family, NULL elsewhere.
+/// Returns MPI_STATUS_IGNORE: (MPI_Status *)1 in MPICH's family, NULL elsewhere.
 fn ignore_of(family: Family) -> StatusOut {
     match family {
         Family::Mpich => ptr::without_provenance_mut::<Status>(1),
@@ -129,13 +131,13 @@ fn failure(call: &str, code: c_int) -> String {
     format!("{call}: error {code}")
 }
 
-/// Converts a number of bytes or elements to int; sizes were checked to fit.
+/// Converts a number of bytes or elements to int. The caller has checked that it fits.
 #[inline]
 fn int(number: usize) -> c_int {
     number as c_int
 }
 
-/// Calls a function of MPI's.
+/// Calls an MPI function.
 macro_rules! mpi {
     ($self:ident.$name:ident($($argument:expr),* $(,)?)) => {{
         // SAFETY: MPI runs; pointers are to buffers that are borrowed, of the sizes told.

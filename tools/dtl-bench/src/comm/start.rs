@@ -1,4 +1,5 @@
-//! Creates the ranks of `comm`: joins a launcher's job, starts a job, or runs ranks as threads.
+//! Creates the ranks of the subcommand `comm`: joins a launcher's job, starts a job with dtlrun, or
+//! runs the ranks as threads.
 
 use super::batch::{Buffers, Place};
 use super::ours::Ours;
@@ -19,10 +20,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
-/// Largest count that MPI accepts.
+/// Maximum value of a count argument (int) of an MPI function.
 const MPI_MOST: usize = i32::MAX as usize;
 
-/// Measures as the command line says.
+/// Runs the measurements that the command line requests.
 pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
     let mut only = wanted.only.clone();
     if wanted.vs == Some(CommPeer::Ucx) {
@@ -65,7 +66,8 @@ pub(crate) fn is_launched() -> bool {
     variables.iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Replaces this process by a dtlrun that runs this program again.
+/// Replaces this process with dtlrun (exec), which starts the ranks with this program and the same
+/// arguments.
 fn launch(wanted: &Comm) -> Result<(), Stop> {
     let Some(ranks) = wanted.ranks else {
         return Err(Stop::Misused(
@@ -88,7 +90,7 @@ fn launch(wanted: &Comm) -> Result<(), Stop> {
     Err(Stop::Failed(format!("{}: {error}; it belongs beside this program", dtlrun.display())))
 }
 
-/// All ranks are threads of this process.
+/// Runs all ranks as threads of this process.
 fn threads(wanted: &Comm, rows: &[Row]) -> Outcome {
     let memory = probe::memory().ok();
     let ranks = Ours::threads(wanted.ranks.unwrap_or(2))?;
@@ -107,7 +109,7 @@ fn threads(wanted: &Comm, rows: &[Row]) -> Outcome {
     Ok(())
 }
 
-/// This process is a rank.
+/// Runs this process as one rank.
 fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
     let raw = match wanted.vs {
         Some(CommPeer::Mpi) => Some(Raw::start(wanted.kind == "mpi")?),
@@ -134,7 +136,8 @@ fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
     }
 }
 
-/// Returns an MPI whose ranks are those of the communicator, for the rows that it supports.
+/// Checks that this process has the same rank and size in MPI_COMM_WORLD as in the communicator,
+/// and that the sizes of all rows fit MPI's counts. Returns `raw`, or an error message.
 fn fitting(raw: Raw, ours: &Ours, rows: &[Row]) -> Outcome<Raw> {
     let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0);
     if most > MPI_MOST {
@@ -150,7 +153,7 @@ fn fitting(raw: Raw, ours: &Ours, rows: &[Row]) -> Outcome<Raw> {
     Ok(raw)
 }
 
-/// Runs one rank, which is a process or a thread.
+/// Runs the measurements of one rank, which is a process or a thread.
 fn one(
     wanted: &Comm,
     rows: &[Row],
@@ -191,7 +194,7 @@ fn one(
     Ok(())
 }
 
-/// What is told before the table.
+/// Returns the properties that are printed before the table.
 fn head(
     wanted: &Comm,
     ours: &Ours,

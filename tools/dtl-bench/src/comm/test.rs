@@ -1,16 +1,16 @@
-//! The tests: names, sizes, units, and repetitions in a batch.
+//! Tests of the subcommand `comm`: names, sizes, units, and the number of repetitions in a batch.
 
 use crate::table::Unit;
 use clap::ValueEnum;
 
-/// What is measured.
+/// Operation that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Test {
     /// Half a round trip of a message between ranks 0 and 1
     Latency,
     /// A window of messages from rank 0 to rank 1
     Bandwidth,
-    /// A window of messages each way at once
+    /// A window of messages in each direction at the same time
     Bidirectional,
     /// A window of messages of 8 bytes
     Rate,
@@ -22,16 +22,16 @@ pub(crate) enum Test {
     Bcast,
     /// Sum of floats, for rank 0
     Reduce,
-    /// Every rank's data for all
+    /// Data of every rank, gathered on all ranks
     Allgather,
-    /// Something from each rank for each
+    /// A block from each rank for each rank
     Alltoall,
 }
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// A test with a size.
+/// Row of the table: a test with a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) test: Test,
@@ -44,7 +44,7 @@ impl Test {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Whether only ranks 0 and 1 take part.
+    /// Returns true if only ranks 0 and 1 take part.
     pub(crate) fn is_of_two(self) -> bool {
         matches!(self, Test::Latency | Test::Bandwidth | Test::Bidirectional | Test::Rate)
     }
@@ -70,8 +70,8 @@ impl Test {
 }
 
 impl Row {
-    /// Returns the rows that the command line selects, or an error text if a test does not support
-    /// a size.
+    /// Returns the rows that the command line selects, or an error message if a test does not
+    /// support a size.
     pub(crate) fn list(only: &[Test], sizes: &[usize]) -> Result<Vec<Row>, String> {
         let tests = if only.is_empty() { Test::value_variants() } else { only };
         let mut rows = Vec::new();
@@ -104,8 +104,8 @@ impl Row {
         }
     }
 
-    /// Returns the number of repetitions in a batch: short, but long enough for the clock's
-    /// resolution.
+    /// Returns the number of repetitions in a batch. With this number, the batch is short, but long
+    /// compared to the clock's resolution.
     pub(crate) fn repeats(self) -> usize {
         let few = if self.test.is_of_two() { 50 } else { 20 };
         match self.bytes {
@@ -116,7 +116,7 @@ impl Row {
         }
     }
 
-    /// Messages that are under way at a time.
+    /// Returns the number of messages that are in flight at the same time.
     pub(crate) fn window(self) -> usize {
         match self.bytes {
             0..=65536 => 64,
@@ -125,7 +125,7 @@ impl Row {
         }
     }
 
-    /// Bytes that a rank gives and gets.
+    /// Returns the sizes in bytes of a rank's send buffer and receive buffer.
     pub(crate) fn room(self, ranks: usize) -> (usize, usize) {
         match self.test {
             Test::Allgather => (self.bytes, self.bytes * ranks),

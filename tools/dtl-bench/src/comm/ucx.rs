@@ -1,4 +1,5 @@
-//! UCX as a peer: runs ucx_perftest on the processors of both ranks, once for each batch.
+//! UCX as the implementation with which the library is compared: runs ucx_perftest on the
+//! processors of both ranks, once for each batch.
 //!
 //! ucx_perftest uses its own message window and clock. Its results are used as reported: the median
 //! latency, or the mean time per message of a stream.
@@ -13,21 +14,24 @@ use subprocess::{Setup, prepare};
 const PROGRAM: &str = "ucx_perftest";
 /// Approximate duration of each run in nanoseconds.
 const RUN: f64 = 1e7;
-/// Number of attempts to connect to the other rank's process, and the pause between them.
+/// Number of attempts to connect to the ucx_perftest of the other rank, and the pause between two
+/// attempts.
 const TRIES: usize = 400;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A rank's side of it.
+/// One rank's side of a measurement of UCX: ucx_perftest as the client on rank 0, as the server on
+/// rank 1.
 pub(crate) struct Ucx {
     rank: i32,
-    /// Port on which the two processes connect; a different one for each run.
+    /// TCP port on which the two ucx_perftest processes connect; a different one for each run.
     port: u16,
-    /// Of UCX.
+    /// Version of UCX.
     pub(crate) version: String,
 }
 
 impl Ucx {
-    /// `first`: the same number on all ranks.
+    /// Creates one rank's side. The first port is derived from `first`, which must be equal on all
+    /// ranks.
     pub(crate) fn new(rank: i32, first: u64) -> Outcome<Ucx> {
         let text = |output: Output| String::from_utf8_lossy(&output.stdout).into_owned();
         let found = Command::new("ucx_info").arg("-v").output();
@@ -38,7 +42,7 @@ impl Ucx {
         Ok(Ucx { rank, port: 20000 + (first.wrapping_mul(37) % 10000) as u16, version })
     }
 
-    /// Runs the program once. Returns nanoseconds per message on rank 0.
+    /// Runs ucx_perftest once. Rank 0 returns the result in nanoseconds per message, other ranks 0.
     pub(crate) fn batch(&mut self, row: Row) -> Outcome<f64> {
         self.port = 20000 + (self.port - 20000 + 1) % 10000;
         match self.rank {
@@ -56,7 +60,8 @@ impl Ucx {
         command
     }
 
-    /// Runs the other rank's side, which waits for the client whichever test it requests.
+    /// Runs the server on rank 1, which waits for the client and serves any test that the client
+    /// requests.
     fn answer(&self) -> Outcome<f64> {
         let output = self.command(&[]).output().map_err(|error| format!("{PROGRAM}: {error}"))?;
         if output.status.success() { Ok(0.0) } else { Err(failure(&output)) }
@@ -89,7 +94,8 @@ fn failure(output: &Output) -> String {
     format!("{PROGRAM}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim())
 }
 
-/// Parses the last line: count, median (us), mean, overall mean, ...
+/// Returns the result from the last line of the output, whose columns are count, median (us), mean,
+/// overall mean, ...
 fn value(said: &str, test: Test) -> Option<f64> {
     let numbers: Vec<&str> = said.lines().last()?.split_whitespace().collect();
     let column = if test == Test::Latency { 1 } else { 3 };

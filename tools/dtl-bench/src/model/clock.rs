@@ -1,8 +1,9 @@
-//! Completion time of a collective in the LogGP model. Computed from the steps of all ranks or, if
-//! there are too many, of some ranks whose partners are assumed to progress equally.
+//! Completion time of a collective in the LogGP model. It is computed from the messages of all
+//! ranks or, if there are too many messages, of some ranks. The partners of these ranks are then
+//! assumed to progress equally.
 //!
 //! A rank's processor spends o for each message that it sends or receives. A message leaves through
-//! the rank's send port, byte after byte (G), at least g after the message before. After L its
+//! the rank's send port, byte after byte (G), at least g after the previous message. After L its
 //! first byte reaches the receiver's port, which accepts messages in the same way, in the order of
 //! their arrival. A round ends when all of its messages are sent and received. Copies and
 //! reductions cost nothing.
@@ -16,28 +17,28 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-/// Number of messages of all ranks up to which all are simulated.
+/// Maximum number of messages of all ranks together for which all ranks are simulated.
 const MOST_MESSAGES: u128 = 1 << 23;
 // In a tree no rank is like the others, so none can be told from some.
 const _: () = assert!(MOST_MESSAGES >= 2 * MOST_RANKS as u128);
 
-/// What came out.
+/// Result of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times {
     /// Nanoseconds until the last rank completes, if all begin at 0.
     pub(crate) ns: f64,
     /// Length of the longest chain of messages in which each depends on the one before.
     pub(crate) steps: u64,
-    /// Whether all ranks were gone through.
+    /// True if all ranks were simulated.
     pub(crate) is_exact: bool,
 }
 
-/// What messages cost, and between whom.
+/// Costs of messages within and between nodes.
 #[derive(Clone, Copy)]
 pub(crate) struct Costs {
     pub(crate) network: Network,
     pub(crate) within: Network,
-    /// Ranks on each node; 0: each is alone.
+    /// Number of ranks on each node; 0 if each rank has a node of its own.
     pub(crate) per_node: i32,
 }
 
@@ -48,7 +49,8 @@ impl Costs {
     }
 }
 
-/// Computes the times of a plan with this number of messages in all.
+/// Computes the completion time of a collective from its plan. `counts` contains the numbers of
+/// messages in this plan.
 pub(crate) fn times(
     plan: &mut CollectivePlan,
     job: &DryRunJob,
@@ -62,12 +64,12 @@ pub(crate) fn times(
     }
 }
 
-/// A message to send or receive, packed.
+/// Message to send or receive, in packed form.
 #[derive(Clone, Copy)]
 struct Op {
-    /// The peer, and two bits.
+    /// Rank of the peer, and two flag bits.
     peer: u32,
-    /// Which of the sizes.
+    /// Index of the message's size in the list of sizes.
     size: u32,
 }
 
@@ -84,7 +86,7 @@ impl Op {
     }
 }
 
-/// Sizes of messages, each once.
+/// List of the distinct sizes of messages.
 #[derive(Default)]
 struct Sizes {
     bytes: Vec<u64>,
@@ -101,7 +103,7 @@ impl Sizes {
     }
 }
 
-/// The messages of some ranks, or of all.
+/// Lists of the messages of some ranks, or of all ranks.
 struct Lists {
     first_rank: u32,
     ops: Vec<Op>,
@@ -149,19 +151,20 @@ impl Lists {
     }
 }
 
-/// A message on its way.
+/// Message in flight.
 #[derive(Clone, Copy)]
 struct Message {
-    /// When its first byte arrives.
+    /// Time at which the first byte arrives.
     first: f64,
-    /// Sender; the cost at the receiver depends on the distance to it.
+    /// Rank of the sender. The cost at the receiver depends on whether the sender is on the same
+    /// node.
     from: u32,
     size: u32,
-    /// How long the chain is that ends with it.
+    /// Length of the longest chain of messages that ends with this message.
     steps: u32,
 }
 
-/// A rank's clock and ports.
+/// Clock and ports of a rank.
 #[derive(Clone, Default)]
 struct Clock {
     now: f64,
@@ -187,32 +190,33 @@ impl Clock {
     }
 }
 
-/// Where a rank is in its list.
+/// Position of a rank in its list of messages.
 #[derive(Clone, Default)]
 struct Place {
     clock: Clock,
-    /// Current round, and the next of its receives.
+    /// Indices of the first message of the current round (`round`), and of the next message to
+    /// receive (`next`).
     round: usize,
     next: usize,
     has_sent: bool,
     /// Time at which the last byte of this round's messages has left.
     sent: f64,
-    /// The clock at its begin.
+    /// Clock at the beginning of the current round.
     begun: Clock,
-    /// Messages of this round that have come.
+    /// Messages of this round that have arrived.
     come: Vec<Message>,
 }
 
 impl Place {
     /// Returns the arrival of a message from a rank that is not simulated, as if that rank had
-    /// begun this round at the same time.
+    /// begun this round at the same time as this rank.
     fn of_another(&self, op: Op, by: &Network) -> Message {
         let first = (self.begun.now + by.overhead).max(self.begun.out_free) + by.latency;
         Message { first, from: op.peer(), size: op.size, steps: self.begun.steps + 1 }
     }
 }
 
-/// Messages that have not been received, by sender and receiver.
+/// Messages that have not been received, keyed by sender and receiver.
 #[derive(Default)]
 struct Mail {
     first: HashMap<u64, Message, BuildHasherDefault<Mixer>>,
@@ -242,7 +246,7 @@ impl Mail {
     }
 }
 
-/// A hasher for pairs of small numbers.
+/// Hasher for pairs of small numbers.
 #[derive(Default)]
 struct Mixer(u64);
 
@@ -261,13 +265,13 @@ impl Hasher for Mixer {
     }
 }
 
-/// Runs ranks' lists against each other.
+/// Simulation of the message lists of several ranks.
 struct Simulation<'a> {
     lists: &'a Lists,
     costs: &'a Costs,
     places: Vec<Place>,
     mail: Mail,
-    /// By rank: the message for which it waits, if any.
+    /// For each rank: the message for which the rank waits, if any.
     awaited: Vec<u64>,
     ready: Vec<u32>,
 }
@@ -304,7 +308,7 @@ fn simulate(lists: &Lists, costs: &Costs) -> Outcome<Times> {
 
 impl Simulation<'_> {
     /// Simulates one round of the rank at a position. Returns false if the rank has completed or
-    /// waits.
+    /// waits for a message.
     fn round(&mut self, at: usize) -> bool {
         let rank = self.lists.first_rank + at as u32;
         let end = self.lists.starts[at + 1];
@@ -380,9 +384,9 @@ impl Simulation<'_> {
     }
 }
 
-/// Estimates the times from some ranks: each with the other ranks of its node if their steps depend
-/// on the nodes, else alone. Other ranks are assumed to have begun each round at the same time as
-/// the rank that receives from them.
+/// Estimates the times from some ranks. If the steps depend on the nodes, each rank is simulated
+/// together with the other ranks of its node, otherwise alone. Other ranks are assumed to have
+/// begun each round at the same time as the rank that receives from them.
 fn estimate(plan: &mut CollectivePlan, job: &DryRunJob, costs: &Costs) -> Outcome<Times> {
     let each = if plan.is_two_level() { job.per_node } else { 1 };
     let mut most = Times { ns: 0.0, steps: 0, is_exact: false };

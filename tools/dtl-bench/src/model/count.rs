@@ -1,28 +1,29 @@
-//! Messages and bytes that ranks send and receive: of all ranks if that is fast to compute, else of
-//! some.
+//! Numbers of messages and bytes that ranks send and receive: of all ranks if that is fast to
+//! compute, otherwise of some ranks.
 
 use crate::out::Outcome;
 use dtl::tooling::schedules::{CollectivePlan, DryRunJob, PlanStep};
 
-/// Total number of steps up to which all ranks are counted.
+/// Maximum total number of steps for which all ranks are counted.
 const ALL_STEPS: u64 = 300_000_000;
 
-/// What one rank does.
+/// Counts of one rank.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(crate) struct Rank {
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) received: u64,
     pub(crate) received_bytes: u64,
-    /// Ranks that it sends to or receives from.
+    /// Number of ranks to which the rank sends or from which it receives.
     pub(crate) partners: u64,
-    /// Steps in its list.
+    /// Number of steps in the rank's list.
     pub(crate) steps: u64,
-    /// Bytes of its scratch memory.
+    /// Size of the rank's scratch memory in bytes.
     pub(crate) scratch: u64,
 }
 
-/// Totals over all ranks. Maxima are those of the rank with the most, sent or received.
+/// Totals and maxima over all ranks. A maximum of messages or bytes is the larger of the numbers
+/// that a rank sends and receives.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) messages: u128,
@@ -32,7 +33,7 @@ pub(crate) struct Counts {
     pub(crate) most_partners: u64,
     pub(crate) most_steps: u64,
     pub(crate) most_scratch: u64,
-    /// Whether all ranks were gone through.
+    /// True if all ranks were counted.
     pub(crate) is_exact: bool,
 }
 
@@ -52,9 +53,9 @@ impl Counts {
     }
 }
 
-/// Counts what one rank does at a time.
+/// Counter of the steps of one rank at a time.
 struct Counter {
-    /// By rank: the latest rank that was found to be its partner.
+    /// For each rank: the latest rank that was found to be its partner.
     met_by: Vec<u32>,
     number: u32,
 }
@@ -90,8 +91,10 @@ impl Counter {
     }
 }
 
-/// Returns the ranks that differ from others in some algorithm: first and last rank, the root and
-/// its neighbours, ranks around the middle, around the largest power of two, and of the first node.
+/// Returns the ranks whose steps differ from those of other ranks in some algorithm: the first and
+/// the last rank, the root, the middle rank, the end of the ranks that are combined in pairs if the
+/// number of ranks is not a power of two, and the end of the first node; and the neighbours of each
+/// of these ranks.
 pub(crate) fn chosen(job: &DryRunJob) -> Vec<i32> {
     let (size, root) = (job.ranks, job.root);
     let extra = 2 * (size - (1 << size.ilog2()));
@@ -104,7 +107,7 @@ pub(crate) fn chosen(job: &DryRunJob) -> Vec<i32> {
     all
 }
 
-/// Counts what a plan tells.
+/// Counts the steps of a plan.
 pub(crate) fn count(plan: &mut CollectivePlan, job: &DryRunJob) -> Outcome<Counts> {
     let mut counter = Counter::new(job.ranks);
     let some = chosen(job);
@@ -144,7 +147,7 @@ pub(crate) fn count(plan: &mut CollectivePlan, job: &DryRunJob) -> Outcome<Count
 /// Total number of steps of the sampled ranks.
 const SPREAD_STEPS: u64 = ALL_STEPS / 30;
 
-/// Returns this number of ranks other than 0 and the root, evenly spread at irregular distances,
+/// Returns up to `number` ranks other than 0 and the root, evenly spread at irregular distances,
 /// because the communication may have a regular pattern.
 fn spread(job: &DryRunJob, number: u64) -> Vec<i32> {
     let ranks = u64::from(job.ranks.unsigned_abs());

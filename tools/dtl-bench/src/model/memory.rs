@@ -1,5 +1,6 @@
-//! Memory of a rank: sizes of the library's own structures in this build. Memory of an MPI or a
-//! device library below, and overhead of the allocator, are not included.
+//! Memory of a rank, computed from the sizes of the library's own structures in this build. The
+//! memory of the MPI or the device library that the library uses, and the overhead of the
+//! allocator, are not included.
 
 use super::count::Counts;
 use super::wanted::Kind;
@@ -7,17 +8,17 @@ use dtl::tooling::schedules::{
     CollectivePlan, DryRunJob, STEP_BYTES, comm_bytes, hier, p2p_protocol, rdma, shm,
 };
 
-/// The most ranks of kind shm.
+/// Maximum number of ranks of kind shm.
 pub(crate) const SHM_RANKS: i32 = shm::MOST_RANKS as i32;
 
-/// Returns true if a collective on this number of ranks uses the shared-memory mailboxes of this
-/// kind.
+/// Returns true if communicators of this kind, with this number of ranks, run the collective
+/// through mailboxes in shared memory instead of messages.
 pub(crate) fn has_board(kind: Kind, job: &DryRunJob, plan: &CollectivePlan) -> bool {
     let ranks = job.ranks.unsigned_abs() as usize;
     kind == Kind::Shm && ranks <= shm::BOARD_RANKS && plan.prefers_mailboxes(shm::BOARD_ROOM)
 }
 
-/// Bytes of one rank.
+/// Memory of one rank in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Memory {
     /// Memory of the communicator and its transport before the first message.
@@ -25,9 +26,9 @@ pub(crate) struct Memory {
     /// Memory that the transport allocates for the largest number of partners of a rank in this
     /// collective.
     pub(crate) partners: u64,
-    /// The longest list of steps while it runs.
+    /// Maximum size of the list of steps during the collective.
     pub(crate) list: u64,
-    /// The most scratch memory while it runs.
+    /// Maximum size of the scratch memory during the collective.
     pub(crate) scratch: u64,
 }
 

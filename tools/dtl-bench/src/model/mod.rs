@@ -31,12 +31,13 @@ pub(crate) struct Row {
     pub(crate) counts: Counts,
     pub(crate) times: Times,
     pub(crate) memory: Memory,
-    /// True if the kind has shared-memory mailboxes for the collective, so that these messages are
-    /// sent only in communicators without them.
+    /// True if communicators of this kind run the collective through mailboxes in shared memory.
+    /// The messages of this row are then sent only in communicators that have no mailboxes, because
+    /// their number is limited.
     pub(crate) has_board: bool,
 }
 
-/// Models as the command line says.
+/// Computes the model that the command line requests.
 pub(crate) fn run(wanted: &Model) -> Result<(), Stop> {
     let ranks = wanted.all_ranks();
     check(wanted, &ranks)?;
@@ -53,7 +54,7 @@ pub(crate) fn run(wanted: &Model) -> Result<(), Stop> {
     Ok(())
 }
 
-/// All rows, by collective and size.
+/// Returns all rows, grouped by collective and size.
 fn rows(wanted: &Model, ranks: &[i32]) -> Outcome<Vec<Row>> {
     let sizes = wanted.sizes();
     let mut jobs = Vec::new();
@@ -103,7 +104,7 @@ fn check(wanted: &Model, ranks: &[i32]) -> Result<(), Stop> {
     }
 }
 
-/// One row.
+/// Computes one row.
 fn row(wanted: &Model, op: &'static str, ranks: i32, bytes: usize) -> Outcome<Row> {
     let per_node = wanted.per_node.unwrap_or(0);
     let (root, element, commutes) = (wanted.root, wanted.element as usize, !wanted.ordered);

@@ -6,8 +6,7 @@ use crate::report::size;
 use plotters::prelude::*;
 use std::error::Error;
 
-/// Collectives that share a plot: data of one rank or from a root; data of each rank for each other
-/// rank.
+/// Groups of collectives that share a plot, each with its name, its title and its collectives.
 const GROUPS: [(&str, &str, &[&str]); 2] = [
     (
         "trees",
@@ -29,7 +28,7 @@ const GROUPS: [(&str, &str, &[&str]); 2] = [
     ),
 ];
 
-/// What is drawn of a row.
+/// Function that returns the value of a row to plot.
 type Value = fn(&Row) -> f64;
 
 const VALUES: [(&str, &str, Value); 3] = [
@@ -40,7 +39,7 @@ const VALUES: [(&str, &str, Value); 3] = [
     }),
 ];
 
-/// A plot to be drawn.
+/// Plot to be drawn.
 pub(crate) struct Picture {
     pub(crate) file: String,
     title: String,
@@ -48,7 +47,8 @@ pub(crate) struct Picture {
     curves: Vec<(&'static str, Vec<(f64, f64)>)>,
 }
 
-/// Returns the plots of all sizes; the barrier is part of each.
+/// Returns the plots of all sizes. The barrier, which has no size, is part of its group's plots for
+/// every size.
 pub(crate) fn pictures(rows: &[Row]) -> Vec<Picture> {
     let mut sizes: Vec<usize> =
         rows.iter().filter(|row| row.op != "barrier").map(|row| row.bytes).collect();
@@ -88,7 +88,7 @@ fn curves(
     ops.iter().map(of).filter(|(_, points)| !points.is_empty()).collect()
 }
 
-/// What a communicator keeps.
+/// Returns the plot of the memory that a communicator uses.
 fn communicators(rows: &[Row]) -> Picture {
     let mut points: Vec<(f64, f64)> =
         rows.iter().map(|row| (f64::from(row.ranks), row.memory.comm as f64)).collect();
@@ -103,7 +103,7 @@ fn communicators(rows: &[Row]) -> Picture {
 }
 
 impl Picture {
-    /// The file's text.
+    /// Returns the text of the SVG file.
     pub(crate) fn draw(&self) -> Result<String, Box<dyn Error + '_>> {
         let mut text = String::new();
         let area = SVGBackend::with_string(&mut text, (760, 440)).into_drawing_area();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
-/// What the columns say.
+/// Explanations of the table's columns.
 const LEGEND: [&str; 6] = [
     "data: bytes of a rank's data or, where there are blocks, of a block",
     "messages, bytes sent: of all ranks together; most …: of the rank that sends or receives most",
@@ -21,11 +21,11 @@ const LEGEND: [&str; 6] = [
      sent; for the partners; for the steps and what they work in, while they run",
 ];
 
-/// Whether a note is about a row.
+/// Function that returns true if a note applies to a row.
 type Meant = fn(&Row) -> bool;
 
-/// Explanations of marks, and of effects that a row does not show. Each is printed only if a row
-/// needs it.
+/// Notes on the table: meanings of the marks `~` and `*`, and the neighbours in neighbor_alltoallv.
+/// A note is printed only if its function returns true for a row.
 const NOTES: [(Meant, &str); 3] = [
     (
         |row| !row.counts.is_exact || !row.times.is_exact,
@@ -48,12 +48,12 @@ fn legend(rows: &[Row]) -> Vec<&'static str> {
     LEGEND.into_iter().chain(notes.map(|(_, note)| *note)).collect()
 }
 
-/// Formats a number for reading: 1 234 567 in digits, in the form 1.235e12 from 10^12 on.
+/// Formats a number in digits, or in the form 1.235e12 from 10^12 on.
 fn number(value: u128) -> String {
     if value < 1_000_000_000_000 { value.to_string() } else { format!("{:.3e}", value as f64) }
 }
 
-/// Nanoseconds.
+/// Formats a time in nanoseconds.
 pub(crate) fn time(ns: f64) -> String {
     match ns {
         ns if ns < 1e6 => format!("{} us", digits(ns / 1e3)),
@@ -62,7 +62,7 @@ pub(crate) fn time(ns: f64) -> String {
     }
 }
 
-/// The network in words.
+/// Describes the network of the model.
 fn head(wanted: &Model) -> String {
     let mut text = format!("LogGP: {}", wanted.network().text());
     if let Some(each) = wanted.per_node {
@@ -118,7 +118,7 @@ fn cells(row: &Row) -> [String; 14] {
     ]
 }
 
-/// For people.
+/// Formats the results as readable tables.
 pub(crate) fn text(wanted: &Model, rows: &[Row]) -> String {
     let table: Vec<[String; 14]> = rows.iter().map(cells).collect();
     let width = |at: usize| {
@@ -171,7 +171,7 @@ pub(crate) fn json(wanted: &Model, rows: &[Row]) -> Value {
     })
 }
 
-/// Plots and tables into a folder.
+/// Writes plots and tables into a folder.
 pub(crate) fn write(folder: &Path, wanted: &Model, rows: &[Row]) -> Outcome {
     let put = |name: &str, text: &str| {
         let file = folder.join(name);
@@ -192,7 +192,8 @@ pub(crate) fn write(folder: &Path, wanted: &Model, rows: &[Row]) -> Outcome {
     Ok(())
 }
 
-/// The page shows one of this number of table rows, and the last row. Plots have all rows.
+/// The page shows the first of every `SHOWN` rows of a table, and the last row. The plots show all
+/// rows.
 const SHOWN: usize = 4;
 
 fn page(wanted: &Model, rows: &[Row]) -> String {

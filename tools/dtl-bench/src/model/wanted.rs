@@ -6,10 +6,11 @@ use clap::{Args, ValueEnum};
 use dtl::tooling::schedules;
 use std::path::PathBuf;
 
-/// Largest number of ranks; trees of up to this size are simulated in full (`clock`).
+/// Largest number of ranks. Trees of up to this number of ranks are simulated in full, not
+/// estimated (see `clock`).
 pub(crate) const MOST_RANKS: i32 = 1 << 22;
 
-/// What `model` takes.
+/// Options of `model`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Model {
     /// Model only these collectives. neighbor_alltoallv uses two neighbours, the adjacent ranks of
@@ -25,7 +26,7 @@ pub(crate) struct Model {
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = parse_bytes, default_value = "8,64KiB,1MiB")]
     bytes: Vec<usize>,
 
-    /// Root of those that have one
+    /// Root of the collectives that have one
     #[arg(long, value_name = "RANK", default_value_t = 0, value_parser = clap::value_parser!(i32).range(0..))]
     pub(crate) root: i32,
 
@@ -58,12 +59,12 @@ pub(crate) struct Model {
     #[arg(long, value_name = "TIME", default_value = "0.04ns", value_parser = parse_time)]
     gap_per_byte: f64,
 
-    /// The same four within a node: L,o,g,G
+    /// LogGP parameters L,o,g,G within a node
     #[arg(long, value_name = "L,o,g,G", default_value = "0.3us,0.1us,0.05us,0.1ns", value_parser = parse_network, requires = "per_node")]
     pub(crate) within: Network,
 
-    /// Kind whose tables are counted as memory: mpi (with a time limit), rdma, or shm (one node, up
-    /// to 1024 ranks)
+    /// Kind of communicator whose memory is computed: mpi (opened with a time limit), rdma, or shm
+    /// (one node, up to 1024 ranks)
     #[arg(long, value_enum, default_value = "mpi")]
     pub(crate) kind: Kind,
 
@@ -76,7 +77,7 @@ pub(crate) struct Model {
     pub(crate) json: bool,
 }
 
-/// Which transport.
+/// Transport of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// Messages over an MPI, collectives of the library
@@ -109,7 +110,7 @@ impl Network {
 }
 
 impl Model {
-    /// Parameters between nodes, or between all ranks if there are no nodes.
+    /// Returns the network parameters between nodes, or between all ranks if there are no nodes.
     pub(crate) fn network(&self) -> Network {
         Network {
             latency: self.latency,
@@ -119,7 +120,7 @@ impl Model {
         }
     }
 
-    /// All numbers of ranks, ascending.
+    /// Returns all numbers of ranks in ascending order.
     pub(crate) fn all_ranks(&self) -> Vec<i32> {
         let mut all = self.ranks.concat();
         all.sort_unstable();
@@ -127,12 +128,12 @@ impl Model {
         all
     }
 
-    /// Sizes, each once.
+    /// Returns the sizes without duplicates.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         once(self.bytes.iter().copied())
     }
 
-    /// Collectives, each once.
+    /// Returns the collectives without duplicates.
     pub(crate) fn ops(&self) -> Vec<&'static str> {
         let known: Vec<_> = schedules::collectives().collect();
         let of = |name| known.iter().copied().filter(move |op| name == ALL || *op == name);
@@ -140,7 +141,7 @@ impl Model {
     }
 }
 
-/// Each once, where it comes first.
+/// Removes duplicates; keeps the first occurrence of each value.
 fn once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     all.fold(Vec::new(), |mut kept, one| {
         if !kept.contains(&one) {
@@ -150,7 +151,7 @@ fn once<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     })
 }
 
-/// All collectives.
+/// Option value that selects all collectives.
 const ALL: &str = "all";
 
 fn known_ops() -> PossibleValuesParser {
@@ -176,7 +177,7 @@ fn parse_ranks(text: &str) -> Result<Vec<i32>, String> {
     Ok(all)
 }
 
-/// Nanoseconds.
+/// Parses a time and returns nanoseconds.
 fn parse_time(text: &str) -> Result<f64, String> {
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6)];
     let unit =
@@ -202,7 +203,7 @@ pub(super) mod tests {
     use crate::options::{Command, Options};
     use clap::Parser;
 
-    /// As from the command line.
+    /// Parses options as from the command line.
     pub(crate) fn wanted(words: &str) -> Model {
         match Options::parse_from(
             ["dtl-bench", "model"].into_iter().chain(words.split_whitespace()),

@@ -1,5 +1,5 @@
-//! Runs the steps of a plan one after another and keeps their output. A step that fails is named
-//! and left out.
+//! Runs the steps of a report's plan one after another and keeps their output. If a step fails, its
+//! error is reported and the report has no results of this step.
 
 use super::run::Run;
 use super::steps::{Plan, Step};
@@ -15,18 +15,20 @@ use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 use subprocess::{Setup, prepare, send_signal};
 
-/// Interval of checking a child: long, because the child is being measured.
+/// Interval between checks whether a child has exited. It is long, so that the checks do not
+/// disturb the measurement.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time to wait for the output of a child that has exited; a process that it left behind may hold
-/// the pipe open.
+/// Time to wait for the output of a child that has exited, because a process that it left behind
+/// may hold the pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Extra time, after several times the expected duration, before a step counts as hung.
+/// Extra time in seconds, in addition to several times the expected duration, after which a step
+/// counts as hung.
 const PATIENCE: f64 = 60.0;
-/// Asked to end, it has so long.
+/// Time limit for a child to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(3);
 const SIGTERM: i32 = 15;
 
-/// Runs all steps. Returns the results, and texts that name what was not measured.
+/// Runs all steps. Returns the results, and messages that name what was not measured.
 pub(crate) fn run(wanted: &Report, folder: &Path) -> Outcome<(Vec<Run>, Vec<String>)> {
     let plan = Plan::new(wanted)?;
     let total: f64 = plan.steps.iter().map(|step| step.seconds).sum();
@@ -89,8 +91,8 @@ fn one(step: &Step, kept: &Path, bar: &ProgressBar, spent: f64) -> Result<Run, (
     })
 }
 
-/// Collects the standard error of a child. Not through a file, because the message may be about a
-/// full disk.
+/// Collects the standard error of a child through a pipe, not in a file, because the error may be
+/// that the disk is full.
 fn listen(mut pipe: ChildStderr) -> Receiver<String> {
     let (sender, receiver) = channel();
     spawn(move || {

@@ -26,10 +26,10 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Folder of the page's plots and data, beside the page.
+/// Name of the folder for the page's plots and data, which is next to the page.
 const DATA: &str = "performance";
 
-/// Makes the report.
+/// Creates the report.
 pub(crate) fn run(wanted: &Report) -> Result<(), Stop> {
     if wanted.files.is_empty() && is_launched() {
         let text = "report starts ranks itself: not under a launcher; name that with --mpirun";
@@ -52,7 +52,8 @@ pub(crate) fn run(wanted: &Report) -> Result<(), Stop> {
     Ok(write(&wanted.output, &folder, (&runs, &missing), &notes)?)
 }
 
-/// Disk space that is checked before measuring; more than a report needs.
+/// Size in bytes of the file that is written before measuring to check the disk space; a report
+/// needs less.
 const ROOM: usize = 1 << 20;
 
 fn try_room(file: &Path) -> io::Result<()> {

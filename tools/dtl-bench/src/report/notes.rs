@@ -1,5 +1,6 @@
-//! Notes of the maintainers on rows, in a file beside the page that reports do not change: why a
-//! target is missed, and the result of a minimal program.
+//! Notes of the maintainers on rows of the report's table of targets: the reason why a target is
+//! missed, and the result of a minimal program. The notes are in a file next to the report's page.
+//! `report` does not change this file.
 //!
 //! ```toml
 //! [[note]]
@@ -21,10 +22,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 use toml::{Table, Value};
 
-/// The file's name.
+/// Name of the file with the notes.
 pub(crate) const FILE: &str = "performance-notes.toml";
 
-/// All of them.
+/// All notes of a folder.
 #[derive(Default)]
 pub(crate) struct Notes {
     notes: Vec<Note>,
@@ -46,7 +47,7 @@ struct Floor {
 }
 
 impl Notes {
-    /// Reads the notes of a folder; none if there is no file.
+    /// Reads the notes of a folder. Returns no notes if the folder has no file with notes.
     pub(crate) fn read(folder: &Path) -> Outcome<Notes> {
         let file = folder.join(FILE);
         let within = |why: String| format!("{}: {why}", file.display());
@@ -80,7 +81,7 @@ impl Notes {
         Some((place, &self.notes[place].text))
     }
 
-    /// What a bare program reaches.
+    /// Returns the value that a minimal program reaches for a row.
     pub(crate) fn floor(&self, row: &str, size: &str, regime: Regime) -> Option<f64> {
         let floor = self.floors.iter().find(|floor| floor.row == row && floor.size == size)?;
         match regime {

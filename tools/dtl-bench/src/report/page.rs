@@ -1,4 +1,4 @@
-//! The page's text.
+//! Text of the page.
 
 use super::notes::Notes;
 use super::run::{Of, Pair, Row, Run};
@@ -33,17 +33,17 @@ is better, of GB/s and M/s more; in tables they stand in brackets, each with the
 of the same run, and \
 the column dtl has the middle one of all runs.";
 
-/// What a page is made of.
+/// Contents of a page.
 pub(crate) struct Parts<'a> {
     pub(crate) runs: &'a [Run],
-    /// What could not be measured.
+    /// Texts that name what could not be measured.
     pub(crate) missing: &'a [String],
     pub(crate) notes: &'a Notes,
-    /// Titles and files.
+    /// Titles and file names of the plots.
     pub(crate) pictures: &'a [(String, String)],
 }
 
-/// The whole page.
+/// Formats the complete page.
 pub(crate) fn text(parts: &Parts) -> String {
     let runs = parts.runs;
     let machines: BTreeSet<String> =
@@ -126,7 +126,7 @@ fn title(run: &Run) -> String {
     }
 }
 
-/// A table for each regime.
+/// Formats one table for each regime (distance of the processors: near, far or unknown).
 fn group(title: &str, runs: &[&Run]) -> String {
     let transports: BTreeSet<&str> = runs.iter().map(|run| run.text("transport")).collect();
     let transports =
@@ -156,7 +156,7 @@ fn group(title: &str, runs: &[&Run]) -> String {
 }
 
 /// Writes a table with one column for each peer. The library's value is the median of all runs;
-/// each ratio is of one run.
+/// each ratio compares values of one run.
 fn table(runs: &[&Run], regime: Regime) -> String {
     let (mut head, mut rule) =
         ("| test | size | unit | dtl |".to_owned(), "|---|---|---|---|".to_owned());
@@ -187,7 +187,7 @@ fn table(runs: &[&Run], regime: Regime) -> String {
     text
 }
 
-/// The peer's value and the ratio.
+/// Formats a table cell: the peer's value, and the ratio of the library's value to the peer's.
 fn cell(row: &Row, pair: Pair) -> String {
     let Some((theirs, ratio)) = pair.theirs.zip(row.ratio(pair)) else { return " |".to_owned() };
     format!(" {} ({ratio:.2}) |", digits(row.unit.of(theirs)))

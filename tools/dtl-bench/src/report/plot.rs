@@ -7,21 +7,21 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::error::Error;
 
-/// A plot to be drawn.
+/// Plot to be drawn.
 pub(crate) struct Picture {
     pub(crate) title: String,
     pub(crate) file: String,
     unit: &'static str,
-    /// Where the curves leave room.
+    /// Position of the legend, in a corner without curves.
     legend: SeriesLabelPosition,
     curves: Vec<Curve>,
 }
 
 struct Curve {
     name: String,
-    /// Which of the colours.
+    /// Index of the curve's colour.
     colour: usize,
-    /// Bytes and value.
+    /// Points: size in bytes, and value.
     points: Vec<(f64, f64)>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) const COLOURS: [RGBColor; 7] = [
     RGBColor(86, 180, 233),
 ];
 
-/// What there are values for.
+/// Returns the plots for which there are values.
 pub(crate) fn pictures(runs: &[Run]) -> Vec<Picture> {
     let mut pictures = Vec::new();
     let (left, right) = (SeriesLabelPosition::UpperLeft, SeriesLabelPosition::LowerRight);
@@ -104,7 +104,7 @@ fn value(unit: Unit, nanoseconds: f64) -> f64 {
 }
 
 impl Picture {
-    /// The file's text.
+    /// Returns the text of the SVG file.
     pub(crate) fn draw(&self) -> Result<String, Box<dyn Error + '_>> {
         let mut text = String::new();
         let area = SVGBackend::with_string(&mut text, (760, 440)).into_drawing_area();

@@ -6,7 +6,7 @@ use crate::table::Unit;
 use serde_json::Value;
 use std::path::Path;
 
-/// What a run is of.
+/// Configuration of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Of {
     /// Two processes.
@@ -22,7 +22,7 @@ pub(crate) enum Of {
 }
 
 impl Of {
-    /// A test's name with that.
+    /// Returns the name of a test, with the configuration as a prefix.
     pub(crate) fn row(self, test: &str) -> String {
         match self {
             Of::Pair | Of::Process => test.to_owned(),
@@ -33,14 +33,14 @@ impl Of {
     }
 }
 
-/// A file that dtl-bench wrote with --json.
+/// Results in a file that dtl-bench has written with --json.
 pub(crate) struct Run {
-    /// Machine, peer, kind, ...
+    /// Properties of the run: machine, peer, kind and so on.
     pub(crate) head: Value,
     pub(crate) rows: Vec<Row>,
 }
 
-/// A test of a size.
+/// Row of a run: a test with a size.
 pub(crate) struct Row {
     pub(crate) test: String,
     pub(crate) bytes: Option<u64>,
@@ -48,11 +48,12 @@ pub(crate) struct Row {
     values: Vec<(Regime, Pair)>,
 }
 
-/// 10th percentiles in nanoseconds, and the number of samples of each side.
+/// 10th percentiles of the library and of its peer in nanoseconds, and number of samples of the
+/// library.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) ours: f64,
-    /// `None`: there was no peer.
+    /// Value of the peer; `None` if there was no peer.
     pub(crate) theirs: Option<f64>,
     pub(crate) count: u64,
 }
@@ -84,7 +85,7 @@ impl Run {
         Ok(Run { head, rows })
     }
 
-    /// What it is of.
+    /// Returns the configuration of the run.
     pub(crate) fn of(&self) -> Of {
         match (self.measured(), self.text("kind"), self.head["ranks"].as_u64()) {
             ("comm", "threads", _) => Of::Threads,
@@ -95,7 +96,7 @@ impl Run {
         }
     }
 
-    /// "comm", "alloc", ...
+    /// Returns the measured subcommand: "comm", "alloc" and so on.
     pub(crate) fn measured(&self) -> &str {
         self.text("measured")
     }
@@ -105,7 +106,8 @@ impl Run {
         self.head[key].as_str().unwrap_or_default()
     }
 
-    /// Returns the description of the peer if the run has one, else its name.
+    /// Returns the name of the peer, with its version if that is known; `None` if the run has no
+    /// peer.
     pub(crate) fn peer(&self) -> Option<String> {
         let peer = &self.head["peer"];
         let (name, version) =
@@ -167,23 +169,23 @@ impl Row {
         self.values.iter().find(|value| value.0 == regime).map(|value| value.1)
     }
 
-    /// In words; empty if it has none.
+    /// Formats the size of a row; empty if the row has none.
     pub(crate) fn size(&self) -> String {
         self.bytes.filter(|_| self.test != "barrier").map_or(String::new(), size)
     }
 
-    /// Test and size.
+    /// Returns the test and the size as a title.
     pub(crate) fn title(&self) -> String {
         format!("{} {}", self.test, self.size()).trim_end().to_owned()
     }
 
-    /// Ours to theirs in the row's unit.
+    /// Returns the ratio of the library's value to the peer's, in the unit of the row.
     pub(crate) fn ratio(&self, pair: Pair) -> Option<f64> {
         Some(self.unit.of(pair.ours) / self.unit.of(pair.theirs?))
     }
 }
 
-/// "8 B", "64 KiB".
+/// Formats a size: "8 B", "64 KiB".
 pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         whole if whole >= 1 << 20 && whole % (1 << 20) == 0 => format!("{} MiB", whole >> 20),

@@ -1,5 +1,5 @@
-//! The runs of a report: this program with each subcommand, under each launcher, and the missing
-//! peers.
+//! Runs of a report: this program with each subcommand, under each launcher. Also the peers that
+//! are missing on this machine.
 
 use crate::library::own_file;
 use crate::machine;
@@ -11,16 +11,16 @@ use std::process::{Command, Stdio};
 /// Sizes for the plots, in addition to the sizes of the tests.
 const CURVE: &str = "1,256,4KiB,16KiB,256KiB,4MiB";
 const CURVE_ROWS: usize = 2 * 6;
-/// Rows of `comm` with its own sizes.
+/// Number of rows that `comm` measures with its default sizes.
 const COMM_ROWS: usize = 32;
-/// Small collectives for ranks that share processors.
+/// Options that select small collectives, for ranks that share processors.
 const CROWD: [&str; 4] = ["--only", "barrier,allreduce,bcast,reduce", "--sizes", "8,1KiB"];
 const CROWD_ROWS: usize = 7;
 const CROWDS: [&str; 2] = ["4", "8"];
-/// What is added to an MPI.
+/// Options for measuring the library's overhead when it sends its messages through an MPI.
 const OVER: [&str; 4] = ["--only", "latency,bandwidth,rate", "--sizes", "8,64KiB,1MiB"];
 const OVER_ROWS: usize = 7;
-/// Tests for UCX, where each batch starts two processes.
+/// Options that select the tests for UCX. Each batch of UCX starts two processes.
 const UCX: [&str; 4] = ["--only", "latency,bandwidth", "--sizes", "8,1KiB,8KiB,64KiB,1MiB"];
 const UCX_ROWS: usize = 10;
 const UCX_BATCH: f64 = 0.15;
@@ -31,23 +31,23 @@ const MALLOCS: [(&str, &str); 2] =
 /// One run of this program.
 pub(crate) struct Step {
     pub(crate) part: Part,
-    /// Of its file.
+    /// Name of the step's file.
     pub(crate) name: String,
     pub(crate) variables: Vec<(String, String)>,
     /// Launcher, program and arguments.
     pub(crate) words: Vec<String>,
-    /// About how long it takes.
+    /// Estimated duration in seconds.
     pub(crate) seconds: f64,
 }
 
 impl Step {
-    /// As on a command line.
+    /// Formats the step as on a command line.
     pub(crate) fn text(&self) -> String {
         Launcher { variables: self.variables.clone(), words: self.words.clone() }.text()
     }
 }
 
-/// Runs of the report, and texts that name what is missing on this machine.
+/// Runs of the report, and messages that name what is missing on this machine.
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) missing: Vec<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// All that is wanted.
+    /// Creates the plan of all runs that the options request.
     pub(crate) fn new(wanted: &Report) -> Outcome<Plan> {
         let own = own_file()?.display().to_string();
         let (steps, missing) = (Vec::new(), Vec::new());
@@ -90,7 +90,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds a run with this number of rows and sides, over all rounds.
+    /// Adds a run that measures `rows` rows for each of `sides` implementations (the library and
+    /// its peers). Both numbers determine the estimated duration of all rounds.
     fn add(
         &mut self,
         part: Part,
@@ -119,7 +120,7 @@ impl Plan {
         self.steps.push(Step { part, name: name.to_owned(), variables, words, seconds });
     }
 
-    /// Everything that an MPI is compared in.
+    /// Adds all runs that compare the library with the MPI of a launcher.
     fn under(&mut self, launcher: &Launcher, number: u32) {
         let name = |what: &str| format!("mpi-{number}{what}");
         let (pair, comm) = (Some((launcher, "2")), ["comm", "--vs", "mpi"]);
@@ -139,7 +140,7 @@ impl Plan {
         self.limit_rounds(1); // some launchers take half a second
     }
 
-    /// Of the last step, if it has more.
+    /// Limits the number of rounds of the last step.
     fn limit_rounds(&mut self, most: u32) {
         let Some(step) = self.steps.last_mut().filter(|_| self.rounds > most) else { return };
         step.seconds *= f64::from(most) / f64::from(self.rounds);
@@ -148,7 +149,7 @@ impl Plan {
         }
     }
 
-    /// No MPI here.
+    /// Adds the runs for a machine without an MPI.
     fn without(&mut self) {
         self.missing.push("MPI: no mpirun is installed; name one with --mpirun".to_owned());
         let comm = ["comm", "-n", "2"];
@@ -207,7 +208,7 @@ fn oversubscribed() -> [(String, String); 2] {
     ]
 }
 
-/// What is named, else what is installed.
+/// Returns the launchers in `named`, or the installed launchers if `named` is empty.
 fn launchers(named: &[Launcher]) -> Vec<Launcher> {
     if !named.is_empty() {
         return named.to_vec();
@@ -229,8 +230,8 @@ fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Returns the MPI library in the folder beside the launcher's, so that the loader does not choose
-/// another MPI.
+/// Returns the variable that selects the MPI library in the `lib` folder next to the launcher's
+/// folder, so that the loader does not choose another MPI.
 fn library_beside(launcher: &Launcher) -> Option<(String, String)> {
     let variable = "DTL_MPI_LIBRARY";
     if launcher.variables.iter().any(|(name, _)| name == variable)

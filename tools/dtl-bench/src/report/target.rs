@@ -4,22 +4,22 @@
 use super::run::{Of, Row, Run};
 use crate::stats::Regime;
 
-/// What a value is compared by.
+/// Method of comparing a value with its target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum By {
     /// Ratio of the library to the peer: an upper bound for times, a lower bound for GB/s and M/s.
     Ratio,
-    /// Nanoseconds more than theirs, at most.
+    /// Maximum excess over the peer's time, in nanoseconds.
     More,
-    /// Nanoseconds, at most.
+    /// Maximum time in nanoseconds.
     Most,
 }
 
-/// Something to reach.
+/// Target of one or more rows.
 pub(crate) struct Target {
     of: Of,
     test: &'static str,
-    /// These sizes; none: any.
+    /// Sizes to which the target applies; empty: all sizes.
     bytes: &'static [u64],
     pub(crate) by: By,
     /// Peer to compare with; empty: all peers.
@@ -32,12 +32,13 @@ const fn target(of: Of, test: &'static str, bytes: &'static [u64], near: f64, fa
     Target { of, test, bytes, by: By::Ratio, peer: "", near, far }
 }
 
-/// Between two processes.
+/// Creates a target for a test of messages between two processes, with a limit for each regime.
 const fn pair(test: &'static str, bytes: &'static [u64], near: f64, far: f64) -> Target {
     target(Of::Pair, test, bytes, near, far)
 }
 
-/// Target within one process: against one peer, the same in each regime.
+/// Creates a target for a measurement within one process. The limit is a ratio to one peer and the
+/// same in all regimes.
 const fn local(
     peer: &'static str,
     test: &'static str,
@@ -60,7 +61,7 @@ const fn at_most(
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const ANY: &[u64] = &[];
-/// Of collectives.
+/// Sizes of large collectives.
 const LARGE: &[u64] = &[64 * KIB, MIB];
 const SMALL: &[u64] = &[8, KIB];
 const LIBC: &str = "malloc (libc";
@@ -125,17 +126,17 @@ pub(crate) fn of(run: &Run, row: &Row) -> Option<(usize, &'static Target)> {
 }
 
 impl Target {
-    /// What to reach in a regime.
+    /// Returns the target value in a regime.
     pub(crate) fn at(&self, regime: Regime) -> f64 {
         if regime == Regime::Far { self.far } else { self.near }
     }
 
-    /// Whether less is better.
+    /// Returns true if the target is an upper bound.
     pub(crate) fn is_most(&self, row: &Row) -> bool {
         self.by != By::Ratio || !row.unit.grows()
     }
 
-    /// Whether a value reaches it.
+    /// Returns true if a value meets the target.
     pub(crate) fn is_held(&self, row: &Row, regime: Regime, value: f64) -> bool {
         if self.is_most(row) { value <= self.at(regime) } else { value >= self.at(regime) }
     }

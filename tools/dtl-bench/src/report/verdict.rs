@@ -1,5 +1,5 @@
-//! The page's table of targets: each row with a target, in each regime, compared with the fastest
-//! peer there.
+//! Table of targets in a report: each row that has a target, in each regime, compared with the
+//! fastest peer in that regime.
 
 use super::notes::Notes;
 use super::run::{Of, Row, Run};
@@ -8,22 +8,22 @@ use crate::stats::Regime;
 use crate::table::digits;
 use std::fmt::Write;
 
-/// The regimes that a report shows.
+/// Regimes that a report shows.
 pub(crate) const SHOWN: [Regime; 3] = [Regime::Near, Regime::Far, Regime::Unknown];
 
 /// Minimum number of batches for a verdict.
 const ENOUGH: u64 = 10;
 
-/// What came out for a row in a regime.
+/// Result of the comparison for a row in a regime.
 struct Finding<'a> {
     row: &'a Row,
-    /// The row's name with what it is of.
+    /// Name of the row with its configuration.
     name: String,
     size: String,
     regime: Regime,
     place: usize,
     target: &'static Target,
-    /// Nanoseconds.
+    /// Value of the library in nanoseconds.
     ours: f64,
     theirs: Option<f64>,
     peer: String,
@@ -107,8 +107,9 @@ fn finding<'a>(runs: &[Run], run: &Run, row: &'a Row, regime: Regime) -> Option<
     Some(Finding { row, name, size, regime, place, target, ours: pair.ours, theirs, peer, value })
 }
 
-/// Returns the best value of a peer between two processes in runs of the same report, because ranks
-/// that are threads have no peer of their own.
+/// Returns the best value of any peer that this report measured between two processes, with the
+/// peer's name. A row whose ranks are threads is compared with it, because threads have no peer of
+/// their own.
 fn best_of_processes(runs: &[Run], row: &Row, regime: Regime) -> Option<(f64, String)> {
     let pairs = runs.iter().filter(|run| run.of() == Of::Pair);
     let values = pairs.filter_map(|run| {
@@ -156,7 +157,7 @@ impl Finding<'_> {
         )
     }
 
-    /// A measured value.
+    /// Formats a measured value.
     fn shown(&self, value: f64) -> String {
         match self.target.by {
             By::Ratio => format!("{value:.2}"),
@@ -165,7 +166,7 @@ impl Finding<'_> {
         }
     }
 
-    /// What is to be reached.
+    /// Formats the target value.
     fn aim(&self) -> String {
         let aim = self.target.at(self.regime);
         match self.target.by {
@@ -175,15 +176,15 @@ impl Finding<'_> {
         }
     }
 
-    /// For lists.
+    /// Returns the name, size and regime of the row in one line of text.
     fn title(&self) -> String {
         let words = [&self.name[..], &self.size, self.regime.name()];
         words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// Returns rows between two processes for which a peer has too few samples in a regime that other
-/// peers have.
+/// Returns a string that lists, for each regime with results, the peers that have rows with too few
+/// batches in this regime. Only runs between two processes are considered.
 fn unseen(runs: &[Run], found: &[Finding]) -> String {
     let mut text = String::new();
     for regime in [Regime::Near, Regime::Far] {

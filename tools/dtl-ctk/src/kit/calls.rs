@@ -1,5 +1,5 @@
-//! Safe wrappers for devices, memory and copies: allocations are freed on drop, statuses are
-//! values.
+//! Safe wrappers for devices, memory and copies. Allocations are freed on drop, and error statuses
+//! are returned as values.
 
 use crate::kit::outcome::{Called, call, output};
 use dtl_sys::*;
@@ -12,7 +12,7 @@ pub(crate) struct Backend {
     pub(crate) handle: dtl_backend_t,
 }
 
-/// A text in a fixed field.
+/// Returns the NUL-terminated string in a field of fixed size; `None` if it is not valid text.
 pub(crate) fn field(bytes: &[c_char]) -> Option<String> {
     let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).collect();
     CStr::from_bytes_until_nul(&bytes).ok().and_then(|text| text.to_str().ok().map(str::to_owned))
@@ -29,7 +29,7 @@ impl Backend {
         output!(DTL_BACKEND_INFO_INIT, dtl_backend_info(self.handle))
     }
 
-    /// `Err` in the answer: why not.
+    /// Queries whether the backend can run here. The inner error is the reason why not.
     pub(crate) fn available(self) -> Called<Result<(), String>> {
         let (mut yes, mut why) = (-1, [0; 512]);
         call!(dtl_backend_is_available(self.handle, &raw mut yes, why.as_mut_ptr(), 512))?;
@@ -57,14 +57,14 @@ impl Backend {
         output!(DTL_DEVICE_INFO_INIT, dtl_device_info(self.handle, device))
     }
 
-    /// Free and total bytes.
+    /// Returns the free and the total memory in bytes.
     pub(crate) fn device_memory(self, device: i32) -> Called<(u64, u64)> {
         let mut free = u64::MAX;
         let total = output!(u64::MAX, dtl_device_memory_info(self.handle, device, &raw mut free))?;
         Ok((free, total))
     }
 
-    /// DLPack's type and id.
+    /// Returns DLPack's type and id of a device.
     pub(crate) fn dlpack(self, device: i32) -> Called<(i32, i32)> {
         let mut kind = -1;
         let id = output!(-1, dtl_backend_dlpack_device(self.handle, device, &raw mut kind))?;
@@ -98,14 +98,14 @@ impl Backend {
         Ok(Block { backend: self, pointer, size })
     }
 
-    /// An allocation with these contents.
+    /// Allocates memory of a kind with these contents.
     pub(crate) fn alloc_with(self, kind: u64, contents: &[u8]) -> Called<Block> {
         let block = self.alloc(kind, contents.len() as u64, 0)?;
         block.write(0, contents)?;
         Ok(block)
     }
 
-    /// A device allocation with these contents.
+    /// Allocates device memory with these contents.
     pub(crate) fn to_device(self, bytes: &[u8]) -> Called<Block> {
         let (from, size) = (bytes.as_ptr().cast(), bytes.len() as u64);
         let out = output!(ptr::null_mut(), dtl_mem_to_device(self.handle, from, size))?;
@@ -113,7 +113,7 @@ impl Backend {
     }
 }
 
-/// What an output holds that nobody wrote.
+/// Value that outputs are preset with, to detect outputs that were not written.
 pub(crate) const UNTOUCHED: *mut c_void = ptr::without_provenance_mut(0xdead_beef);
 
 /// An allocation; freed when dropped.
@@ -137,7 +137,7 @@ impl Block {
         self.pointer.wrapping_add(offset as usize).cast()
     }
 
-    /// Writes bytes at an offset with the library's copy.
+    /// Copies bytes to an offset of the allocation with the library's copy function.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Called {
         copy(self.at(offset), bytes.as_ptr().cast(), bytes.len() as u64)
     }
@@ -156,7 +156,7 @@ impl Block {
         call!(dtl_mem_fill(self.at(offset), value, size))
     }
 
-    /// Returns the bytes of a host-accessible kind.
+    /// Returns the bytes of an allocation whose memory kind is accessible to the host.
     pub(crate) fn as_host(&mut self) -> &mut [u8] {
         // SAFETY: a live allocation of that size, which the kind calls host accessible.
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.size as usize) }
@@ -185,7 +185,7 @@ pub(crate) fn copy(dst: *mut c_void, src: *const c_void, size: u64) -> Called {
     call!(dtl_mem_copy(dst, src, size))
 }
 
-/// A pitched area.
+/// Pitched range of memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
     pub(crate) first: *mut c_void,
@@ -197,7 +197,7 @@ pub(crate) fn copy_2d(dst: Rows, src: Rows, width: u64, height: u64) -> Called {
     call!(dtl_mem_copy_2d(dst.first, dst.pitch, from, src.pitch, width, height))
 }
 
-/// `dtl_mem_to_host` of a whole block.
+/// Copies a whole block to the host (`dtl_mem_to_host`).
 pub(crate) fn to_host(block: &Block) -> Called<Vec<u8>> {
     let mut bytes = vec![0u8; block.size as usize];
     let (from, into) = (block.at(0).cast_const(), bytes.as_mut_ptr().cast());

@@ -10,7 +10,7 @@ use crate::kit::vtables::Vtables;
 use crate::tests;
 use std::sync::OnceLock;
 
-/// A test of one memory kind.
+/// Test of one memory kind.
 pub(crate) type OfKind = fn(&Subject, u64) -> Outcome;
 /// Test of copies from one memory kind to another.
 pub(crate) type Between = fn(&Subject, (u64, u64)) -> Outcome;
@@ -18,26 +18,28 @@ pub(crate) type Between = fn(&Subject, (u64, u64)) -> Outcome;
 /// Function of a test, with its arguments.
 #[derive(Clone, Copy)]
 pub(crate) enum Body {
-    /// One process, one backend.
+    /// Called in one process with one backend.
     Alone(fn(&Subject) -> Outcome),
-    /// One process, one backend and one memory kind.
+    /// Called in one process with one backend and one memory kind.
     OfKind(OfKind, u64),
-    /// One process, one backend and the memory kinds of source and destination.
+    /// Called in one process with one backend and the memory kinds of source and destination.
     Between(Between, (u64, u64)),
-    /// One process and one backend, even if the backend cannot run here.
+    /// Called in one process with one backend, even if the backend cannot run here.
     Backend(fn(Backend) -> Outcome),
-    /// Every rank of a communicator calls it.
+    /// Called on every rank of a communicator.
     Ranks(fn(&Rank) -> Outcome),
-    /// The library itself, with tables that the kit registers.
+    /// Test of the library itself, with tables that the kit registers.
     Tables(fn() -> Outcome),
-    /// First stage: one process calls the slots of the backend's tables.
+    /// Test of the first stage, which must pass before other tests run: calls the slots of the
+    /// backend's tables in one process.
     Slots(fn(&Vtables) -> Outcome),
-    /// First stage: every rank of a comm table calls its slots.
+    /// Test of the first stage, which must pass before other tests run: calls the slots of a comm
+    /// table on every rank.
     SlotComm(fn(&SlotComm) -> Outcome),
 }
 
 impl Body {
-    /// Whether several ranks run it.
+    /// Returns true if several ranks run the test.
     pub(crate) fn is_of_ranks(&self) -> bool {
         matches!(self, Body::Ranks(_) | Body::SlotComm(_))
     }
@@ -54,46 +56,49 @@ impl Body {
     }
 }
 
-/// Test. The name describes the failure.
+/// Named test. The name describes what has failed if the test fails.
 pub(crate) struct Test {
     pub(crate) name: &'static str,
-    /// One line: what is checked.
+    /// Description of what is checked, in one line.
     pub(crate) what: &'static str,
     pub(crate) body: Body,
-    /// Least number of ranks.
+    /// Minimum number of ranks.
     pub(crate) least: i32,
     /// Slot under test, for example "memory.alloc".
     pub(crate) slot: &'static str,
-    /// What a backend must have for the test.
+    /// Requirements of the test on a backend.
     pub(crate) needs: Vec<Need>,
-    /// The rule of the header.
+    /// Rule in dtl.h that the test checks.
     pub(crate) rule: &'static str,
     /// Usual cause of a failure of this test.
     pub(crate) usually: &'static str,
 }
 
-/// What a backend must have.
+/// Requirement of a test on a backend.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// A device table.
+    /// The backend has a device table.
     Device,
-    /// At least two devices.
+    /// The backend has at least two devices.
     TwoDevices,
-    /// A memory table.
+    /// The backend has a memory table.
     Memory,
-    /// A device table, or a memory table alone, which may report all of its memory as device 0.
+    /// The backend has a device table, or only a memory table, which may report all of its memory
+    /// as device 0.
     DeviceMemory,
-    /// A memory kind.
+    /// The backend has this memory kind.
     Kind(u64),
-    /// Streams of the backend, or of the library over the backend's memory.
+    /// Streams are available: those of the backend, or those that the library implements over the
+    /// backend's memory.
     Streams,
-    /// Launches and loops really compute.
+    /// Kernel launches and parallel loops execute their functions. A null backend ignores these
+    /// functions.
     Compute,
-    /// Truncation of a message longer than its buffer, as the header specifies.
+    /// A message longer than its buffer is truncated as dtl.h specifies.
     Cut,
 }
 
-/// Requirements by their names in the catalog, with their texts.
+/// Requirements, each with its name in the catalog and its text for users.
 const NEEDS: [(&str, Need, &str); 7] = [
     ("devices", Need::Device, "a device table"),
     ("two_devices", Need::TwoDevices, "two devices"),
@@ -124,7 +129,7 @@ impl Need {
     }
 }
 
-/// Functions under their own names: `named![one, two = |s, kind| ...]`.
+/// Expands to pairs of a name and a function: `named![one, two = |s, kind| ...]`.
 macro_rules! named {
     ($($name:ident $(= $function:expr)?),+) => {
         &[$((stringify!($name), $crate::kit::catalog::functions!(@ $name $($function)?))),+]
@@ -132,7 +137,9 @@ macro_rules! named {
 }
 pub(crate) use named;
 
-/// Functions of tests by name: `functions![Ranks "comm.open.": opens, opens_again = |p| ...;]`.
+/// Expands to a list of tests, each with its full name and its function: `functions![Ranks
+/// "comm.open.": opens, opens_again =
+/// |p| ...;]`.
 macro_rules! functions {
     ($($body:ident $prefix:literal: $($name:ident $(= $function:expr)?),+;)+) => {
         &[$($((
@@ -157,8 +164,8 @@ impl Test {
 
 const TEXT: &str = include_str!("../tests/catalog.txt");
 
-/// Returns the paragraphs of the catalog. Those that begin with `each` are repeated for every
-/// value.
+/// Returns the paragraphs of the catalog. A paragraph whose first line begins with `each` is
+/// repeated for every value in that line.
 fn paragraphs() -> impl Iterator<Item = &'static str> {
     let repeated = |paragraph: &'static str| -> Vec<&'static str> {
         let Some((values, rest)) =
@@ -179,7 +186,7 @@ fn paragraphs() -> impl Iterator<Item = &'static str> {
     TEXT.split("\n\n").flat_map(repeated)
 }
 
-/// Reads the catalog. Skips rows without a function; a unit test finds them.
+/// Reads the catalog. Rows without a function are skipped here and reported by a unit test.
 fn read() -> Vec<Test> {
     let mut found = Vec::new();
     for paragraph in paragraphs() {
@@ -213,7 +220,7 @@ fn read() -> Vec<Test> {
     found
 }
 
-/// All tests, those of --stress last.
+/// Returns all tests; those of --stress are last.
 fn tests() -> &'static [Test] {
     static TESTS: OnceLock<Vec<Test>> = OnceLock::new();
     TESTS.get_or_init(read)
@@ -224,12 +231,12 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Test> {
     tests().iter().filter(|test| test.component() != "stress")
 }
 
-/// The tests of --stress.
+/// Returns the tests of --stress.
 pub(crate) fn stress() -> impl Iterator<Item = &'static Test> {
     tests().iter().filter(|test| test.component() == "stress")
 }
 
-/// The test of a name.
+/// Returns the test with the given name.
 pub(crate) fn find(name: &str) -> Option<&'static Test> {
     tests().iter().find(|test| test.name == name)
 }
@@ -240,7 +247,7 @@ pub(crate) fn matches_one(patterns: &[String], name: &str) -> bool {
 }
 
 /// Returns true if a name matches a pattern. `*` stands for any text. A pattern without `*` matches
-/// a name, or a prefix of a name that ends at a dot.
+/// if it is the whole name, or a part of the name that ends before a dot.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     if !pattern.contains('*') {
         return name

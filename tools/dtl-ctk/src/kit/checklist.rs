@@ -1,5 +1,6 @@
-//! `dtl-ctk checklist DIR`: the nine requirements of a new backend. Each is checked in the files of
-//! the backend's folder and reported with the reason. Nothing is executed.
+//! `dtl-ctk checklist DIR`: the nine requirements of a new backend. Each is checked by reading the
+//! files of the backend's folder and is reported with the reason for the result. Nothing is
+//! executed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ pub(crate) struct Answer {
     pub(crate) reason: String,
 }
 
-/// A file of the folder.
+/// File of the backend's folder.
 struct Source {
     path: PathBuf,
     text: String,
@@ -32,7 +33,7 @@ const BOXES: [(&str, Check); 9] = [
     ("a licence is there", licence),
 ];
 
-/// Answers all boxes for a folder.
+/// Checks all requirements for a folder.
 pub(crate) fn answers(folder: &Path) -> Result<Vec<Answer>, String> {
     let mut files = Vec::new();
     collect(folder, 0, &mut files).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -86,7 +87,7 @@ impl Source {
     }
 }
 
-/// The required slots, by the fields that C, C++ and Rust sources set.
+/// Required slots of each component, by the names of their fields in C, C++ and Rust sources.
 const REQUIRED: [(&str, &[&str]); 5] = [
     ("device", &["count", "set", "get"]),
     ("memory", &["alloc", "free"]),
@@ -95,7 +96,7 @@ const REQUIRED: [(&str, &[&str]); 5] = [
     ("comm", &["open", "close", "isend", "irecv", "test"]),
 ];
 
-/// Returns true if the sources use a component's table.
+/// Returns true if the sources use the table of a component.
 fn has_table(files: &[Source], component: &str) -> bool {
     let upper = format!("DTL_{}_VTABLE_INIT", component.to_uppercase());
     let names = [format!("dtl_{component}_vtable_t"), upper];
@@ -171,12 +172,13 @@ fn option(files: &[Source]) -> Result<String, String> {
     }
 }
 
-/// Templates of page and record that `dtl-info new-backend` writes.
+/// Templates of the documentation page and of the decision record that `dtl-info new-backend`
+/// writes.
 const FORMS: [&str; 2] = [
     include_str!("../../../dtl-info/src/template/page.md"),
     include_str!("../../../dtl-info/src/template/adr.md"),
 ];
-/// Lines of the templates that may stay unchanged.
+/// Beginnings of template lines that may stay unchanged.
 const KEPT: [&str; 4] = ["# Backend ", "## ", "| components |", "| chosen |"];
 
 /// Returns the template lines that an author must replace: prose outside of listings, split where
@@ -191,7 +193,7 @@ fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
     FORMS.into_iter().flat_map(prose).filter(is_prompt).map(pieces)
 }
 
-/// Returns the first line in the files that is unchanged from a template.
+/// Returns a string that names the first line in the files that is unchanged from a template.
 fn unedited<'a>(files: impl Iterator<Item = &'a Source>) -> Option<String> {
     let prompts: Vec<_> = prompts().collect();
     let is_form =
@@ -258,14 +260,14 @@ fn name_of(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Returns the result of a check: the file that fulfils the requirement, or a text that says what
+/// Returns the result of a check: the file that fulfils the requirement, or a string that says what
 /// is missing.
 fn found(file: Option<&Source>, before: &str, missing: &str) -> Result<String, String> {
     file.map(|file| format!("{before}{}", file.name())).ok_or_else(|| missing.to_owned())
 }
 
-/// Searches for a page, or for notes, with at least this number of words and without template
-/// lines.
+/// Searches for a documentation page, or with `of_notes` for design notes, with at least `words`
+/// words. Fails if any page (or any notes) still contains an unchanged template line.
 fn prose(files: &[Source], of_notes: bool, words: usize, missing: &str) -> Result<String, String> {
     let pages = || files.iter().filter(|file| file.is_page() && is_notes(file) == of_notes);
     match unedited(pages()) {

@@ -1,19 +1,21 @@
-//! Record of the slot, or the step of loading, that a worker is in: one file for each rank. The
-//! supervising process reads it when the worker has crashed or hangs.
+//! Record of the slot or the loading step that a worker is executing, in one file for each rank.
+//! The supervising process reads it when the worker has crashed or hangs.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes of a record. A record that begins with a space means that the rank is in no step.
+/// Size of a record in bytes. A record that begins with a space means that the rank is in no slot
+/// and no loading step.
 const RECORD: usize = 96;
 
 thread_local! {
     static FILE: RefCell<Option<File>> = const { RefCell::new(None) };
 }
 
-/// Records the calling thread's steps in a file beside the report.
+/// Creates a file next to the report. [`enter`] and [`within`] record in it which slot or loading
+/// step the calling thread executes.
 pub(crate) fn write_beside(report: &Path, rank: i32) {
     let file =
         OpenOptions::new().write(true).create(true).truncate(true).open(place(report, rank)).ok();
@@ -24,7 +26,8 @@ fn place(report: &Path, rank: i32) -> std::path::PathBuf {
     report.with_extension(rank.to_string())
 }
 
-/// Records the step that the thread enters; an empty text ends the step.
+/// Records the slot or loading step that this thread enters. An empty text means that the thread
+/// has left it.
 pub(crate) fn enter(what: &str) {
     FILE.with_borrow(|file| {
         let Some(file) = file else { return };
@@ -34,7 +37,7 @@ pub(crate) fn enter(what: &str) {
     });
 }
 
-/// Runs `call` as a step; `what` names the slot.
+/// Runs `call`, and records the slot `what` for the duration of the call.
 pub(crate) fn within<T>(what: &str, call: impl FnOnce() -> T) -> T {
     enter(what);
     let result = call();
@@ -42,7 +45,8 @@ pub(crate) fn within<T>(what: &str, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns the steps that ranks are in or ended in. Ranks that are in no step are left out.
+/// Returns the slot or loading step that each rank is executing, or was executing when it ended.
+/// Ranks in neither are omitted.
 pub(crate) fn read(report: &Path, ranks: usize) -> Vec<(i32, String)> {
     let of = |rank: i32| std::fs::read_to_string(place(report, rank)).unwrap_or_default();
     (0..ranks as i32)

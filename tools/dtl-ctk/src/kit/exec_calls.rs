@@ -1,7 +1,7 @@
 //! Safe wrappers for streams, events, executors and kernels, with closures in place of C functions.
 //!
-//! Closures live until the process ends, so that a backend that calls one too often or too late
-//! fails a test and does not crash the kit.
+//! Closures live until the process ends, so that a backend that calls a closure too often or too
+//! late fails a test instead of crashing the kit.
 
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, Outcome, call, output, skip};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A function for streams and executors.
+/// Function to run on streams and executors, with the number of its calls.
 pub(crate) struct Job {
     body: Box<dyn Fn() -> i32 + Send + Sync>,
     runs: AtomicU64,
@@ -47,7 +47,7 @@ extern "C" fn run_job(user: *mut c_void) -> i32 {
     status
 }
 
-/// Work that lasts until it is released, at most two seconds.
+/// Job that runs until it is released, for at most two seconds.
 pub(crate) struct Hold {
     states: Arc<States>,
     pub(crate) job: &'static Job,
@@ -79,7 +79,8 @@ impl Hold {
         Hold { states, job }
     }
 
-    /// Queues the work. Skips the test if the backend calls functions in the caller's thread.
+    /// Queues the job as a host function on a stream. Skips the test if the backend calls host
+    /// functions in the caller's thread.
     pub(crate) fn on(&self, stream: &Stream) -> Outcome {
         stream.callback(self.job)?;
         if self.states.in_caller.load(Ordering::SeqCst) {
@@ -92,7 +93,7 @@ impl Hold {
         self.states.go.store(true, Ordering::SeqCst);
     }
 
-    /// Returns true if `job` runs while this one lasts.
+    /// Returns true if `job` completes while the held job is still running.
     pub(crate) fn outlasts(&self, job: &Job) -> bool {
         becomes(LONG, || job.runs() > 0 || self.has_ended()) && !self.has_ended()
     }
@@ -107,22 +108,22 @@ impl Hold {
     }
 }
 
-/// Longest time that a test waits for an expected event.
+/// Maximum time for which a test waits for a condition.
 pub(crate) const LONG: Duration = Duration::from_secs(10);
 
-/// A new stream on the first device.
+/// Creates a stream on the first device.
 pub(crate) fn stream(s: &Subject) -> Outcome<Stream> {
     Ok(Stream::new(s.backend, 0)?)
 }
 
-/// Creates a stream whose work lasts until it is released.
+/// Creates a stream with a queued job that runs until it is released.
 pub(crate) fn busy(s: &Subject) -> Outcome<(Stream, Hold)> {
     let (stream, hold) = (stream(s)?, Hold::new());
     hold.on(&stream)?;
     Ok((stream, hold))
 }
 
-/// A job that sleeps so many milliseconds.
+/// Creates a job that sleeps for this number of milliseconds.
 pub(crate) fn slow(ms: u64) -> &'static Job {
     Job::new(move || {
         thread::sleep(Duration::from_millis(ms));
@@ -130,7 +131,7 @@ pub(crate) fn slow(ms: u64) -> &'static Job {
     })
 }
 
-/// A job that fails.
+/// Creates a job that fails with this status.
 pub(crate) fn failing(status: i32) -> &'static Job {
     Job::new(move || status)
 }
@@ -140,12 +141,12 @@ pub(crate) fn kept<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-/// A counter that closures share.
+/// Creates a counter that closures share with their test.
 pub(crate) fn counter() -> &'static AtomicU64 {
     kept(AtomicU64::new(0))
 }
 
-/// So many of them.
+/// Creates this number of counters.
 pub(crate) fn counters(count: u64) -> &'static [AtomicU64] {
     kept((0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>())
 }
@@ -155,7 +156,7 @@ pub(crate) fn not_once(counters: &[AtomicU64]) -> Option<(usize, u64)> {
     counters.iter().map(|count| count.load(Ordering::SeqCst)).enumerate().find(|(_, is)| *is != 1)
 }
 
-/// What closures write down.
+/// List to which closures append values.
 pub(crate) struct Notes<T>(Mutex<Vec<T>>);
 
 impl<T: Clone> Notes<T> {
@@ -273,7 +274,7 @@ impl Event {
             .map(|handle| Event { handle })
     }
 
-    /// A new one, recorded on a stream.
+    /// Creates an event and records it on a stream.
     pub(crate) fn on(backend: Backend, stream: &Stream) -> Called<Event> {
         let event = Event::new(backend)?;
         event.record(stream)?;
@@ -296,7 +297,7 @@ impl Event {
         output!(-1, dtl_event_query(self.handle)).map(|state| state == DTL_EVENT_COMPLETE)
     }
 
-    /// Nanoseconds to a later event.
+    /// Returns the time from this event to `stop` in nanoseconds.
     pub(crate) fn elapsed(&self, stop: &Event) -> Called<u64> {
         output!(u64::MAX, dtl_event_elapsed_ns(self.handle, stop.handle))
     }
@@ -311,7 +312,7 @@ extern "C" fn run_piece<F: Fn(u64, u64) -> i32>(begin: u64, end: u64, user: *mut
     piece(begin, end)
 }
 
-/// Operation of a reduction over u64 values: combines an accumulator and an iteration's value.
+/// Function that combines the accumulator of a reduction with the index of an iteration.
 type Fold = fn(u64, u64) -> u64;
 
 extern "C" fn run_fold(begin: u64, end: u64, acc: *mut c_void, user: *mut c_void) -> i32 {
@@ -357,7 +358,7 @@ impl Executor {
         call!(dtl_executor_parallel_for(self.handle, begin, end, grain, run, user))
     }
 
-    /// Runs a reduction whose operation is not commutative.
+    /// Runs a reduction that combines partial results with an operation that is not commutative.
     pub(crate) fn reduce(&self, begin: u64, end: u64, grain: u64, fold: Fold) -> Called<u64> {
         let (identity, mut result) = (Wide(0), Wide(u64::MAX));
         let user = ptr::from_ref(&fold).cast_mut().cast();
@@ -386,11 +387,11 @@ impl Executor {
     }
 }
 
-/// A result on a cache line of its own.
+/// Identity or result of a reduction, aligned to 64 bytes like the accumulators.
 #[repr(align(64))]
 struct Wide(u64);
 
-/// One call of a kernel.
+/// Arguments and position of one call of a kernel.
 pub(crate) struct Thread<'a> {
     pub(crate) context: &'a dtl_kernel_context_t,
     args: *const *const c_void,
@@ -404,7 +405,7 @@ impl Thread<'_> {
         unsafe { place.cast::<u64>().read_unaligned() }
     }
 
-    /// The first bytes of an argument.
+    /// Returns the first bytes of an argument.
     pub(crate) fn bytes(&self, index: usize, count: usize) -> &[u8] {
         let place = self.place(index);
         // SAFETY: the argument has as many bytes.
@@ -417,7 +418,7 @@ impl Thread<'_> {
         unsafe { *place }
     }
 
-    /// The memory that the block's threads share.
+    /// Returns the shared memory of the block.
     #[allow(
         clippy::mut_from_ref,
         reason = "the block's memory, which its threads use one after another"
@@ -435,12 +436,12 @@ impl Thread<'_> {
         }
     }
 
-    /// Returns the number of this block among all blocks, x fastest.
+    /// Returns the linear index of this block in the grid. The x index varies fastest.
     pub(crate) fn block(&self) -> u64 {
         flat(self.context.block_index, self.context.grid)
     }
 
-    /// Returns the number of this thread among the threads of all blocks.
+    /// Returns the linear index of this thread among the threads of all blocks.
     pub(crate) fn number_of_all(&self) -> u64 {
         let in_block: u64 = self.context.block.iter().map(|size| u64::from(*size)).product();
         self.block() * in_block + flat(self.context.thread_index, self.context.block)
@@ -476,7 +477,7 @@ impl Kernel {
             .map(|handle| Kernel { handle })
     }
 
-    /// One that a module gave.
+    /// Wraps a kernel of a module.
     pub(crate) fn of(handle: dtl_kernel_t) -> Kernel {
         Kernel { handle }
     }
@@ -488,7 +489,8 @@ pub(crate) const fn shape(grid: [u32; 3], block: [u32; 3], shared_bytes: u32) ->
 }
 
 /// Runs a function for each thread of a launch and waits. The caller keeps the returned value until
-/// it has checked the results, because destroying a stream waits, too.
+/// it has checked the results, because destroying a stream also waits and would hide a
+/// `synchronize` that returns too early.
 pub(crate) fn launched(
     s: &Subject,
     shape: &dtl_launch_t,

@@ -5,14 +5,15 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Pattern of tests that are expected to fail, with the reason.
+/// Pattern for the names of tests that are expected to fail, with the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) pattern: String,
     pub(crate) reason: String,
 }
 
-/// Largest size of the file, so that reading an endless device fails.
+/// Maximum size of the file in bytes. Without a limit, reading from a device such as /dev/zero
+/// would never end.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Reads a file.
@@ -28,7 +29,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Expected>, String> {
     parse(&text)
 }
 
-/// Reads the file's text. Every pattern must have a reason and match a test.
+/// Parses the text of the file. Every pattern must have a reason and match a test.
 pub(crate) fn parse(text: &str) -> Result<Vec<Expected>, String> {
     let lines = text.lines().map(str::trim).zip(1..);
     let meant = lines
@@ -53,7 +54,7 @@ fn parse_line(line: &str) -> Result<Expected, String> {
     Ok(Expected { pattern, reason: reason.to_owned() })
 }
 
-/// Why this test is expected to fail.
+/// Returns the reason why this test is expected to fail; `None` if it is expected to pass.
 pub(crate) fn reason<'a>(all: &'a [Expected], test: &str) -> Option<&'a str> {
     all.iter().find(|one| catalog::matches(&one.pattern, test)).map(|one| one.reason.as_str())
 }

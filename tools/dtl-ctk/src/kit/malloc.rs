@@ -1,7 +1,7 @@
-//! The C library's count of allocated memory, for the tests of leaks.
+//! Memory that the C library has allocated, for the tests that look for leaks.
 
-/// Returns the bytes that this process has from malloc, modulo 2^32: differences count. `None`: the
-/// C library does not report it.
+/// Returns the number of bytes that this process has allocated with malloc, modulo 2^32; only
+/// differences are meaningful. Returns `None` if the C library does not report the number.
 #[must_use]
 pub(crate) fn malloc_bytes() -> Option<i32> {
     #[cfg(target_env = "gnu")]

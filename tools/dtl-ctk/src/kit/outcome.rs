@@ -1,4 +1,4 @@
-//! How a test, a call or a case ends.
+//! Outcomes of tests, calls and cases.
 
 use dtl_sys::{
     DTL_ERROR_NOT_SUPPORTED, DTL_SUCCESS, dtl_last_error, dtl_status_name, dtl_status_t,
@@ -8,17 +8,17 @@ use std::fmt::{Arguments, Display, Formatter};
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 
-/// Why a test did not pass.
+/// Reason why a test did not pass.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Failed(String),
     Skipped(String),
 }
 
-/// The result of a test.
+/// Result of a test.
 pub(crate) type Outcome<T = ()> = Result<T, Stop>;
 
-/// A call that did not succeed.
+/// Call that failed.
 #[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) call: &'static str,
@@ -26,14 +26,14 @@ pub(crate) struct Refused {
     pub(crate) text: String,
 }
 
-/// The result of a call.
+/// Result of a call.
 pub(crate) type Called<T = ()> = Result<T, Refused>;
 
-/// Why a random case failed.
+/// Reason why a random case failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) text: String,
-    /// True if a call failed, so that other ranks may wait for this one for ever.
+    /// True if a call failed, so that other ranks may wait for this rank forever.
     pub(crate) out_of_step: bool,
 }
 
@@ -80,7 +80,7 @@ impl From<Failure> for Stop {
     }
 }
 
-/// The name of a status.
+/// Returns the name of a status.
 pub(crate) fn name_of(status: dtl_status_t) -> String {
     text_of(dtl_status_name(status))
 }
@@ -104,14 +104,15 @@ macro_rules! errln {
 }
 pub(crate) use errln;
 
-/// See [`errln`].
+/// Writes a line to standard error; ignores a failed write.
 pub(crate) fn put_error(line: Arguments) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Writes a line to standard output and keeps the first error: see [`outln`].
+/// Writes a line to standard output. Records the first error for [`lost`], but ignores a closed
+/// pipe.
 pub(crate) fn put(line: Arguments) {
     let failed = writeln!(std::io::stdout(), "{line}").err();
     if let Some(error) = failed.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
@@ -119,19 +120,19 @@ pub(crate) fn put(line: Arguments) {
     }
 }
 
-/// Returns the reason why the report could not be written; `None` if it was, or if the reader
-/// closed the pipe (`| head`).
+/// Returns the reason why output could not be written; `None` if all was written, or if the reader
+/// has closed the pipe (`| head`).
 pub(crate) fn lost() -> Option<&'static str> {
     LOST.get().map(String::as_str)
 }
 
-/// Ends a test that found something wrong.
+/// Ends the test with a failure that has this text.
 macro_rules! wrong {
     ($($text:tt)+) => { return Err($crate::kit::outcome::Stop::Failed(format!($($text)+))) };
 }
 pub(crate) use wrong;
 
-/// Fails the test unless the condition holds; the text is the failure's.
+/// Fails the test with this text unless the condition holds.
 macro_rules! ensure {
     ($condition:expr, $($text:tt)+) => {
         if !$condition {
@@ -141,7 +142,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// Result of a condition; the text is the failure's.
+/// Returns an outcome: success if the condition holds, otherwise a failure with this text.
 macro_rules! check {
     ($condition:expr, $($text:tt)+) => {
         match $condition {
@@ -152,7 +153,8 @@ macro_rules! check {
 }
 pub(crate) use check;
 
-/// Result of a comparison of bytes; the first difference becomes the last `{}` of the text.
+/// Returns the outcome of a comparison of bytes. The first difference replaces the last `{}` of the
+/// text.
 macro_rules! same {
     ($is:expr, $should:expr, $text:literal $(, $argument:expr)* $(,)?) => {
         match $crate::kit::subject::difference($is, $should) {
@@ -165,13 +167,13 @@ macro_rules! same {
 }
 pub(crate) use same;
 
-/// Ends a test that cannot be made here.
+/// Ends a test that cannot be run here. The test counts as skipped, with this text as the reason.
 macro_rules! skip {
     ($($text:tt)+) => { return Err($crate::kit::outcome::Stop::Skipped(format!($($text)+))) };
 }
 pub(crate) use skip;
 
-/// Converts a status to a result with the library's text.
+/// Converts a status to a result with the library's error message.
 pub(crate) fn called(call: &'static str, status: dtl_status_t) -> Called {
     if status == DTL_SUCCESS {
         return Ok(());
@@ -192,7 +194,8 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// Calls a function whose last parameter is an output. The output is preset before the call.
+/// Calls a function of the library whose last parameter is an output. Presets the output to
+/// `before`, and returns its value after the call.
 macro_rules! output {
     ($before:expr, $name:ident($($argument:expr),* $(,)?)) => {{
         let mut out = $before;
@@ -201,7 +204,7 @@ macro_rules! output {
 }
 pub(crate) use output;
 
-/// Passes only if the call failed with this status.
+/// Checks that a call has failed with this status.
 pub(crate) fn refused<T>(result: Called<T>, status: dtl_status_t, when: &str) -> Outcome {
     let expected = name_of(status);
     match result {

@@ -7,20 +7,21 @@ use dtl_sys::*;
 use std::ptr;
 use std::sync::atomic::AtomicBool;
 
-/// A rank of a communicator.
+/// Rank of a communicator.
 pub(crate) struct Rank {
     pub(crate) comm: Comm,
-    /// What the communicator was opened as.
+    /// Kind of the communicator.
     pub(crate) kind: String,
     pub(crate) rank: i32,
     pub(crate) size: i32,
-    /// Longest that a call may take.
+    /// Time limit of a call in nanoseconds.
     pub(crate) timeout_ns: u64,
-    /// True if the communicator was opened without a time limit; waits use the limits of the tests.
+    /// True if the communicator was opened without a time limit; waits still have the time limits
+    /// of the tests.
     pub(crate) no_time_limit: bool,
 }
 
-/// What a receive gave.
+/// Result of a receive: the envelope and the buffer.
 pub(crate) struct Got {
     pub(crate) bytes: Vec<u8>,
     pub(crate) info: dtl_recv_info_t,
@@ -29,7 +30,7 @@ pub(crate) struct Got {
 /// Request with the buffer that it reads or writes.
 pub(crate) struct Flight {
     pub(crate) handle: dtl_request_t,
-    /// Buffer. Not moved until the request is complete.
+    /// Buffer of the operation. It must not be moved until the request is complete.
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -42,8 +43,8 @@ impl Drop for Flight {
     }
 }
 
-/// True if the ranks are threads of this process, so that no rank is set by a job. Set before the
-/// first rank begins.
+/// True if the ranks are threads of this process, so that no launcher has set a rank. Set before
+/// the first rank begins.
 pub(crate) static IN_THREADS: AtomicBool = AtomicBool::new(false);
 
 const BYTE: dtl_dtype_t = DTL_DTYPE_BYTE;
@@ -63,7 +64,7 @@ impl Rank {
         (self.rank + self.size - 1) % self.size
     }
 
-    /// Returns true if a message longer than its buffer is truncated as the header specifies.
+    /// Returns true if a message longer than its buffer is truncated as dtl.h specifies.
     pub(crate) fn cuts(&self) -> bool {
         api::cuts(&self.kind, self.no_time_limit)
     }
@@ -97,7 +98,7 @@ impl Rank {
         status.map(|()| got)
     }
 
-    /// Receives. Returns the buffer even after a failure.
+    /// Receives a message. Returns the buffer even after a failure.
     pub(crate) fn recv_any(&self, room: u64, source: i32, tag: i32) -> (Got, Called) {
         let (mut bytes, mut info) = (vec![0xA5; room as usize], api::no_info());
         let (into, told) = (bytes.as_mut_ptr().cast(), &raw mut info);
@@ -134,7 +135,7 @@ impl Rank {
         self.isend(message(self.rank, self.next(), number, size), self.next(), tag)
     }
 
-    /// Starts to send several messages to the next rank, given by numbers, sizes and tags.
+    /// Starts to send several messages to the next rank, each given by its number, size and tag.
     pub(crate) fn starts(
         &self,
         messages: impl IntoIterator<Item = (u64, u64, i32)>,
@@ -142,12 +143,13 @@ impl Rank {
         messages.into_iter().map(|(number, size, tag)| self.start(number, size, tag)).collect()
     }
 
-    /// Receives several messages from the previous rank, given by numbers, sizes and tags.
+    /// Receives and checks several messages from the previous rank, each given by its number, size
+    /// and tag.
     pub(crate) fn takes(&self, messages: impl IntoIterator<Item = (u64, u64, i32)>) -> Outcome {
         messages.into_iter().try_for_each(|(number, size, tag)| self.take(number, size, tag))
     }
 
-    /// Posts receives of this many bytes from a rank, with these tags.
+    /// Posts one receive of `room` bytes from a rank for each of these tags.
     pub(crate) fn irecvs(
         &self,
         room: u64,
@@ -171,7 +173,7 @@ impl Rank {
             .collect()
     }
 
-    /// Receives from a rank the messages that it sent to all ranks.
+    /// Receives and checks one of the messages that a rank has sent with [`Rank::to_all`].
     pub(crate) fn take_from(&self, other: i32, number: u64, size: u64, tag: i32) -> Outcome {
         self.expect(&message(other, self.rank, number, size), other, tag)
     }
@@ -214,7 +216,7 @@ impl Rank {
         (Got { bytes: std::mem::take(&mut flight.buffer), info }, status)
     }
 
-    /// Returns true if a request is complete; it is then freed.
+    /// Returns true if a request is complete; the request is then freed.
     pub(crate) fn is_done(&self, flight: &mut Flight) -> Called<bool> {
         let mut done = -1;
         call!(dtl_request_test(flight.handle, &raw mut done, ptr::null_mut()))?;
@@ -272,7 +274,8 @@ impl Rank {
         call!(dtl_comm_barrier(self.comm.handle))
     }
 
-    /// Synchronizes all ranks with messages of the test, independently of barriers.
+    /// Synchronizes all ranks with empty messages, so that the tests do not depend on the library's
+    /// barrier.
     pub(crate) fn meet(&self, tag: i32) -> Outcome {
         let others = || (0..self.size).filter(|other| *other != self.rank);
         let sent: Vec<Flight> =
@@ -294,13 +297,13 @@ impl Rank {
 }
 
 impl Got {
-    /// Compares with message `number` of the rank that the envelope names.
+    /// Compares the received data with message `number` of the rank that the envelope names.
     pub(crate) fn is_due(&self, p: &Rank, number: u64, size: u64, tag: i32) -> Outcome {
         let from = self.info.source;
         self.is(&message(from, p.rank, number, size), from, tag)
     }
 
-    /// Compares the whole envelope and the data of a receive.
+    /// Checks the envelope and the data of a receive, and that the rest of the buffer is unchanged.
     pub(crate) fn is(&self, should: &[u8], source: i32, tag: i32) -> Outcome {
         let info = &self.info;
         if info.source != source && source >= 0 {

@@ -1,4 +1,5 @@
-//! Report for the user: a line for each test that did not simply pass, a table, JSON, JUnit.
+//! Report for the user: a line for each failure, including expected ones, a table, JSON and JUnit
+//! XML.
 
 use crate::kit::catalog::COMPONENTS;
 use crate::kit::expect::{self, Expected};
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// How a test ended, as its process says.
+/// Outcome of a test, as reported by its process.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ended {
     Passed,
@@ -14,11 +15,11 @@ pub(crate) enum Ended {
     /// Skipped, because the backend cannot run here.
     Away(String),
     Failed(String),
-    /// Not run, since others failed.
+    /// Not run, because other tests failed.
     NotRun(String),
 }
 
-/// How that is to be taken.
+/// Outcome of a test after comparison with the list of expected failures.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
     Pass,
@@ -31,12 +32,12 @@ pub(crate) enum Verdict {
     UnexpectedPass(String),
 }
 
-/// A test's result.
+/// Result of a test.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) test: &'static str,
     pub(crate) verdict: Verdict,
-    /// Returns true if the test was skipped because the backend cannot run here.
+    /// True if the test was skipped because the backend cannot run here.
     is_away: bool,
     pub(crate) seconds: f64,
 }
@@ -62,17 +63,17 @@ impl Entry {
         Entry { test, verdict, is_away, seconds }
     }
 
-    /// Counts against the backend.
+    /// Returns true if the result counts as a failure of the backend.
     pub(crate) fn is_bad(&self) -> bool {
         matches!(self.verdict, Verdict::Fail(_) | Verdict::UnexpectedPass(_))
     }
 
-    /// Needs no line.
+    /// Returns true if the result needs no line in the report.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(self.verdict, Verdict::Pass | Verdict::Skip(_) | Verdict::NotRun(_))
     }
 
-    /// What there is to say.
+    /// Returns the details of the result: the failure text or the reason.
     pub(crate) fn text(&self) -> String {
         self.words().2
     }
@@ -81,7 +82,7 @@ impl Entry {
         self.test.split('.').next().unwrap_or(self.test)
     }
 
-    /// Returns the verdict in words, its word in JSON, and the details.
+    /// Returns the verdict in the text report, the verdict in JSON, and the details.
     fn words(&self) -> (&'static str, &'static str, String) {
         match &self.verdict {
             Verdict::Pass => ("pass", "pass", String::new()),
@@ -105,7 +106,7 @@ impl Entry {
     }
 }
 
-/// A whole run.
+/// Results of a complete run.
 pub(crate) struct Report {
     pub(crate) subject: String,
     pub(crate) ranks: u64,
@@ -118,7 +119,7 @@ impl Report {
         !self.entries.iter().any(Entry::is_bad)
     }
 
-    /// Returns the reason why the backend cannot run here, if tests were not run because of it.
+    /// Returns the reason why the backend cannot run here, if tests were skipped for this reason.
     pub(crate) fn away(&self) -> Option<&str> {
         self.entries.iter().find_map(|entry| match &entry.verdict {
             Verdict::Skip(why) if entry.is_away => Some(why.as_str()),
@@ -126,7 +127,7 @@ impl Report {
         })
     }
 
-    /// The entries of a component, or "all".
+    /// Returns the entries of a component, or all entries for "all".
     fn of(&self, component: &str) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(move |one| component == "all" || one.component() == component)
     }
@@ -135,7 +136,7 @@ impl Report {
         self.of(component).filter(|one| which(&one.verdict)).count()
     }
 
-    /// A row for each component, and their sum.
+    /// Formats a table with a row for each component and a row with the sums.
     pub(crate) fn table(&self) -> String {
         let mut text = format!(
             "{:<10} {:>6} {:>7} {:>7} {:>9} {:>8} {:>8}\n",
@@ -158,7 +159,7 @@ impl Report {
         text
     }
 
-    /// Returns the reasons of skipped tests, with the number of tests for each reason.
+    /// Returns the reasons for skipped tests, with the number of tests for each reason.
     pub(crate) fn skips(&self) -> String {
         let mut reasons: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for entry in &self.entries {

@@ -4,7 +4,7 @@ use crate::kit::catalog::{self, Body, Test};
 use dtl::tooling::settings::distance;
 use std::fmt::Write;
 
-/// Prints a line for each selected test: name, requirements, what is checked.
+/// Returns a string with a line for each selected test: name, what is checked, requirements.
 pub(crate) fn list(components: &[String], patterns: &[String]) -> String {
     let fits = |test: &&Test| {
         let named = components.is_empty() || components.iter().any(|name| name == test.component());
@@ -18,7 +18,7 @@ pub(crate) fn list(components: &[String], patterns: &[String]) -> String {
     })
 }
 
-/// What a backend must have for the test.
+/// Formats the requirements of a test on a backend.
 fn needs(test: &Test) -> String {
     let mut needs: Vec<String> = test.needs.iter().map(|need| need.text()).collect();
     needs.extend(match test.body {
@@ -31,7 +31,7 @@ fn needs(test: &Test) -> String {
     needs.join(", ")
 }
 
-/// All that is known of a test.
+/// Returns the explanation of a test.
 pub(crate) fn explain(name: &str) -> Result<String, String> {
     let Some(test) = catalog::find(name) else {
         let names = || catalog::all().map(|test| test.name);

@@ -1,5 +1,5 @@
-//! One rank of a communicator of a comm table. Calls the slots as the library does and checks every
-//! result.
+//! One rank of a communicator that a comm table implements. Calls the slots as the library does and
+//! checks every result.
 
 use crate::kit::outcome::{Outcome, ensure, name_of, skip, wrong};
 use crate::kit::vtables::{Vtables, slot};
@@ -12,7 +12,7 @@ use std::ffi::{CString, c_void};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// A rank's place in its job.
+/// Position of a rank in its job.
 pub(crate) struct Place {
     pub(crate) rank: i32,
     pub(crate) size: i32,
@@ -25,7 +25,7 @@ pub(crate) struct SlotComm {
     comm: *mut c_void,
     pub(crate) rank: i32,
     pub(crate) size: i32,
-    /// Longest that an operation may take.
+    /// Time limit of an operation.
     limit: Duration,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Op {
     pub(crate) buffer: Vec<u8>,
 }
 
-/// A completed receive.
+/// Completed receive.
 pub(crate) struct Got {
     pub(crate) source: i32,
     pub(crate) size: usize,
@@ -100,7 +100,7 @@ impl SlotComm {
         (self.rank + self.size - 1) % self.size
     }
 
-    /// Starts a send. `None`: the table has no room now.
+    /// Starts a send. Returns `None` if the slot returns DTL_ERROR_BUSY.
     pub(crate) fn try_send(&self, bytes: Vec<u8>, dest: i32, word: u64) -> Outcome<Option<Op>> {
         let Some(isend) = self.table.isend else { skip!("the comm table has no isend") };
         let mut op = Op { id: 0, source: None, word, buffer: bytes };
@@ -153,8 +153,8 @@ impl SlotComm {
         }
     }
 
-    /// Waits outside the slots, so that a rank that is recorded in a slot is one that does not
-    /// return.
+    /// Pauses between two calls to slots; fails after the time limit. A rank does not pause within
+    /// a slot. Therefore, if the record shows that a rank is in a slot, the slot has not returned.
     pub(crate) fn pause(&self, begin: Instant, what: impl Fn() -> String) -> Outcome {
         ensure!(begin.elapsed() < self.limit, "{} for {:?}", what(), self.limit);
         let short = begin.elapsed().as_millis() < 1;
@@ -205,7 +205,8 @@ impl SlotComm {
         }
     }
 
-    /// Barrier. Each `round` uses a match word of its own.
+    /// Waits until all ranks have called this function with the same `round`. The messages that it
+    /// exchanges have `round` as their match bits.
     pub(crate) fn meet(&self, round: u64) -> Outcome {
         let receives: Vec<Op> =
             self.others().map(|other| self.receive(8, other, round)).collect::<Outcome<_>>()?;

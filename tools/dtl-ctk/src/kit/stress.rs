@@ -3,7 +3,7 @@
 
 use crate::kit::prelude::*;
 
-/// How long each lasts.
+/// Duration of each test in seconds.
 pub(crate) static SECONDS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![

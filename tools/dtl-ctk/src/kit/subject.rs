@@ -8,7 +8,7 @@ use dtl_sys::*;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The memory kinds that have tests.
+/// Memory kinds that have tests.
 pub(crate) const KINDS: [(u64, &str); 5] = [
     (DTL_MEMORY_HOST, "host"),
     (DTL_MEMORY_DEVICE, "device"),
@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// The backend under test.
+/// Backend under test.
 pub(crate) struct Subject {
     pub(crate) backend: Backend,
     pub(crate) components: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Asks a backend what it has.
+    /// Queries the capabilities of a backend.
     pub(crate) fn of(backend: Backend) -> Outcome<Subject> {
         let info = backend.info()?;
         if let Err(why) = backend.available()? {
@@ -69,7 +69,7 @@ impl Subject {
         Ok(subject)
     }
 
-    /// Whether it has a component's table.
+    /// Returns true if the backend has the table of a component.
     pub(crate) fn has(&self, component: &str) -> bool {
         let bit = match component {
             "device" => DTL_COMPONENT_DEVICE,
@@ -99,8 +99,8 @@ impl Subject {
     }
 }
 
-/// Returns a memory kind that the backend describes and can allocate (does not answer with
-/// NOT_SUPPORTED).
+/// Returns a memory kind that the backend describes and can allocate. Returns `None` if the backend
+/// returns NOT_SUPPORTED.
 fn look(backend: Backend, word: u64) -> Outcome<Option<Kind>> {
     let kind = match optional(backend.kind_info(word)) {
         Ok(None) => return Ok(None),
@@ -130,7 +130,7 @@ pub(crate) fn pattern(seed: u64, size: u64) -> Vec<u8> {
     bytes
 }
 
-/// Describes the first difference of two byte arrays, for a failure's text.
+/// Describes the first difference between two byte arrays, for the text of a failure.
 pub(crate) fn difference(is: &[u8], should: &[u8]) -> Option<String> {
     if is.len() != should.len() {
         return Some(format!("{} bytes, expected {}", is.len(), should.len()));
@@ -159,9 +159,9 @@ pub(crate) fn becomes(limit: Duration, mut condition: impl FnMut() -> bool) -> b
     }
 }
 
-/// Repeats `work`, which returns the time of its step, until a step takes less than `limit`. On a
-/// busy machine any single step may be delayed; one of ten is enough to show that the step does not
-/// wait.
+/// Repeats `work`, which returns the duration of a step, up to ten times until a step takes less
+/// than `limit`. On a busy machine any single step may be delayed, so one fast step is enough to
+/// show that the step does not wait.
 pub(crate) fn quick(
     what: &str,
     limit: Duration,
@@ -184,7 +184,7 @@ pub(crate) fn resident_bytes() -> u64 {
     pages * 4096
 }
 
-/// Threads of this process.
+/// Returns the number of threads of this process.
 pub(crate) fn thread_count() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
@@ -196,12 +196,12 @@ fn mapped_bytes() -> u64 {
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-/// Smallest stack that stays mapped for a thread that was not joined.
+/// Minimum size of the stack that stays mapped for a thread that was not joined.
 const STACK: u64 = 64 << 10;
 
-/// Fails if each of many rounds leaves address space mapped, as threads do that have ended and were
-/// not joined. The allocator maps more memory now and then, so one round without growth is enough
-/// to pass.
+/// Fails if the rounds leave address space mapped, for example the stacks of threads that have
+/// ended but were not joined. The rounds run in six batches. The allocator maps more memory now and
+/// then, so one batch with little growth is enough to pass.
 pub(crate) fn keeps_no_addresses(what: &str, mut round: impl FnMut() -> Outcome) -> Outcome {
     const ROUNDS: u64 = 50;
     let mut least = u64::MAX;
@@ -220,7 +220,7 @@ pub(crate) fn keeps_no_addresses(what: &str, mut round: impl FnMut() -> Outcome)
     )
 }
 
-/// Open files of this process.
+/// Returns the number of open files of this process.
 pub(crate) fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
@@ -246,15 +246,16 @@ pub(crate) fn in_threads(count: i32, work: impl Fn(i32) -> Outcome + Sync) -> Ou
     })
 }
 
-/// Limit of a process' growth over many rounds.
+/// Limit on the growth of the process over many rounds.
 pub(crate) struct Growth {
     pub(crate) bytes: u64,
     pub(crate) threads: Option<usize>,
     pub(crate) files: Option<usize>,
 }
 
-/// Runs `warm` rounds, then `rounds` more, and compares the memory of the process. `what` names the
-/// objects, as in "20 000 events were made and destroyed".
+/// Runs `warm` rounds, then `rounds` more. Fails if the memory, the threads or the open files of
+/// the process grow by more than `most` in the latter. `what` describes the rounds in the error
+/// message, for example "20 000 events were made and destroyed".
 pub(crate) fn leaves_little(
     (warm, rounds): (usize, usize),
     most: &Growth,

@@ -6,10 +6,10 @@ use crate::kit::outcome::{Called, Outcome, outln};
 use crate::kit::subject::{Subject, pattern};
 use std::time::{Duration, Instant};
 
-/// How long one row is measured.
+/// Minimum measuring time of one row.
 const LONG: Duration = Duration::from_millis(60);
 
-/// Prints the table.
+/// Measures and prints the table.
 pub(crate) fn measure(s: &Subject) -> Outcome {
     outln!("{:<44} {:>12}", "call", "ns");
     let backend = s.backend;
@@ -56,7 +56,7 @@ fn work(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// The median of a few rounds.
+/// Measures a call and prints a row with its time: the median of several rounds of 20 calls.
 fn row(name: &str, mut call: impl FnMut() -> Called) {
     let mut rounds = Vec::new();
     let begin = Instant::now();

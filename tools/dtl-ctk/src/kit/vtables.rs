@@ -1,5 +1,5 @@
-//! Tables of the backend under test as its author filled them in, for the tests that call slots
-//! directly.
+//! Tables of the backend under test as the backend passed them to dtl_backend_register, for the
+//! tests that call slots directly.
 //!
 //! A plugin is loaded with a host table that keeps a copy of the registered tables and passes them
 //! on to the library.
@@ -23,7 +23,7 @@ pub(crate) struct Tables {
     pub(crate) comm: Option<dtl_comm_vtable_t>,
 }
 
-/// Registered tables and their `self`.
+/// Registered tables and the `self` pointer of their slots.
 pub(crate) struct Vtables {
     pub(crate) tables: Tables,
     pub(crate) own: *mut c_void,
@@ -37,15 +37,16 @@ unsafe impl Sync for Vtables {}
 
 static BARE: OnceLock<Vtables> = OnceLock::new();
 
-/// Returns the tables of the first registered backend; `None` for a backend of the library's own.
+/// Returns the tables of the first registered backend; `None` if the backend under test is one that
+/// the library itself contains.
 pub(crate) fn tables() -> Option<&'static Vtables> {
     BARE.get()
 }
 
-/// Keeps the tables of the first backend.
+/// Stores copies of the tables of the first registered backend. Ignores later backends.
 ///
 /// # Safety
-/// As for dtl_backend_register.
+/// The arguments must satisfy the requirements of dtl_backend_register.
 pub(crate) unsafe fn keep(vtable: *const dtl_backend_vtable_t, own: *mut c_void) {
     // SAFETY: the caller's contract.
     let Some(main) = (unsafe { take(vtable) }) else { return };

@@ -20,11 +20,11 @@ pub(crate) struct Win<'a> {
     size: usize,
     /// Window memory, if the library did not allocate it.
     own: Option<Box<[u8]>>,
-    /// What operations read and write.
+    /// Buffers that operations read and write.
     held: RefCell<Vec<Box<[u8]>>>,
 }
 
-/// Where an operation's result will be.
+/// Index of the buffer for an operation's result.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot(usize);
 
@@ -37,7 +37,7 @@ impl Drop for Win<'_> {
 }
 
 impl<'a> Win<'a> {
-    /// Of memory of this program's, all 0.
+    /// Creates a window over zeroed memory of this program.
     pub(crate) fn given(rank: &'a Rank, size: u64) -> Called<Win<'a>> {
         let mut own = vec![0u8; size as usize].into_boxed_slice();
         let (comm, base) = (rank.comm.handle, own.as_mut_ptr());
@@ -50,7 +50,7 @@ impl<'a> Win<'a> {
         }
     }
 
-    /// Of memory that the library allocates.
+    /// Creates a window whose memory the library allocates.
     pub(crate) fn allocated(rank: &'a Rank, size: u64) -> Called<Win<'a>> {
         let (comm, mut base) = (rank.comm.handle, ptr::null_mut());
         let handle = output!(DTL_WIN_NULL, dtl_win_allocate(comm, size, 1, &raw mut base))?;
@@ -75,14 +75,14 @@ impl<'a> Win<'a> {
         Ok(())
     }
 
-    /// How its operations reach the targets.
+    /// Returns the library's description of how the window accesses its targets.
     pub(crate) fn way(&self) -> Called<String> {
         let before = dtl_win_info_t { rank: -1, ranks: -1, ..DTL_WIN_INFO_INIT };
         let info = output!(before, dtl_win_info(self.handle, self.rank.rank))?;
         Ok(field(&info.way).unwrap_or_default())
     }
 
-    /// What is in this rank's memory now.
+    /// Returns the current contents of this rank's memory.
     pub(crate) fn own(&self) -> Vec<u8> {
         let byte = |at| {
             // SAFETY: inside of the memory, which lives as long as this. Others may write: any byte
@@ -92,29 +92,29 @@ impl<'a> Win<'a> {
         (0..self.size).map(byte).collect()
     }
 
-    /// Compares this rank's memory.
+    /// Checks that this rank's window memory contains `should`.
     pub(crate) fn own_is(&self, should: &[u8]) -> Outcome {
         same!(&self.own(), should, "rank {}'s memory: {}", self.rank.rank)
     }
 
-    /// Compares rank 0's memory; the memory of other ranks must still be zero.
+    /// Checks the contents of rank 0's memory; the memory of other ranks must still be zero.
     pub(crate) fn first_is(&self, should: &[u8]) -> Outcome {
         if self.rank.rank == 0 { self.own_is(should) } else { self.own_is(&vec![0; self.size]) }
     }
 
-    /// Compares the integer after the first 8 bytes of this rank's memory.
+    /// Checks the 64-bit integer at offset 8 of this rank's memory.
     pub(crate) fn sum_is(&self, should: i64) -> Outcome {
         let is = self.own_integer(8);
         check!(is == should, "the sum is {is}, expected {should}")
     }
 
-    /// Compares the integer after the first 8 bytes of rank 0's memory; other ranks' integers must
-    /// still be zero.
+    /// Checks the 64-bit integer at offset 8 of rank 0's memory; on other ranks it must still be
+    /// zero.
     pub(crate) fn first_sum_is(&self, should: i64) -> Outcome {
         self.sum_is(if self.rank.rank == 0 { should } else { 0 })
     }
 
-    /// Stores to this rank's memory.
+    /// Stores `bytes` at offset `at` of this rank's window memory.
     pub(crate) fn set_own(&self, at: usize, bytes: &[u8]) {
         for (at, byte) in (at..self.size).zip(bytes) {
             // SAFETY: as above; nobody else uses it meanwhile.
@@ -122,7 +122,7 @@ impl<'a> Win<'a> {
         }
     }
 
-    /// Keeps a buffer; its address.
+    /// Keeps a buffer for an operation. Returns its address and its index.
     fn hold(&self, bytes: impl Into<Vec<u8>>) -> (*mut c_void, Slot) {
         let mut held = self.held.borrow_mut();
         held.push(bytes.into().into_boxed_slice());
@@ -130,22 +130,23 @@ impl<'a> Win<'a> {
         (held[slot].as_mut_ptr().cast(), Slot(slot))
     }
 
-    /// What an operation that is over has left.
+    /// Returns the result of a completed operation.
     pub(crate) fn got(&self, slot: Slot) -> Vec<u8> {
         self.held.borrow()[slot.0].to_vec()
     }
 
-    /// Compares that.
+    /// Compares the result of a completed operation with `should`.
     pub(crate) fn got_is(&self, slot: Slot, should: &[u8], what: &str) -> Outcome {
         same!(&self.got(slot), should, "{what}: {}")
     }
 
-    /// Overwrites all buffers, because the operations are complete at the origin.
+    /// Overwrites all buffers. All operations must be complete at the origin, so that the library
+    /// no longer uses the buffers.
     pub(crate) fn spoil(&self) {
         self.held.borrow_mut().iter_mut().for_each(|bytes| bytes.fill(0xEE));
     }
 
-    /// Gives back all buffers.
+    /// Frees all buffers.
     pub(crate) fn forget(&self) {
         self.held.borrow_mut().clear();
     }
@@ -188,7 +189,7 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// Several puts of so many bytes each.
+    /// Puts data with several puts of at most `piece` bytes each.
     pub(crate) fn put_pieces(&self, bytes: &[u8], piece: usize, target: i32, at: u64) -> Called {
         for (at, bytes) in (at..).step_by(piece).zip(bytes.chunks(piece)) {
             self.put(bytes, target, at)?;
@@ -202,7 +203,7 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// A put with a request, waited for.
+    /// Starts a put with a request and waits for the request.
     pub(crate) fn put_and_wait(&self, bytes: &[u8], target: i32, at: u64) -> Called<Slot> {
         let ((from, slot), count) = (self.hold(bytes), bytes.len() as u64);
         self.wait(output!(
@@ -212,7 +213,7 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// A get with a request, waited for.
+    /// Starts a get with a request and waits for the request.
     pub(crate) fn get_and_wait(&self, size: u64, target: i32, at: u64) -> Called<Slot> {
         let (into, slot) = self.hold(vec![0xA5; size as usize]);
         self.wait(output!(
@@ -244,7 +245,7 @@ impl<'a> Win<'a> {
         self.accumulate((DTL_DTYPE_INT64, DTL_OP_SUM), &bytes, target, at)
     }
 
-    /// The slot of what was there before.
+    /// Calls get_accumulate. Returns the buffer of the previous values.
     pub(crate) fn get_accumulate(
         &self,
         (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
@@ -258,7 +259,7 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// One 64-bit integer.
+    /// Calls fetch_op on one 64-bit integer. Returns the buffer of the previous value.
     pub(crate) fn fetch_op(
         &self,
         op: dtl_reduce_op_t,
@@ -294,18 +295,18 @@ impl<'a> Win<'a> {
         Ok(self.integer(slot))
     }
 
-    /// A result as a 64-bit integer.
+    /// Returns a result as a 64-bit integer.
     pub(crate) fn integer(&self, slot: Slot) -> i64 {
         self.got(slot).try_into().map_or(0, i64::from_ne_bytes)
     }
 
-    /// A 64-bit integer in this rank's memory.
+    /// Returns a 64-bit integer in this rank's memory.
     pub(crate) fn own_integer(&self, at: usize) -> i64 {
         self.own()[at..].first_chunk().map_or(0, |bytes| i64::from_ne_bytes(*bytes))
     }
 }
 
-/// How many elements these bytes are.
+/// Returns the number of elements in these bytes.
 fn count(dtype: dtl_dtype_t, bytes: &[u8]) -> u64 {
     let size = TYPES.iter().find(|ty| ty.dtype == dtype).map_or(1, |ty| ty.size);
     (bytes.len() / size) as u64

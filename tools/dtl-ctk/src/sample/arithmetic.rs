@@ -2,7 +2,7 @@
 
 use dtl_sys::*;
 
-/// An operation on elements of a dtype.
+/// Operation on elements of a dtype.
 #[derive(Clone, Copy)]
 pub(crate) struct Update {
     pub(crate) dtype: dtl_dtype_t,
@@ -21,7 +21,8 @@ pub(crate) fn size_of_element(dtype: dtl_dtype_t) -> Option<usize> {
     }
 }
 
-/// Planted fault: signed elements treated as unsigned.
+/// Returns the unsigned dtype of the same size, for a planted fault that treats signed elements as
+/// unsigned.
 pub(crate) fn unsigned(dtype: dtl_dtype_t) -> dtl_dtype_t {
     match dtype {
         DTL_DTYPE_INT8 => DTL_DTYPE_UINT8,
@@ -33,7 +34,7 @@ pub(crate) fn unsigned(dtype: dtl_dtype_t) -> dtl_dtype_t {
 }
 
 impl Update {
-    /// left op right.
+    /// Computes `left op right`.
     pub(crate) fn apply(self, left: [u8; 8], right: [u8; 8]) -> [u8; 8] {
         match self.op {
             DTL_OP_REPLACE => right,
@@ -45,7 +46,8 @@ impl Update {
         }
     }
 
-    /// Decodes an element. The result type holds the lowest 64 bits of a product, of either sign.
+    /// Decodes an element. The type `i128` can represent every signed or unsigned element, and the
+    /// low 64 bits of the product of two elements are exact.
     fn decode(self, bytes: [u8; 8]) -> i128 {
         let (raw, unused) = (u64::from_le_bytes(bytes), 64 - 8 * self.size as u32);
         let is_signed = (DTL_DTYPE_INT8..=DTL_DTYPE_INT64).contains(&self.dtype);
@@ -72,7 +74,8 @@ impl Update {
         }
     }
 
-    /// Computes a floating-point result. A NaN becomes the positive quiet NaN without payload.
+    /// Computes a floating-point result. If a sum or product is NaN, returns the positive quiet NaN
+    /// without payload. If an operand of a minimum or maximum is NaN, returns this operand.
     fn float(self, left: f64, right: f64) -> f64 {
         let plain =
             |value: f64| if value.is_nan() { f64::from_bits(0x7FF8_0000_0000_0000) } else { value };

@@ -1,5 +1,6 @@
-//! Exec table of the backend "sample": a stream is a queue with a thread, an event the fence of its
-//! latest record, a loop some threads that take chunks of the iterations.
+//! Exec table of the backend "sample". A stream is a queue with a thread. An event refers to the
+//! fence of its latest record. A parallel loop runs on several threads, which take chunks of its
+//! iterations.
 
 use super::launch::launch;
 use super::{Out, Ptr, Status, fault, module, put};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// Threads of a loop.
+/// Number of threads that run a parallel loop.
 const THREADS: u32 = 3;
 
 pub(super) fn table() -> dtl_exec_vtable_t {
@@ -57,9 +58,9 @@ enum Item {
 #[derive(Default)]
 struct Queue {
     items: VecDeque<Item>,
-    /// Items that are queued or running.
+    /// Number of items that are queued or running.
     left: u64,
-    /// First failure that was not reported.
+    /// First failure that has not been reported.
     failure: dtl_status_t,
     ends: bool,
 }
@@ -69,7 +70,8 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Stream. Its thread ends when the stream is destroyed and its work is complete.
+/// Stream with its own thread. The thread ends when the stream has been destroyed and all queued
+/// work is complete.
 pub(super) struct Stream {
     shared: Arc<Shared>,
 }
@@ -100,7 +102,8 @@ impl Stream {
         self.shared.changed.notify_all();
     }
 
-    /// Waits for all work. A failure is reported once.
+    /// Waits for all work of the stream. Returns the first failure that has not been reported, and
+    /// clears it.
     fn synchronize(&self) -> Status {
         if_fault!("exec.stream_synchronize.at_once" => return DTL_SUCCESS);
         let mut queue = lock(&self.shared.queue);
@@ -155,7 +158,8 @@ impl Shared {
     }
 }
 
-/// Time at which a record was reached, and the failure before it.
+/// State of one record of an event: `done` is `None` while the record is pending, then the failure
+/// status of the stream and the time in nanoseconds at which the stream reached the record.
 struct Fence {
     done: Mutex<Option<(dtl_status_t, u64)>>,
     changed: Condvar,
@@ -188,7 +192,7 @@ fn now_ns() -> u64 {
     BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Event: the fence of its latest record.
+/// Event, represented by the [`Fence`] of its latest record; `None` before the first record.
 type Event = Mutex<Option<Arc<Fence>>>;
 
 pub(super) fn stream<'a>(pointer: Ptr) -> &'a Stream {
@@ -352,7 +356,8 @@ unsafe extern "C" fn event_elapsed(_: Ptr, start: Ptr, stop: Ptr, out: *mut u64)
     }
 }
 
-/// What a clock with a fault says.
+/// Returns the wrong elapsed time in nanoseconds that the planted fault reports; `None` if no such
+/// fault is injected.
 fn wrong_time(start: u64, stop: u64) -> Option<u64> {
     let ns = stop.wrapping_sub(start);
     match () {

@@ -1,34 +1,35 @@
-//! Faults that can be planted in the backend "sample" (`dtl-ctk run --backend sample --fault
+//! Faults that can be injected into the backend "sample" (`dtl-ctk run --backend sample --fault
 //! NAME`), each with the test that must find it. They show what failures look like, and prove that
 //! the tests can fail.
 
 use std::sync::OnceLock;
 
-/// Returns the names, each with a test that finds the fault.
+/// Returns the name of each fault with the name of a test that must find it.
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     include_str!("faults.txt").lines().skip(1).filter_map(|line| line.split_once(" | "))
 }
 
-/// Whether there is a fault of this name.
+/// Returns true if a fault with this name exists.
 pub(crate) fn is_known(name: &str) -> bool {
     all().any(|(known, _)| known == name)
 }
 
 static CHOSEN: OnceLock<String> = OnceLock::new();
 
-/// Selects the fault of the backend. Returns false if no fault has that name.
+/// Selects the fault to inject into the backend. Returns false if no fault has this name or a fault
+/// is already selected.
 pub(crate) fn choose(name: &str) -> bool {
     is_known(name) && CHOSEN.set(name.to_owned()).is_ok()
 }
 
-/// Whether it has this fault.
+/// Returns true if this fault is injected.
 pub(crate) fn is(name: &str) -> bool {
     let chosen = CHOSEN.get();
     debug_assert!(chosen.is_none() || is_known(name), "{name} is not in the list");
     chosen.is_some_and(|chosen| chosen == name)
 }
 
-/// Returns `wrong` if the fault is planted, else `right`.
+/// Returns `wrong` if this fault is injected, else `right`.
 pub(crate) fn or<T>(name: &str, wrong: T, right: T) -> T {
     if is(name) { wrong } else { right }
 }

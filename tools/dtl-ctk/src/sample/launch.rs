@@ -1,10 +1,11 @@
-//! Launch slot of the backend "sample": runs a kernel's function over a grid, in stream order.
+//! Kernel launches of the backend "sample". A launch calls the kernel's function for each thread of
+//! the grid, in stream order.
 
 use super::exec::stream;
 use super::{Const, Ptr, Status, fault};
 use dtl_sys::*;
 
-/// A launch with copies of its arguments.
+/// Kernel launch with copies of the kernel arguments.
 struct Grid {
     shape: dtl_launch_t,
     kernel: extern "C" fn(*const dtl_kernel_context_t, *const Const) -> Status,
@@ -52,12 +53,12 @@ impl Grid {
     }
 }
 
-/// All positions of a size, x fastest.
+/// Iterates over all positions of a grid of this size. The x index varies fastest.
 fn positions([width, height, depth]: [u32; 3]) -> impl Iterator<Item = [u32; 3]> {
     (0..depth).flat_map(move |z| (0..height).flat_map(move |y| (0..width).map(move |x| [x, y, z])))
 }
 
-/// Copies an argument's bytes to memory with an alignment of 8.
+/// Copies the `size` bytes of an argument to memory with an alignment of 8 bytes.
 fn copied(arg: Const, size: u64) -> Vec<u64> {
     let mut copy = vec![0u64; (size as usize).div_ceil(8)];
     super::memory::move_bytes(copy.as_mut_ptr().cast(), arg, size);

@@ -1,4 +1,4 @@
-//! Memory and transfer tables of the backend "sample".
+//! Function tables of the backend "sample" for memory and transfers.
 
 use super::exec::{self, Stream};
 use super::{Const, Out, Ptr, Status, fault, put, put_text, state};
@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What kind_info calls its HOST memory.
+/// Name that `kind_info` reports for the memory kind HOST.
 const HOST_NAME: &str = "sample host memory";
 
 pub(super) fn memory_table() -> dtl_memory_vtable_t {
@@ -36,7 +36,7 @@ pub(super) fn transfer_table() -> dtl_transfer_vtable_t {
     }
 }
 
-/// What faults remember.
+/// State of planted faults.
 static FAILS: AtomicBool = AtomicBool::new(false);
 static LAST: AtomicUsize = AtomicUsize::new(0);
 
@@ -150,7 +150,7 @@ unsafe extern "C" fn give_back_async(
     DTL_SUCCESS
 }
 
-/// Ranges that are registered.
+/// Registered ranges of host memory: start address and size in bytes.
 static REGISTERED: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
 
 unsafe extern "C" fn register(_: Ptr, pointer: Ptr, size: u64) -> Status {
@@ -214,7 +214,7 @@ unsafe extern "C" fn memory_info(_: Ptr, free: *mut u64, total: *mut u64) -> Sta
     put(total, 0)
 }
 
-/// Copies bytes that do not overlap.
+/// Copies bytes between two ranges that do not overlap.
 pub(super) fn move_bytes(dst: Ptr, src: Const, size: u64) {
     // SAFETY: both ranges are valid and apart by the contract of copies.
     unsafe { dst.cast::<u8>().copy_from_nonoverlapping(src.cast(), size as usize) }

@@ -1,10 +1,11 @@
-//! The backend "sample": all five components as C tables, over host memory. It has two devices,
-//! DEVICE memory that is declared inaccessible to the host, streams with a thread each, the comm
-//! table of `crate::minimal`, and the slots for windows.
+//! The backend "sample" implements the function tables of all five components with host memory. It
+//! has two devices, DEVICE memory that is declared inaccessible to the host, streams with a thread
+//! each, and the comm table of `crate::minimal`, extended by the functions for windows.
 //!
-//! The tests of registration modify its tables. As registered, it passes all tests.
+//! The tests of registration modify these tables. With unmodified tables and no planted fault, the
+//! backend passes all tests.
 
-/// Runs code if a fault is planted: `if_fault!("memory.alloc.crashes" => abort())`, or
+/// Runs code if a fault is injected: `if_fault!("memory.alloc.crashes" => abort())`, or
 /// `if_fault!("name" if condition => ...)`.
 macro_rules! if_fault {
     ($name:literal if $condition:expr => $($then:tt)+) => {
@@ -42,10 +43,11 @@ pub(crate) type Const = *const c_void;
 pub(crate) type Out = *mut Ptr;
 pub(crate) type Status = dtl_status_t;
 
-/// Devices that it says it has.
+/// Number of devices that the backend reports.
 const DEVICES: i32 = 2;
 
-/// The `self` of all slots. The job comes first, because the comm slots take `self` for a job.
+/// Object to which the `self` argument of all table functions points. The field `job` comes first,
+/// because the comm functions use `self` as a pointer to a [`Job`].
 #[repr(C)]
 pub(crate) struct State {
     job: Job,
@@ -53,7 +55,7 @@ pub(crate) struct State {
     pub(crate) destroyed: AtomicU64,
 }
 
-/// Tables that can be modified before they are registered.
+/// Function tables that can be modified before they are registered.
 pub(crate) struct Parts {
     pub(crate) main: dtl_backend_vtable_t,
     pub(crate) device: dtl_device_vtable_t,
@@ -61,18 +63,18 @@ pub(crate) struct Parts {
     pub(crate) transfer: dtl_transfer_vtable_t,
     pub(crate) exec: dtl_exec_vtable_t,
     pub(crate) comm: dtl_comm_vtable_t,
-    /// Which of the five are given.
+    /// True for each component that is registered: device, memory, transfer, exec, comm.
     pub(crate) has: [bool; 5],
-    /// A struct_size other than the right one.
+    /// Wrong `struct_size` with which the main table is registered, if any.
     pub(crate) size: Option<u32>,
-    /// Words after the main table, included in its struct_size.
+    /// Extra words appended to the main table and included in its `struct_size`.
     pub(crate) tail: Option<[u64; 8]>,
-    /// The same behind the memory table.
+    /// Extra words appended to the memory table and included in its `struct_size`.
     pub(crate) memory_tail: Option<[u64; 8]>,
     pub(crate) state: &'static State,
 }
 
-/// Table followed by further words, in one block of memory.
+/// Function table with extra words appended, in one block of memory.
 #[repr(C)]
 struct Longer<T>(T, [u64; 8]);
 
@@ -106,14 +108,14 @@ impl Parts {
         }
     }
 
-    /// Tables that are changed.
+    /// Creates tables and modifies them.
     pub(crate) fn with(change: impl FnOnce(&mut Parts)) -> Parts {
         let mut parts = Parts::new();
         change(&mut parts);
         parts
     }
 
-    /// Removes all optional slots and groups.
+    /// Removes most of the optional functions and function groups from the tables.
     pub(crate) fn only_required(&mut self) {
         (self.main.is_available, self.main.supports) = (None, None);
         let dtl_device_vtable_t { count, set, get, .. } = self.device;
@@ -183,20 +185,20 @@ fn device_table() -> dtl_device_vtable_t {
     }
 }
 
-/// Writes an output of a slot.
+/// Writes an output argument of a table function.
 fn put<T>(place: *mut T, value: T) -> dtl_status_t {
     // SAFETY: the library passes writable places for outputs.
     unsafe { place.write(value) };
     DTL_SUCCESS
 }
 
-/// The object that was registered.
+/// Returns the state of the backend, to which the `self` argument of the table functions points.
 fn state<'a>(own: *mut c_void) -> &'a State {
     // SAFETY: the library passes on what was given to dtl_backend_register, which lives for ever.
     unsafe { &*own.cast::<State>() }
 }
 
-/// Writes text with its NUL into a field or buffer of this many bytes.
+/// Writes text and a NUL into a field or buffer of `room` bytes. Truncates text that does not fit.
 fn put_text(text: &str, place: *mut c_char, room: usize) {
     let count = text.len().min(room.saturating_sub(1));
     // SAFETY: the place has `room` bytes, the text `count`.
@@ -220,7 +222,7 @@ unsafe extern "C" fn destroy(own: *mut c_void) {
 }
 
 thread_local! {
-    /// Current device. The devices differ only in their number.
+    /// Current device of the thread. The devices differ only in their index.
     static CURRENT: Cell<i32> = const { Cell::new(0) };
 }
 
@@ -280,7 +282,7 @@ unsafe extern "C" fn dlpack(_: Ptr, device: i32, kind: *mut i32, id: *mut i32) -
 
 // Slots that do it wrong, for the tests of what the library makes of that.
 
-/// Text of `fails_with_text`, and the reason of `is_unavailable`.
+/// Error message that `fails_with_text` sets. `WHY` is the reason that `is_unavailable` gives.
 pub(crate) const TEXT: &str = "vendor error 42: the card is on fire";
 pub(crate) const WHY: &str = "no card in slot 3";
 

@@ -1,6 +1,6 @@
-//! Module slots of the backend "sample". Its device computes as the host does, so the host's
-//! backend compiles for it, and a launch is work of the sample's stream that launches on the host
-//! and waits.
+//! Module functions of the backend "sample". Its devices compute on the host; therefore the backend
+//! "host" compiles their modules. A launch queues work on a stream of "sample"; this work launches
+//! the kernel on a stream of "host" and waits for it.
 
 use super::exec::stream;
 use super::memory::move_bytes;
@@ -9,7 +9,8 @@ use dtl_sys::*;
 use std::ffi::c_char;
 use std::ptr;
 
-/// Converts a handle to a pointer of the sample.
+/// Converts the id of a handle of "host" to the pointer by which "sample" identifies the same
+/// object.
 fn token(id: u64) -> Ptr {
     ptr::without_provenance_mut(id as usize)
 }
@@ -92,7 +93,7 @@ pub(super) unsafe extern "C" fn kernel_destroy(_: Ptr, kernel: Ptr) -> Status {
     dtl_kernel_destroy(dtl_kernel_t { id: kernel.addr() as u64 })
 }
 
-/// Launches on a stream of the host and waits.
+/// Launches a kernel on a stream of the backend "host" and waits for it.
 fn run(kernel: dtl_kernel_t, shape: &dtl_launch_t, args: &[Vec<u64>], sizes: &[u64]) -> Status {
     let host = match host() {
         Ok(host) => host,

@@ -1,9 +1,10 @@
-//! The win_ slots of the backend "sample". Ranks are threads of this process, so the memory of
-//! another rank is directly accessible.
+//! The `win_*` functions of the backend "sample". Ranks are threads of this process, so the memory
+//! of another rank is directly accessible.
 //!
-//! As lazy as the header allows, so that tests find code that relies on more: operations are only
-//! queued, at most `ROOM` of them, and each call of `test` executes a few. Puts and gets overtake
-//! each other; a short put completes locally long before it reaches the target.
+//! The functions complete operations as late as `dtl.h` allows, so that tests detect code that
+//! relies on earlier completion. They only queue operations, at most `ROOM` of them, and each call
+//! to `test` executes a few. Puts and gets overtake each other; a short put completes locally long
+//! before it reaches the target.
 
 use super::arithmetic::{self, Update};
 use super::{Const, Out, Ptr, Status, fault, put};
@@ -11,16 +12,17 @@ use crate::minimal::{self, Rank};
 use dtl_sys::*;
 use std::ptr;
 
-/// Operations of one rank that wait.
+/// Maximum number of pending operations of one rank.
 const ROOM: usize = 24;
-/// How many of them a call of `test` does.
+/// Maximum number of pending operations that a call to `test` executes.
 pub(super) const TURN: usize = 3;
-/// Largest put in bytes that completes locally at once.
+/// Maximum size in bytes of a put that completes locally at once.
 const SHORT: usize = 128;
-/// Most bytes of an element.
+/// Maximum size of an element in bytes.
 pub(super) const ELEMENT: usize = 8;
 
-/// A rank's memory, as keys have it.
+/// Window memory of a rank. The bytes of this struct are the remote key that the library sends to
+/// the other ranks.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Place {
@@ -29,14 +31,15 @@ struct Place {
     size: u64,
 }
 
-/// One rank's side of a window.
+/// State of a window on one rank.
 struct Side {
     own: Place,
-    /// By rank.
+    /// Window memory of each rank, indexed by rank; `None` until it is attached.
     all: Vec<Option<Place>>,
 }
 
-/// Pending operation. The caller of the slot owns the addresses until the operation is complete.
+/// Pending operation. The caller keeps the memory at its addresses valid until the operation is
+/// complete.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiting {
     pub(super) op: u64,
@@ -47,13 +50,14 @@ pub(crate) struct Waiting {
 
 #[derive(Clone, Copy)]
 pub(super) enum What {
-    /// From here to there: so many bytes.
+    /// Copy of `size` bytes between two addresses.
     Copy {
         from: *const u8,
         to: *mut u8,
         size: usize,
     },
-    /// Put whose bytes were copied; only a flush waits for it.
+    /// Put that is locally complete, because its bytes were copied. Only a flush waits until the
+    /// bytes are in the target's memory.
     Short {
         bytes: [u8; SHORT],
         to: *mut u8,
@@ -76,7 +80,8 @@ pub(super) enum What {
     Flush,
 }
 
-/// Adds the two groups to a table whose `self` begins with a job.
+/// Adds the window functions for transfers and for atomics to a comm table whose `self` argument
+/// points to a struct that begins with a `Job`.
 pub(super) fn add_to(table: &mut dtl_comm_vtable_t) {
     table.win_create = Some(create);
     table.win_attach = Some(attach);
@@ -89,7 +94,7 @@ pub(super) fn add_to(table: &mut dtl_comm_vtable_t) {
     table.win_compare_and_swap = Some(compare_and_swap);
 }
 
-/// The same without the second group.
+/// Removes the window functions for atomics, so that the table has only those for transfers.
 pub(crate) fn transfers_only(table: &mut dtl_comm_vtable_t) {
     (table.win_atomics, table.win_accumulate, table.win_compare_and_swap) = (None, None, None);
 }
@@ -109,7 +114,7 @@ pub(super) unsafe fn rank<'a>(comm: Ptr) -> &'a mut Rank {
 }
 
 /// # Safety
-/// As for the two.
+/// The requirements of `rank` and of `side` must be met.
 unsafe fn both<'a>(comm: Ptr, window: Ptr) -> (&'a mut Rank, &'a mut Side) {
     // SAFETY: the caller's contract.
     let rank = unsafe { rank(comm) };
@@ -174,7 +179,8 @@ unsafe extern "C" fn destroy(_: Ptr, comm: Ptr, window: Ptr) -> Status {
     if fault::is("comm.win_destroy.fails") { DTL_ERROR_BACKEND } else { DTL_SUCCESS }
 }
 
-/// Returns an address in a target's memory.
+/// Returns the address at `offset` bytes in the target's window memory. Fails if `size` is 0 or the
+/// range exceeds that memory.
 fn address(side: &Side, target: i32, offset: u64, size: u64) -> Result<*mut u8, dtl_status_t> {
     let place = side.all.get(target as usize).copied().flatten().ok_or(DTL_ERROR_INVALID_RANK)?;
     match offset.checked_add(size) {
@@ -185,7 +191,7 @@ fn address(side: &Side, target: i32, offset: u64, size: u64) -> Result<*mut u8, 
     }
 }
 
-/// Returns the value of a result, or returns its status from the slot.
+/// Evaluates to the value of a `Result`, or returns its error status from the calling function.
 macro_rules! given {
     ($result:expr) => {
         match $result {
@@ -195,7 +201,7 @@ macro_rules! given {
     };
 }
 
-/// Returns a completed operation to the caller, whatever other operations are pending.
+/// Writes an operation to `out_op` that is already complete, even if other operations are pending.
 fn over(rank: &mut Rank, out_op: *mut u64) -> Status {
     let op = rank.next_op();
     rank.finish(op, (0, 0, 0), DTL_SUCCESS);
@@ -378,7 +384,7 @@ unsafe extern "C" fn compare_and_swap(
     queue(rank, window, target, What::Swap { value, expected, result, there, size }, out_op)
 }
 
-/// With what operations end.
+/// Returns the status with which operations complete.
 pub(super) fn ended() -> Status {
     if fault::is("comm.test.ends_with_failure") { DTL_ERROR_BACKEND } else { DTL_SUCCESS }
 }

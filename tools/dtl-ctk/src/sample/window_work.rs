@@ -1,4 +1,4 @@
-//! Execution of the queued window operations of the backend "sample", a few in each call of `test`.
+//! Execution of the queued window operations of the backend "sample", a few in each call to `test`.
 
 use super::arithmetic::Update;
 use super::window::{ELEMENT, TURN, Waiting, What, ended};
@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// Executes some pending operations; called by `test`.
+/// Executes up to `TURN` pending operations of the rank. Called by `test`.
 pub(crate) fn go_on(rank: &mut Rank) {
     rank.turns += 1;
     if EARLY.into_iter().any(fault::is) && rank.turns % 64 != 0 {
@@ -37,7 +37,7 @@ pub(crate) fn go_on(rank: &mut Rank) {
     }
 }
 
-/// Planted faults that complete an operation too early.
+/// Faults that, if injected, complete an operation too early.
 const EARLY: [&str; 5] = [
     "comm.win_put.reads_late",
     "comm.win_get.done_early",
@@ -87,12 +87,12 @@ fn do_it(rank: &Rank, waiting: &Waiting) -> Status {
     ended()
 }
 
-/// NULL stays NULL.
+/// Advances a pointer by this number of bytes; NULL stays NULL.
 fn step(pointer: *mut u8, bytes: usize) -> *mut u8 {
     if pointer.is_null() { pointer } else { pointer.wrapping_add(bytes) }
 }
 
-/// An element's bytes; NULL: zeros.
+/// Returns the bytes of an element; zeros if `from` is NULL.
 fn read(from: *const u8, size: usize) -> [u8; ELEMENT] {
     let mut bytes = [0; ELEMENT];
     if !from.is_null() {
@@ -109,7 +109,7 @@ fn write(bytes: [u8; ELEMENT], to: *mut u8, size: usize) {
     }
 }
 
-/// Changes an element under the lock of its rank.
+/// Applies `update` to one element of the target while holding the lock of the target rank.
 fn change(
     rank: &Rank,
     target: i32,

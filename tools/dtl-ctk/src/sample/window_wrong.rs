@@ -1,4 +1,4 @@
-//! Faulty slots for windows, for the tests of the library's reaction to them.
+//! Faulty window functions of a comm table, for tests of the library's reaction to them.
 
 use super::window::{create, put_there, rank};
 use super::{Const, Out, Ptr, Status, put};
@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What those say that fail.
+/// Error message that the failing functions set.
 pub(crate) const TEXT: &str = "no registers left on port 2";
 
 fn fail() -> Status {
@@ -67,7 +67,7 @@ pub(crate) unsafe extern "C" fn attach_fails(
     fail()
 }
 
-/// A put that does something else.
+/// Defines a faulty implementation of `win_put`. `$args` is the tuple of its arguments.
 macro_rules! another_put {
     ($name:ident, |$args:ident| $body:expr) => {
         pub(crate) unsafe extern "C" fn $name(

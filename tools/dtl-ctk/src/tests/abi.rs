@@ -1,4 +1,5 @@
-//! Tests of registration: valid and invalid tables against the rules of the header.
+//! Tests of the registration of backends: the library accepts valid function tables and rejects
+//! tables that violate the rules of `dtl.h`.
 
 use crate::kit::prelude::*;
 use crate::sample::Parts;
@@ -67,7 +68,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         comm_flags_refused = || named(|parts| parts.comm.flags = 1 << 40, "comm.flags");
 ];
 
-/// Tables without one of their slots.
+/// Defines tests that register function tables in which one required function pointer is NULL.
 macro_rules! without {
     ($($component:ident: $($slot:ident)+;)+) => {
         &[$($((
@@ -91,10 +92,11 @@ pub(crate) const REQUIRED: &[(&str, Body)] = without![
     comm: open close isend irecv test;
 ];
 
-/// Name under which the tables are registered.
+/// Name under which the tests register a backend.
 const NAME: &str = "ctk.abi";
 
-/// Registers tables, runs the check on the backend, and unregisters it.
+/// Registers a backend with these function tables, runs the check on the backend, and unregisters
+/// the backend.
 pub(crate) fn registered(parts: &Parts, check: impl FnOnce(Backend) -> Outcome) -> Outcome {
     let backend = parts.register(NAME, 0)?;
     let outcome = check(backend);
@@ -111,7 +113,8 @@ fn counts_devices(backend: Backend) -> Outcome {
     Ok(backend.device_count().map(drop)?)
 }
 
-/// Checks that the registration of modified tables fails with a text that names the field.
+/// Checks that the registration of modified tables fails with an error message that names the
+/// field.
 pub(crate) fn named(change: impl FnOnce(&mut Parts), field: &str) -> Outcome {
     match Parts::with(change).register(NAME, 0) {
         Err(refused) if refused.status == BAD => {

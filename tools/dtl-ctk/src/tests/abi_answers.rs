@@ -1,4 +1,5 @@
-//! Tests of the library's reaction to the results of slots. Tests of registration are in `abi`.
+//! Tests of the library's reaction to the results of a backend's functions. Tests of registration
+//! are in `abi`.
 
 use crate::kit::prelude::*;
 use crate::sample::{self, Parts};
@@ -38,7 +39,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         unavailable_says_why, optional_slots_have_stand_ins;
 ];
 
-/// Checks that a call on modified tables fails with DTL_ERROR_NATIVE_BACKEND.
+/// Checks that a call on a backend with modified function tables fails with
+/// DTL_ERROR_NATIVE_BACKEND.
 fn no_good<T>(
     change: impl FnOnce(&mut Parts),
     call: impl FnOnce(Backend) -> Called<T>,

@@ -74,7 +74,7 @@ fn null_names_refused() -> Outcome {
     refused(supports, null, "supports without a name")
 }
 
-/// Calls dtl_device_info with a struct of this size.
+/// Calls `dtl_device_info` with this `struct_size` and checks that the call fails with `status`.
 fn info_sized(size: u32, status: i32) -> Outcome {
     let host = Backend::find("host")?.handle;
     let mut info = DTL_DEVICE_INFO_INIT;

@@ -1,5 +1,6 @@
-//! Tests of a comm table's slots for windows: groups, older tables, invalid results, and the choice
-//! between slots and messages. With a single rank, whose windows are its own.
+//! Tests of the window functions of a comm table: incomplete function groups, tables of older
+//! versions, invalid results, and the choice between these functions and messages. The tests use a
+//! single rank, which accesses only its own windows.
 
 use crate::api::Comm;
 use crate::kit::prelude::*;
@@ -7,7 +8,7 @@ use crate::sample::{Parts, window, window_wrong};
 use crate::tests::abi::{named, registered};
 use std::mem::offset_of;
 
-/// Tables without one slot of a group.
+/// Defines tests that register function tables in which one function pointer of a group is NULL.
 macro_rules! half {
     ($($slot:ident)+) => {
         &[$((
@@ -75,7 +76,8 @@ fn with_window(change: impl FnOnce(&mut Parts), check: impl FnOnce(&Win) -> Outc
     })
 }
 
-/// Checks that operations use this implementation, and that they work.
+/// Checks that operations on a window use the implementation that `way` names, and that their
+/// results are right.
 fn goes(change: impl FnOnce(&mut Parts), way: &str) -> Outcome {
     with_window(change, |win| {
         let is = win.way()?;
@@ -109,7 +111,8 @@ fn unknown_status_is_native_backend() -> Outcome {
     )
 }
 
-/// Checks that the failure is BACKEND, with the slot's text.
+/// Checks that a call has failed with DTL_ERROR_BACKEND and the error message that the backend's
+/// function set.
 fn says_why<T>(result: Called<T>) -> Outcome {
     let Err(told) = result else { return refused(result, DTL_ERROR_BACKEND, "a slot that fails") };
     let is_told = told.status == DTL_ERROR_BACKEND && told.text.contains(window_wrong::TEXT);

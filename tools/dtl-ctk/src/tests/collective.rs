@@ -1,5 +1,6 @@
-//! Tests of collectives. Each named test aims at one fault; those called `random` run small cases
-//! of the generator (`crate::generate`) for one operation and compare with its serial reference.
+//! Tests of collectives. Each of the tests in the first table looks for one kind of fault. The
+//! tests in `RANDOM` run small random cases from `crate::generate` for one operation and compare
+//! the results with a serial reference implementation.
 
 use crate::case::{OPS, Op};
 use crate::case_run::CaseRun;
@@ -21,7 +22,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         large_blocks, reduce_scatter_to_some, empty_ones_succeed;
 ];
 
-/// Tests of random cases of one operation.
+/// Defines tests of random cases of one operation.
 macro_rules! random {
     ($($name:literal $op:ident),+) => {
         &[$((
@@ -59,7 +60,7 @@ pub(crate) fn random<const OP: usize>(p: &Rank) -> Outcome {
     }
 }
 
-/// Reduces arrays of 8-byte elements. Returns the result as integers.
+/// Runs an allreduce of 8-byte elements. Returns the bits of each result as an integer.
 fn allreduce<T>(p: &Rank, values: &[T], dtype: i32, op: i32) -> Called<Vec<u64>> {
     let mut all = vec![0; values.len()];
     let (from, into) = (values.as_ptr().cast(), all.as_mut_ptr().cast());
@@ -67,7 +68,7 @@ fn allreduce<T>(p: &Rank, values: &[T], dtype: i32, op: i32) -> Called<Vec<u64>>
     Ok(all)
 }
 
-/// Runs an allreduce of this many numbers and compares.
+/// Runs an allreduce that sums this many numbers, and checks the result.
 pub(crate) fn sum_all(p: &Rank, count: usize) -> Outcome {
     let values = |by: u64| -> Vec<u64> { (0..count as u64).map(|at| by * (at + 3)).collect() };
     let is = allreduce(p, &values(p.rank as u64 + 1), DTL_DTYPE_UINT64, DTL_OP_SUM)?;
@@ -168,7 +169,7 @@ fn scan_in_rank_order(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// A started allreduce with its buffers.
+/// Nonblocking allreduce in progress, with its buffers.
 struct Started {
     handle: dtl_request_t,
     _values: Vec<u64>,
@@ -256,7 +257,7 @@ fn large_blocks(p: &Rank) -> Outcome {
     alltoall(p, 200_000)
 }
 
-/// Runs a reduce_scatter in which rank r receives `counts[r]` numbers.
+/// Runs and checks a reduce_scatter in which rank r receives `counts[r]` numbers.
 fn reduce_scatter(p: &Rank, counts: &[u64], in_place: bool) -> Outcome {
     let rank = p.rank as usize;
     let (first, own): (u64, u64) = (counts[..rank].iter().sum(), counts[rank]);
@@ -294,7 +295,7 @@ fn empty_ones_succeed(p: &Rank) -> Outcome {
     ring(p, 10, 1)
 }
 
-/// Returns the sum of the ranks' numbers, counted from 1.
+/// Returns the sum of `rank + 1` over all ranks.
 fn ranks(p: &Rank) -> u64 {
     (1..=p.size as u64).sum()
 }

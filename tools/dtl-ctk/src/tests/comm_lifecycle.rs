@@ -21,7 +21,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         large_sent_message_is_received = |p| sent_then_closed(p, 1 << 20), stale_handle_refused;
 ];
 
-/// Opens the communicator. All other tests depend on it.
+/// Checks that messages pass around the ring on the communicator that was opened for the tests. All
+/// other tests depend on this communicator.
 fn opens(p: &Rank) -> Outcome {
     ring(p, 10, 1)
 }
@@ -39,7 +40,7 @@ fn rank_is_below_size(p: &Rank) -> Outcome {
     check!(p.size >= 1 && (0..p.size).contains(&p.rank), "rank {} of {}", p.rank, p.size)
 }
 
-/// Everybody's number, by plain messages.
+/// Gathers a number from each rank with point-to-point messages.
 fn gathered(p: &Rank, mine: i32) -> Outcome<Vec<i32>> {
     let bytes = || mine.to_le_bytes().to_vec();
     let sent: Vec<_> =
@@ -75,7 +76,8 @@ fn nobody_has_failed(p: &Rank) -> Outcome {
     check!(failed == 0, "{failed} rank(s) of a well communicator are said to have failed")
 }
 
-/// Sends with one tag on two communicators and receives in the opposite order.
+/// Sends a message with the same tag on each of two communicators, and receives the messages in the
+/// opposite order.
 fn apart(p: &Rank, other: &Rank, size: u64) -> Outcome {
     let sends =
         [p.start(1, size, 5)?, other.isend(message(p.rank, p.next(), 2, size), p.next(), 5)?];
@@ -122,7 +124,8 @@ fn destroyed_leave_nothing(p: &Rank) -> Outcome {
     })
 }
 
-/// Splits off a part of the communicator in which this rank must be.
+/// Splits the communicator and returns the new communicator to which this rank belongs. Fails if
+/// this rank belongs to none.
 fn part(p: &Rank, color: i32, key: i32) -> Outcome<Rank> {
     match p.split(color, key)? {
         Some(part) => Ok(part),
@@ -186,7 +189,7 @@ fn many_pending_receives(p: &Rank) -> Outcome {
     ring(p, 100, 1)
 }
 
-/// Destroys the sender's communicator directly after the send.
+/// Destroys the sender's communicator directly after a send, and checks that the message arrives.
 fn sent_then_closed(p: &Rank, size: u64) -> Outcome {
     let dup = p.dup()?;
     if p.rank == 0 {

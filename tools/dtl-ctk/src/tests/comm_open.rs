@@ -1,6 +1,6 @@
-//! Tests of a second open in the same job, of an open with a missing rank, and of files left in
-//! shared folders. The first open is tested in `comm_lifecycle`, warnings and open files in
-//! `lifecycle`.
+//! Tests of opening a second communicator in the same job, of opening a communicator while a rank
+//! is missing, and of files left in shared folders. `comm_lifecycle` tests the first communicator
+//! of a job, and `lifecycle` tests warnings and open files.
 
 use crate::api::Comm;
 use crate::kit::prelude::*;
@@ -20,7 +20,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         leaves_no_names;
 ];
 
-/// Opens another communicator in the job of the first, on this thread alone, as programs do.
+/// Opens another communicator in the same job. Each rank is a process and opens the communicator on
+/// a single thread, as programs do; if ranks are threads, the test is skipped.
 fn again(p: &Rank) -> Outcome<Rank> {
     on_its_own(p)?;
     let other = accepted(p, Comm::open(&p.kind, None, p.timeout_ns))?;
@@ -62,8 +63,9 @@ fn one_after_the_other(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// Opens with one rank missing. The job has its own name, and all ranks open equally often, so that
-/// their sequence numbers agree.
+/// Opens a communicator whose size exceeds the number of existing ranks by one, so that one rank is
+/// missing. The job has its own name, and all ranks open the same number of communicators, so that
+/// their sequence numbers agree. Returns the error message and the duration of the call.
 fn missing(p: &Rank, limit: Duration) -> Outcome<(String, Duration)> {
     on_its_own(p)?;
     if p.kind == "self" {
@@ -135,7 +137,7 @@ fn failed_leaves_no_open_files(p: &Rank) -> Outcome {
     check!(few, "{after} files are open; there were {before} before two failed opens")
 }
 
-/// How long the sender computes.
+/// Time for which the sender does not call the library, as if it were computing.
 const SILENCE: Duration = Duration::from_millis(150);
 
 fn small_leaves_at_once(p: &Rank) -> Outcome {
@@ -182,8 +184,8 @@ fn names() -> HashSet<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Returns the user's files that appear during the work and stay. All ranks are synchronized: none
-/// works while another one looks.
+/// Returns this user's files that appear during `work` and are still there afterwards. Barriers
+/// ensure that no rank works while another one lists the files.
 fn left_by(p: &Rank, work: impl FnOnce() -> Outcome) -> Outcome<Vec<PathBuf>> {
     p.barrier()?;
     let before = names();
@@ -195,7 +197,7 @@ fn left_by(p: &Rank, work: impl FnOnce() -> Outcome) -> Outcome<Vec<PathBuf>> {
     Ok(names().difference(&before).filter(|path| is_ours(path)).cloned().collect())
 }
 
-/// Returns true if the name contains this job or process.
+/// Returns true if the file name contains the job name or the process id.
 fn is_marked(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (job, pid) = (std::env::var("DTL_JOB").unwrap_or_default(), std::process::id().to_string());
@@ -203,8 +205,10 @@ fn is_marked(path: &Path) -> bool {
     (job.len() > 4 && name.contains(&job)) || (pid.len() > 3 && has_pid)
 }
 
-/// Checks that no files are left. Other programs create files, too. Therefore only names count that
-/// appear each time a communicator is opened and closed, but not in an equally long idle time.
+/// Checks that closed communicators leave no files. Other programs create files in the same
+/// folders. Therefore the test fails only for a folder in which files remain each time a
+/// communicator is opened and closed. In addition, one of these file names must contain the job
+/// name or the process id, or no file must remain in the folder during equally long idle times.
 fn leaves_no_names(p: &Rank) -> Outcome {
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..4 {

@@ -1,4 +1,5 @@
-//! First stage of a comm table: calls of the five slots in the way of the library.
+//! First stage of the tests of a comm table: calls the five required functions directly, in the way
+//! the library does.
 
 use crate::kit::prelude::*;
 use crate::kit::slot_comm::{Op, SlotComm};
@@ -50,12 +51,13 @@ fn any_source(comm: &SlotComm) -> Outcome {
 }
 
 const MESSAGES: u64 = 200;
-/// The largest frame of the library's.
+/// Maximum size in bytes of a frame, the unit in which the library sends its messages.
 const FRAME: usize = 8192;
-/// Number of posted receives, and of sends in flight, of one rank.
+/// Maximum number of posted receives of a rank, and of its sends in flight to one other rank.
 const AT_ONCE: usize = 8;
 
-/// Returns message `number`. Sizes cycle, so that short messages follow long ones.
+/// Returns the bytes of message `number` from rank `from`. The sizes cycle, so that short messages
+/// follow long ones.
 fn frame(from: i32, number: u64) -> Vec<u8> {
     let mut bytes =
         pattern((from as u64) << 32 | number, [8, FRAME as u64, 100, 4096][number as usize % 4]);
@@ -63,7 +65,7 @@ fn frame(from: i32, number: u64) -> Vec<u8> {
     bytes
 }
 
-/// What a rank has sent to another.
+/// State of the messages that this rank sends to another rank.
 #[derive(Default)]
 struct Sent {
     dest: i32,
@@ -118,7 +120,7 @@ fn one_word_keeps_order(comm: &SlotComm) -> Outcome {
     Ok(())
 }
 
-/// Compares a message with the next one of its sender.
+/// Checks that a message received from rank `from` is the one with the number `expected`.
 fn check(bytes: &[u8], from: i32, expected: u64) -> Outcome {
     let number = bytes.first_chunk().map_or(u64::MAX, |first| u64::from_le_bytes(*first));
     ensure!(
@@ -135,8 +137,8 @@ fn unspoilt(is: &[u8], should: &[u8], what: &str) -> Outcome {
     same!(is, should, "test completed the receive of {what} {text}: {}")
 }
 
-/// Transfers a large message in the library's way: with its own match word, to a receive that is
-/// posted before.
+/// Transfers a large message in the way the library does: with its own match bits, to a pre-posted
+/// receive.
 fn one_mib(comm: &SlotComm) -> Outcome {
     let bytes = |rank: i32| pattern(rank as u64 + 1, 1 << 20);
     let receive = comm.receive(1 << 20, comm.previous(), LARGE)?;

@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         type_is_one_of_dlpack, cpu_is_a_cpu, ids_are_distinct;
 ];
 
-/// A check of every device's description.
+/// Calls `check` with the description of every device.
 fn each_info(s: &Subject, check: impl Fn(i32, &dtl_sys::dtl_device_info_t) -> Outcome) -> Outcome {
     (0..s.devices).try_for_each(|device| check(device, &s.backend.device_info(device)?))
 }
@@ -105,12 +105,13 @@ fn info_beyond(s: &Subject) -> Outcome {
     refused(s.backend.device_info(-1), DTL_ERROR_OUT_OF_BOUNDS, "info(-1)")
 }
 
-/// Returns the number of devices with their own memory; without a device table there is one.
+/// Returns the number of devices with their own memory; 1 if the backend has no device table.
 fn memories(s: &Subject) -> i32 {
     if s.has("device") { s.devices } else { 1 }
 }
 
-/// Checks every device's memory, for backends that report it.
+/// Passes the free and the total memory of each device to `check`. Skips the test if the backend
+/// does not report them.
 fn each_memory(s: &Subject, check: impl Fn(i32, (u64, u64)) -> Outcome) -> Outcome {
     for device in 0..memories(s) {
         match optional(s.backend.device_memory(device))? {
@@ -158,7 +159,8 @@ fn total_agrees_with_info(s: &Subject) -> Outcome {
     })
 }
 
-/// Queues slow work on streams, then synchronizes the device.
+/// Queues slow work on `streams` streams, synchronizes the device, and checks that all work has
+/// run.
 fn sync_after(backend: Backend, streams: usize) -> Outcome {
     let started: Vec<Stream> =
         (0..streams).map(|_| Stream::new(backend, 0)).collect::<Result<_, _>>()?;
@@ -178,7 +180,7 @@ fn sync_beyond(s: &Subject) -> Outcome {
     refused(s.backend.device_synchronize(s.devices), DTL_ERROR_OUT_OF_BOUNDS, "synchronize(count)")
 }
 
-/// Every device's number.
+/// Returns the DLPack device type and device id of every device.
 fn numbers(s: &Subject) -> Outcome<Vec<(i32, i32)>> {
     let all = (0..s.devices)
         .map(|device| optional(s.backend.dlpack(device)))

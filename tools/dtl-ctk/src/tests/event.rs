@@ -203,7 +203,8 @@ fn sync_twice(s: &Subject) -> Outcome {
     })
 }
 
-/// Waits for an event that cannot complete. Returns the time that it took.
+/// Waits at most `ms` milliseconds for an event that stays pending, and checks that the wait times
+/// out. Returns the duration of the wait.
 fn in_vain(s: &Subject, ms: u64) -> Outcome<Duration> {
     let (_stream, event, hold) = held(s)?;
     let begin = Instant::now();
@@ -235,8 +236,9 @@ fn wait_long_returns_early(s: &Subject) -> Outcome {
     })
 }
 
-/// Creates a stream whose work has failed: a kernel's, if the backend launches kernels itself,
-/// because statuses of callbacks are carried by the library.
+/// Creates a stream on which a kernel fails. The work is a kernel because a backend that launches
+/// kernels itself must propagate the failure; the library itself propagates the failure of a
+/// callback.
 pub(crate) fn failed(s: &Subject) -> Outcome<(Stream, Kernel)> {
     if !s.computes {
         skip!("the backend computes nothing, so nothing fails in it");
@@ -275,8 +277,8 @@ fn failure_of_another_stream_stays_there(s: &Subject) -> Outcome {
     check!(sick.synchronize().is_err(), "the failure was not reported at all")
 }
 
-/// Records two events around work of this duration. Returns the times of the events and of the
-/// test's clock.
+/// Records two events around work of `ms` milliseconds. Returns two durations in nanoseconds: the
+/// time between the events, and the time that the test's clock measured.
 fn timed(s: &Subject, ms: u64) -> Outcome<(u64, u64)> {
     let (stream, start, stop) = (stream(s)?, event(s)?, event(s)?);
     stream.callback(slow(1))?;
@@ -340,7 +342,7 @@ fn elapsed_without_timing_refused(s: &Subject) -> Outcome {
     refused(other.elapsed(&one), DTL_ERROR_INVALID_ARGUMENT, "to an event without timing")
 }
 
-/// Records an event on a new stream after a job.
+/// Queues a job on a new stream and records an event after it.
 fn after(s: &Subject, job: &'static Job) -> Outcome<(Stream, Event)> {
     let stream = stream(s)?;
     stream.callback(job)?;
@@ -348,7 +350,7 @@ fn after(s: &Subject, job: &'static Job) -> Outcome<(Stream, Event)> {
     Ok((stream, event))
 }
 
-/// Records an event on a stream whose work lasts until it is released.
+/// Records an event on a stream whose work runs until the returned `Hold` is released.
 fn held(s: &Subject) -> Outcome<(Stream, Event, Hold)> {
     let (stream, hold) = busy(s)?;
     let event = Event::on(s.backend, &stream)?;
@@ -363,7 +365,7 @@ fn complete(s: &Subject) -> Outcome<(Stream, Event)> {
     Ok((stream, event))
 }
 
-/// Returns the nanoseconds between two events; skips the test where the backend does not time
+/// Returns the time between two events in nanoseconds. Skips the test if the backend does not time
 /// events.
 fn between(start: &Event, stop: &Event) -> Outcome<u64> {
     match optional(start.elapsed(stop))? {

@@ -1,4 +1,4 @@
-//! Tests of host execution: functions and loops.
+//! Tests of executors, which run functions, loops and reductions on the host.
 
 use crate::kit::prelude::*;
 
@@ -93,7 +93,8 @@ fn async_failure_is_synchronizes(s: &Subject) -> Outcome {
     Ok(executor.synchronize()?)
 }
 
-/// An event that an executor can complete.
+/// Creates an event that an executor can complete. Skips the test if the backend's events can
+/// complete only on streams.
 fn event(s: &Subject) -> Outcome<Event> {
     let event = Event::new(s.backend)?;
     match Executor::new(s.backend)?.start(Job::new(|| 0), Some(&event)) {
@@ -139,7 +140,7 @@ fn destroyed_executors_leave_nothing(s: &Subject) -> Outcome {
     keeps_no_addresses("executor", round)
 }
 
-/// Runs a loop and counts each iteration.
+/// Runs a loop and checks that each iteration runs exactly once.
 fn counted(executor: &Executor, begin: u64, length: u64, grain: u64) -> Outcome {
     let (counts, outside, end) = (counters(length), counter(), begin + length);
     executor.each(begin, end, grain, move |from, to| {
@@ -292,7 +293,7 @@ fn fold(acc: u64, index: u64) -> u64 {
     acc.wrapping_mul(31).wrapping_add(index ^ 0x5bd1)
 }
 
-/// Returns the same reduction, computed serially.
+/// Computes the expected result of a reduction serially.
 fn serial(length: u64, grain: u64) -> u64 {
     let starts = (0..length).step_by(grain as usize);
     let parts = starts.map(|from| (from..length.min(from + grain)).fold(0, fold));
@@ -323,13 +324,15 @@ fn reduce_empty_is_identity(s: &Subject) -> Outcome {
     check!(is == 0, "an empty range gives {is}, the identity is 0")
 }
 
-/// Runs loops given as begin, length and grain, and checks that each iteration runs once.
+/// Runs loops, given as first index, number of iterations and grain size, and checks that each
+/// iteration runs once.
 fn all_counted(s: &Subject, loops: &[(u64, u64, u64)]) -> Outcome {
     let executor = executor(s)?;
     loops.iter().try_for_each(|(begin, length, grain)| counted(&executor, *begin, *length, *grain))
 }
 
-/// Returns a loop body that sleeps and then counts its iterations.
+/// Returns a loop body that sleeps for `ms` milliseconds and then adds the number of its iterations
+/// to `count`.
 fn adding(count: &'static AtomicU64, ms: u64) -> impl Fn(u64, u64) -> i32 + Copy {
     move |from, to| {
         if ms > 0 {

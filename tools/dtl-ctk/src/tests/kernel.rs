@@ -1,4 +1,4 @@
-//! Tests of launches: every thread of the grid runs, with its arguments and its indices.
+//! Tests of kernel launches: every thread of the grid runs, with the right arguments and indices.
 
 use crate::kit::prelude::*;
 
@@ -14,10 +14,10 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         zero_grid_refused, from_threads_at_once;
 ];
 
-/// A launch of one thread.
+/// Launch of one thread.
 const ONE: dtl_launch_t = shape([1; 3], [1; 3], 0);
 
-/// Launches a kernel that counts each of its threads, and compares.
+/// Launches a kernel and checks that each of its threads runs exactly once.
 fn counted(s: &Subject, grid: [u32; 3], block: [u32; 3]) -> Outcome {
     let threads: u64 = grid.iter().chain(&block).map(|size| u64::from(*size)).product();
     let counts = counters(threads);
@@ -43,7 +43,7 @@ fn every_thread_once(s: &Subject) -> Outcome {
     counted(s, [1, 1, 6], [1, 1, 8])
 }
 
-/// Launches a check of each thread.
+/// Launches a kernel that applies `check` to each of its threads. Fails if a check returns false.
 fn checked(
     s: &Subject,
     launch: dtl_launch_t,
@@ -123,7 +123,7 @@ fn no_shared_memory_is_null(s: &Subject) -> Outcome {
     checked(s, launch, "shared is not NULL", |thread| thread.context.shared.is_null())
 }
 
-/// Launches once with these arguments. Returns the values that the kernel received.
+/// Launches a kernel once with these arguments. Returns the values that the kernel received.
 fn numbers_seen(s: &Subject, numbers: &[u64]) -> Outcome<Vec<u64>> {
     let (seen, count) = (Notes::new(), numbers.len());
     let bytes: Vec<[u8; 8]> = numbers.iter().map(|number| number.to_le_bytes()).collect();
@@ -281,7 +281,8 @@ fn from_threads_at_once(s: &Subject) -> Outcome {
     in_threads(8, |_| (0..5).try_for_each(|_| counted(s, [20, 1, 1], [3, 2, 1])))
 }
 
-/// Launches this many blocks, each of which sleeps and counts itself.
+/// Launches a kernel of this many blocks, each of which sleeps and then increments the returned
+/// counter.
 fn slow_launch(s: &Subject, stream: &Stream, blocks: u32) -> Outcome<(Kernel, &'static AtomicU64)> {
     let runs = counter();
     let kernel = Kernel::new(s.backend, |_| {

@@ -1,4 +1,4 @@
-//! Tests of memory that operations do not release: a few bytes for each message are harmless in a
+//! Tests for memory leaks in operations: a leak of a few bytes for each message is harmless in a
 //! short run and fatal in a long one. Opening and closing is tested in `lifecycle` and
 //! `comm_lifecycle`.
 
@@ -12,19 +12,21 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         large_messages_keep_no_memory = |p| keeps_nothing(p, 60, 20 << 10);
 ];
 
-/// Largest number of rounds, and the number of first rounds that are ignored, because pools grow in
-/// them.
+/// Maximum number of rounds.
 const ROUNDS: usize = 14;
+/// Number of initial rounds that are ignored, because pools grow in them.
 const WARM: usize = 2;
-/// Number of each rank's messages in flight. Ranks that take turns on a core process a few of them
-/// in each turn.
+/// Number of messages that each rank has in flight. With several in flight, ranks that share a core
+/// process more than one message in each time slice.
 const TOGETHER: u32 = 20;
-/// Growth for each message that is less than any leak: malloc's blocks have 32 bytes, and several
-/// messages may travel as one.
+/// Growth of memory below this number of bytes for each message is not a leak. A leaked malloc
+/// block has 32 bytes or more, and one block may belong to several messages that are transferred
+/// together.
 const LEAST: u32 = 8;
 
-/// Sends in rounds until memory has not grown in one of them. Growth in every round, in proportion
-/// to the messages, is a leak: caches and pools reach their limits.
+/// Sends messages in rounds until memory does not grow in one of the rounds. Growth in every round,
+/// in proportion to the number of messages, is a leak, because caches and pools stop growing at
+/// their limits.
 fn keeps_nothing(p: &Rank, messages: u32, bytes: u64) -> Outcome {
     let sent = vec![7; bytes as usize];
     let mut grown = Vec::new();
@@ -49,7 +51,7 @@ fn keeps_nothing(p: &Rank, messages: u32, bytes: u64) -> Outcome {
     )
 }
 
-/// Sends some messages to the next rank and receives as many from the previous one.
+/// Sends `TOGETHER` messages to the next rank and receives as many from the previous one.
 fn some(p: &Rank, bytes: &[u8]) -> Outcome {
     let sends: Vec<_> =
         (0..TOGETHER).map(|_| p.isend(bytes.to_vec(), p.next(), 1)).collect::<Result<_, _>>()?;

@@ -41,7 +41,7 @@ fn says_why_not(backend: Backend) -> Outcome {
     Ok(())
 }
 
-/// Messages that the library has logged since `warned` began.
+/// Warnings that the library has logged during `without_warning`.
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 extern "C" fn note(_level: i32, text: *const c_char, _user: *mut c_void) {
@@ -52,7 +52,7 @@ extern "C" fn note(_level: i32, text: *const c_char, _user: *mut c_void) {
     }
 }
 
-/// Fails if the work makes the library log a warning with this beginning.
+/// Runs `work`. Fails if the library logs a warning that contains `begins` during this call.
 pub(crate) fn without_warning(begins: &str, work: impl FnOnce() -> Outcome) -> Outcome {
     let listen = |function: dtl_log_fn_t| {
         call!(dtl_log_set_callback(function, ptr::null_mut(), DTL_LOG_WARN))
@@ -100,7 +100,7 @@ fn new_one_knows_no_old_record(s: &Subject) -> Outcome {
     check!(pending == 0, "{pending} of 8 new events are pending with the records of destroyed ones")
 }
 
-/// Returns a name that no other job on this node uses, the same on all ranks.
+/// Returns a job name that no other job on this node uses. All ranks get the same name.
 pub(crate) fn job(p: &Rank) -> Outcome<CString> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -113,7 +113,7 @@ pub(crate) fn job(p: &Rank) -> Outcome<CString> {
     CString::new(bytes).or_else(|error| wrong!("the job's name: {error}"))
 }
 
-/// Opens another communicator of the kind, with its own transport.
+/// Opens another communicator of the same kind, with its own transport.
 fn another(p: &Rank) -> Outcome<Rank> {
     on_its_own(p)?;
     let job = job(p)?;
@@ -131,7 +131,8 @@ fn another(p: &Rank) -> Outcome<Rank> {
     accepted(p, opened)
 }
 
-/// Skips the test if a rank cannot open a communicator by itself.
+/// Skips the test if the ranks are threads of one process, because such a rank cannot open a
+/// communicator by itself.
 pub(crate) fn on_its_own(p: &Rank) -> Outcome {
     if IN_THREADS.load(Ordering::Relaxed) {
         skip!(
@@ -142,7 +143,8 @@ pub(crate) fn on_its_own(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// Returns the opened communicator. Only a status for missing support is accepted as a skip.
+/// Returns the opened communicator. Skips the test if the status is DTL_ERROR_NOT_SUPPORTED. Any
+/// other failure fails the test.
 pub(crate) fn accepted(p: &Rank, opened: Called<Comm>) -> Outcome<Rank> {
     match opened {
         Ok(comm) => Ok(Rank::of(comm, &p.kind, p.timeout_ns, p.no_time_limit)?),
@@ -154,7 +156,8 @@ pub(crate) fn accepted(p: &Rank, opened: Called<Comm>) -> Outcome<Rank> {
     }
 }
 
-/// Closes a second communicator after some messages. Returns the time that it took.
+/// Opens a second communicator, exchanges messages on it and closes it. Returns the duration of the
+/// close.
 fn closed(p: &Rank) -> Outcome<Duration> {
     let other = another(p)?;
     if other.size != p.size {

@@ -33,7 +33,7 @@ fn tag_selects(p: &Rank) -> Outcome {
     p.done(sends)
 }
 
-/// Sends these tags in order and receives them in reverse.
+/// Sends one message with each of these tags, in order, and receives the messages in reverse order.
 fn reversed(p: &Rank, tags: &[i32], size: u64) -> Outcome {
     let messages = || (0..).zip(tags).map(|(number, tag)| (number, size, *tag));
     let sends = p.starts(messages())?;
@@ -111,7 +111,8 @@ fn any_tag_and_tag_by_turns(p: &Rank) -> Outcome {
     p.done(sends)
 }
 
-/// Posts two receives for one message each; posting order decides.
+/// Posts two receives that both match both messages. Checks that they take the messages in posting
+/// order.
 fn posted(p: &Rank, first: i32, second: i32) -> Outcome {
     let dup = p.dup()?;
     for size in [50, 30_000] {
@@ -175,7 +176,8 @@ fn any_source_tells_the_sender(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// Receives the messages of `all_to_all` from any source, in order for each sender.
+/// Checks received messages that `Rank::to_all` sent: `rounds` messages from each rank, in the
+/// order in which that rank sent them.
 fn take_all(
     p: &Rank,
     rounds: u64,
@@ -252,7 +254,8 @@ fn any_source_and_source_by_turns(p: &Rank) -> Outcome {
     p.done(sends)
 }
 
-/// Tests a rank 1 that announces a send early and then pauses, while rank 2 sends at once.
+/// Tests large messages to rank 0. Rank 1 starts its send and then pauses before it waits for the
+/// request; rank 2 does not pause.
 fn large_of_a_late_sender(p: &Rank) -> Outcome {
     const SIZE: u64 = 300_000;
     for number in 0..5 {

@@ -1,9 +1,11 @@
-//! Tests of the memory table of a backend as a whole. Tests of each kind are in `memory_kinds`.
+//! Tests of the memory table of a backend as a whole. Tests of each memory kind are in
+//! `memory_kinds`.
 
 use crate::kit::prelude::*;
 use crate::tests::memory_kinds::are_apart;
 
-/// Memory kind that is never registered: no member has the value 0.
+/// Memory kind that is never registered: bits 47..32 contain the member's value, and no member has
+/// the value 0.
 const NO_KIND: u64 = 0x0001_0000_0000_0000;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![
@@ -43,7 +45,7 @@ fn absent_kinds_refused(s: &Subject) -> Outcome {
     Ok(())
 }
 
-/// A kind to try things on.
+/// Returns any memory kind of the backend.
 fn any_kind(s: &Subject) -> Outcome<u64> {
     match s.kinds.first() {
         Some(kind) => Ok(kind.word),

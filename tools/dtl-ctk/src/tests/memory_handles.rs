@@ -1,6 +1,6 @@
 //! Tests of memory that is shared with other processes (export_handle, import_handle, close_handle)
-//! and with other drivers (export_dmabuf). Here a process imports its own export. Tests are skipped
-//! if the backend does not support that.
+//! and with other drivers (export_dmabuf). In these tests, a process imports the handles that it
+//! has exported itself. A test is skipped if the backend does not support such imports.
 
 use crate::kit::prelude::*;
 use std::fs::File;
@@ -31,8 +31,8 @@ fn import(s: &Subject, handle: &dtl_mem_handle_t) -> Called<Block> {
     Ok(Block { backend: s.backend, pointer: out.cast(), size })
 }
 
-/// Returns a block of each exportable kind, with its handle and a second block imported from the
-/// handle.
+/// Allocates a block of each exportable memory kind. Returns each block with its exported handle
+/// and a second block that was imported from the handle.
 fn pairs(s: &Subject) -> Outcome<Vec<(Block, dtl_mem_handle_t, Block)>> {
     aligned_pairs(s, 0)
 }
@@ -99,8 +99,9 @@ fn aligned_as_exported(s: &Subject) -> Outcome {
     Ok(())
 }
 
-/// Returns the dma-buf of a range and the offset of the range; `None` if the backend, or this
-/// memory, has none.
+/// Exports the bytes of a block from `begin` to its end as a dma-buf. Returns the dma-buf and the
+/// offset of the bytes in it; `None` if dma-bufs are not supported by the backend or for this
+/// memory.
 fn dmabuf(block: &Block, begin: u64) -> Called<Option<(File, u64)>> {
     let (mut fd, mut offset) = (-1, 0);
     let size = block.size - begin;
@@ -109,7 +110,7 @@ fn dmabuf(block: &Block, begin: u64) -> Called<Option<(File, u64)>> {
     Ok(optional(made)?.map(|()| (unsafe { File::from_raw_fd(fd) }, offset)))
 }
 
-/// Returns a block of 70 000 bytes of each kind that has a dma-buf.
+/// Returns a block of 70 000 bytes of each memory kind that can be exported as a dma-buf.
 fn with_dmabuf(s: &Subject) -> Outcome<Vec<Block>> {
     let mut found = Vec::new();
     for kind in &s.kinds {

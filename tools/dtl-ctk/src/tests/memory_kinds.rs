@@ -238,7 +238,7 @@ fn found_by_address(s: &Subject, k: u64) -> Outcome {
     }
 }
 
-/// Allocates blocks of these sizes.
+/// Allocates blocks of memory kind `k` with these sizes in bytes.
 fn blocks(s: &Subject, k: u64, sizes: impl IntoIterator<Item = u64>) -> Called<Vec<Block>> {
     sizes.into_iter().map(|size| take(s, k, size, 0)).collect()
 }

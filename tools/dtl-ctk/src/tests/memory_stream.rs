@@ -1,5 +1,5 @@
 //! Tests of stream-ordered allocation, registered host memory, and prefetches. If a backend has no
-//! slots for them, the library's generic implementation follows the same rules.
+//! functions for them, the library's generic implementation follows the same rules.
 
 use crate::kit::prelude::*;
 
@@ -26,7 +26,7 @@ fn take(s: &Subject, stream: &Stream, kind: u64, size: u64, alignment: u64) -> C
     Ok(Block { backend: s.backend, pointer: out.cast(), size })
 }
 
-/// Frees a block in a stream's order.
+/// Frees a block in stream order.
 fn give(stream: &Stream, block: Block) -> Called {
     let pointer = block.at(0);
     std::mem::forget(block);

@@ -1,6 +1,6 @@
-//! The named tests, one file for each part of the interface. A test is a short function with the
-//! last part of the test's name. The table at the top of a file lists the tests. `catalog.txt` has
-//! what each test checks, and the rule of the header.
+//! The named tests, one file for each part of the interface. A test is a short function that has
+//! the last part of the test's name. The table at the top of a file lists the tests. `catalog.txt`
+//! describes what each test checks, and the rule of the header that requires it.
 
 use crate::kit::catalog::Body;
 use crate::kit::stress;
@@ -84,7 +84,7 @@ pub(crate) fn functions() -> impl Iterator<Item = &'static (&'static str, Body)>
     TABLES.iter().copied().flatten()
 }
 
-/// The function of a test.
+/// Returns the function of the test with this name; `None` if there is none.
 pub(crate) fn body(name: &str) -> Option<Body> {
     let exact = functions().find(|(known, _)| *known == name);
     exact.map(|(_, body)| *body).or_else(|| of_kinds(name))

@@ -1,5 +1,5 @@
-//! Tests of kernels from source: the module slots of an exec table, with source that every backend
-//! compiles (dtl_kernel.h).
+//! Tests of kernels that are compiled from source: the module functions of an exec table, with
+//! source that every backend compiles (dtl_kernel.h).
 
 use crate::kit::prelude::*;
 use crate::options::Kernels;
@@ -16,13 +16,14 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
 const ADD: &CStr = c"#include \"dtl_kernel.h\"\n\
     DTL_KERNEL(add, (DTL_GLOBAL int*, to), (int, what)) { to[DTL_GLOBAL_ID(0)] += what; }\n";
 
-/// What is tested instead of [`ADD`].
+/// Kernels from the command line, which are tested instead of [`ADD`].
 pub(crate) static KERNELS: OnceLock<Kernels> = OnceLock::new();
 
-/// Signature of a kernel with known results.
+/// Signature of kernels whose results the tests can compute: a pointer and an `int`.
 const ADDS: &str = "pi";
 
-/// Returns the contents of the file of --binary, with its language.
+/// Returns the contents and the language of the file that `--binary` names; `None` without this
+/// option.
 fn binary() -> Outcome<Option<(Vec<u8>, dtl_enum_word_t)>> {
     let Some(path) = KERNELS.get().and_then(|kernels| kernels.binary.as_ref()) else {
         return Ok(None);
@@ -42,7 +43,7 @@ fn signature() -> &'static str {
     KERNELS.get().and_then(|kernels| kernels.signature.as_deref()).unwrap_or(ADDS)
 }
 
-/// Compiles the module under test: the file's, or the kit's own source.
+/// Compiles the module under test: the file that `--binary` names, or otherwise [`ADD`].
 fn module(s: &Subject) -> Outcome<Module> {
     match binary()? {
         Some((bytes, language)) => Ok(compile(s, &bytes, language)?),
@@ -50,14 +51,14 @@ fn module(s: &Subject) -> Outcome<Module> {
     }
 }
 
-/// The kernel that is tested.
+/// Returns the kernel under test.
 fn named(module: &Module) -> Outcome<Kernel> {
     let name = KERNELS.get().and_then(|kernels| kernels.kernel.as_deref()).unwrap_or("add");
     let name = CString::new(name).unwrap_or_default();
     Ok(kernel(module, &name)?)
 }
 
-/// A module; destroyed when dropped.
+/// Module that is destroyed when dropped.
 struct Module(dtl_module_t);
 
 impl Drop for Module {
@@ -112,7 +113,8 @@ fn needed(s: &Subject) -> Outcome {
     }
 }
 
-/// Bytes of an argument that is no pointer.
+/// Returns the size in bytes of a non-pointer argument from its letter in the signature. After `[`,
+/// `rest` begins with the size and `]`.
 fn size_of_argument(letter: char, rest: &mut std::str::Chars) -> usize {
     match letter.to_ascii_lowercase() {
         '[' => rest.by_ref().take_while(|c| *c != ']').collect::<String>().parse().unwrap_or(0),
@@ -123,7 +125,8 @@ fn size_of_argument(letter: char, rest: &mut std::str::Chars) -> usize {
     }
 }
 
-/// Launches a kernel of any signature once, with 4000 bytes and zeros.
+/// Launches a kernel of any signature once. Pointer arguments point to 4000 zeroed bytes; all other
+/// arguments are zero.
 fn launched(s: &Subject) -> Outcome {
     let (stream, kind) = (Stream::new(s.backend, 0)?, memory_kind(s)?);
     let block = s.backend.alloc(kind, 4000, 0)?;
@@ -148,7 +151,7 @@ fn memory_kind(s: &Subject) -> Outcome<u64> {
     Ok(kind)
 }
 
-/// 1000 numbers, and a kernel that adds to them.
+/// Array of 1000 numbers, and a kernel that adds to them.
 struct Sum {
     block: Block,
     kernel: Kernel,
@@ -161,7 +164,7 @@ impl Sum {
         Ok(Sum { block, kernel: named(&module(s)?)? })
     }
 
-    /// Adds 5, in the stream's order.
+    /// Queues a launch on the stream that adds 5 to each number.
     fn launch(&self, stream: &Stream) -> Outcome {
         let args: [&[u8]; 2] = [&self.block.address().to_ne_bytes(), &5_i32.to_ne_bytes()];
         Ok(stream.launch(&self.kernel, &shape([10, 1, 1], [100, 1, 1], 0), &args)?)

@@ -46,7 +46,8 @@ pub(crate) fn ring(p: &Rank, size: u64, tag: i32) -> Outcome {
     got.is(&p.due(size, size), p.previous(), tag)
 }
 
-/// Exchanges a message around the ring with requests.
+/// Starts a nonblocking send to the next rank, receives from the previous rank, and completes the
+/// send.
 pub(crate) fn exchange(p: &Rank, number: u64, size: u64, tag: i32) -> Outcome {
     let send = p.start(number, size, tag)?;
     p.take(number, size, tag)?;
@@ -222,7 +223,8 @@ fn nothing_behind_a_short_message(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// A message of `size` bytes into `room`.
+/// Receives messages into shorter buffers and checks the status, the message information and the
+/// received bytes. `sizes` contains pairs of message size and buffer size in bytes.
 fn truncated(p: &Rank, sizes: &[(u64, u64)]) -> Outcome {
     for &(size, room) in sizes {
         let send = p.start(size, size, 1)?;
@@ -241,8 +243,8 @@ fn truncated(p: &Rank, sizes: &[(u64, u64)]) -> Outcome {
     Ok(())
 }
 
-/// Checks the rules of truncation that hold for every kind: the status, the bytes behind the
-/// buffer, the following messages.
+/// Checks the rules of truncation that hold for every communicator kind: the status, the bytes
+/// after the buffer, the following messages.
 fn truncation_reported(p: &Rank, sizes: &[(u64, u64)]) -> Outcome {
     for &(size, room) in sizes {
         let send = p.start(size, size, 1)?;
@@ -272,8 +274,8 @@ fn works_after_truncation(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// Sends, overwrites the buffer as soon as the send is complete, and only then lets the receiver
-/// begin.
+/// Sends messages. In every other round the receive is posted before the send, and the send buffer
+/// is overwritten as soon as the send is complete.
 fn reused(p: &Rank, size: u64, rounds: u64) -> Outcome {
     for number in 0..rounds {
         let receive = (number % 2 == 0).then(|| p.irecv(size, p.previous(), 1)).transpose()?;

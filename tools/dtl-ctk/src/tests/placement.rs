@@ -1,8 +1,9 @@
-//! Tests of the device of an allocation, for backends with several devices.
+//! Tests of the device on which memory is allocated, for backends with several devices.
 
 use crate::kit::prelude::*;
 
-/// Size of an allocation, larger than memory that a backend may keep in unreported caches.
+/// Size of an allocation in bytes. It is larger than the memory that a backend may keep in
+/// unreported caches.
 const SIZE: u64 = 24 << 20;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![
@@ -12,7 +13,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         of_another_device;
 ];
 
-/// A kind to try, DEVICE if it is there.
+/// Returns a memory kind of the backend; DEVICE if the backend has it.
 fn some_kind(s: &Subject) -> Outcome<u64> {
     match s.kind(DTL_MEMORY_DEVICE).or(s.kinds.first().copied()) {
         Some(kind) => Ok(kind.word),
@@ -20,7 +21,7 @@ fn some_kind(s: &Subject) -> Outcome<u64> {
     }
 }
 
-/// Free bytes of all devices.
+/// Returns the free memory of all devices in bytes.
 fn free_bytes(s: &Subject) -> Outcome<Vec<u64>> {
     let told = (0..s.devices).map(|device| optional(s.backend.device_memory(device)));
     let told: Option<Vec<(u64, u64)>> = told.collect::<Result<_, _>>()?;

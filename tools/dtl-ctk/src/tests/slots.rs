@@ -1,5 +1,6 @@
-//! First stage: calls every slot of the tables of one process on its own. A slot that crashes,
-//! hangs or throws is named, and no other test is run.
+//! First stage of a test run: calls every function of the device, memory, transfer and exec tables
+//! separately, in one process. If a function crashes, hangs or throws, the report names the
+//! function and no other test is run.
 
 use crate::kit::prelude::*;
 use crate::kit::vtables::{Vtables, slot};
@@ -16,8 +17,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         each_returns = exec;
 ];
 
-/// Calls a slot if the table has it, and returns whether it does. The test fails unless the slot
-/// succeeds.
+/// Calls a function of a backend's table. Evaluates to false if the table has no such function. The
+/// test fails unless the function succeeds.
 macro_rules! has {
     ($vtables:ident, $component:ident.$slot:ident($($argument:expr),*)) => {{
         let name = concat!(stringify!($component), ".", stringify!($slot));
@@ -52,7 +53,7 @@ fn device(vtables: &Vtables) -> Outcome {
     Ok(())
 }
 
-/// Memory of the table's own.
+/// Memory that the backend's memory table has allocated.
 struct Own<'a> {
     vtables: &'a Vtables,
     kind: dtl_enum_word_t,
@@ -62,7 +63,8 @@ struct Own<'a> {
 const SIZE: u64 = 64;
 
 impl<'a> Own<'a> {
-    /// Returns the memory of a kind; `None` if the table does not have the kind.
+    /// Allocates memory of a kind. Returns `None` if the memory table has no `alloc` function or
+    /// does not support the kind.
     fn new(vtables: &'a Vtables, kind: dtl_enum_word_t) -> Outcome<Option<Own<'a>>> {
         let alloc = vtables.tables.memory.as_ref().and_then(|table| table.alloc);
         let Some(alloc) = alloc else { return Ok(None) };

@@ -92,7 +92,7 @@ fn default_stays_the_same(s: &Subject) -> Outcome {
     check!(job.runs() == 1, "work in the default stream ran {} times", job.runs())
 }
 
-/// Returns the native stream, for backends that have streams.
+/// Returns the native stream. Skips the test if the backend has no native streams.
 fn native_of(stream: &Stream) -> Outcome<*mut std::ffi::c_void> {
     match optional(stream.native())? {
         Some(native) => Ok(native),
@@ -134,7 +134,7 @@ fn callback_runs_once(s: &Subject) -> Outcome {
     }
 }
 
-/// Jobs that write down their number.
+/// Creates `count` jobs, each of which appends its number to the returned list.
 pub(crate) fn noting(count: u64) -> (Vec<&'static Job>, &'static Notes<u64>) {
     let notes = Notes::new();
     let job = |number| {

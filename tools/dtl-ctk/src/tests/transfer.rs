@@ -3,7 +3,7 @@
 use crate::kit::prelude::*;
 use std::ffi::c_void;
 
-/// Memory of the program's own, as a kind.
+/// Value that is used in place of a memory kind for memory that the program itself allocates.
 pub(crate) const PLAIN: u64 = 0;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![
@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         contents_arrive;
 ];
 
-/// Tests of copies from one kind to another.
+/// Tests of copies from one memory kind to another.
 pub(crate) const COPIES: &[(&str, Between)] = named![
     exact_bytes,
     nothing_beside =
@@ -53,7 +53,8 @@ impl Side {
     }
 }
 
-/// Copies `size` bytes between offsets of larger areas and compares all bytes of both areas.
+/// Copies `size` bytes from offset `at` of one buffer to offset `into` of another buffer, and
+/// checks all bytes of both buffers.
 fn arrives(
     s: &Subject,
     (from, to): (u64, u64),

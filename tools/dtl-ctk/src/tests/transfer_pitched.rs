@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         exact_bytes, in_order_with_copies;
 ];
 
-/// Tests of pitched copies from one kind to another.
+/// Tests of pitched copies from one memory kind to another.
 pub(crate) const PITCHED_COPIES: &[(&str, Between)] = named![
     rows_arrive =
         |s, kinds| { each_rows(s, kinds, &[((64, 10), (64, 64)), ((100, 33), (100, 100))]) },
@@ -29,7 +29,7 @@ pub(crate) const PITCHED_COPIES: &[(&str, Between)] = named![
 
 const FILL_SIZES: [u64; 12] = [1, 2, 3, 4, 7, 8, 16, 31, 100, 4096, 4097, 70_000];
 
-/// The tests of fills of each kind.
+/// Tests of fills, which run for each memory kind.
 pub(crate) const FILLS: &[(&str, OfKind)] = named![
     exact_bytes = |s, k| FILL_SIZES.iter().try_for_each(|size| check_fill(s, k, 0x5C, 0, *size)),
     every_value = |s, k| (0..=255).try_for_each(|value| check_fill(s, k, value, 3, 21)),
@@ -37,14 +37,16 @@ pub(crate) const FILLS: &[(&str, OfKind)] = named![
     large = |s, k| check_fill(s, k, 0x81, 0, (9 << 20) + 1)
 ];
 
-/// Width and height, and the pitches of source and destination.
+/// Area of a pitched copy: width in bytes and number of rows, then the pitches of source and
+/// destination in bytes.
 type Area = ((u64, u64), (u64, u64));
 
 fn each_rows(s: &Subject, kinds: (u64, u64), areas: &[Area]) -> Outcome {
     areas.iter().try_for_each(|(size, pitches)| check_rows(s, kinds, *size, *pitches))
 }
 
-/// Copies `height` rows between areas with these pitches, and compares all bytes of both areas.
+/// Copies `height` rows of `width` bytes between buffers with these pitches, and checks all bytes
+/// of both buffers.
 fn check_rows(
     s: &Subject,
     (from, to): (u64, u64),
@@ -67,7 +69,7 @@ fn check_rows(
     check!(src.contents()? == source, "the source changed")
 }
 
-/// Fills a part and compares all.
+/// Fills `size` bytes of a block with `value`, and checks all bytes of the block.
 fn check_fill(s: &Subject, kind: u64, value: u8, at: u64, size: u64) -> Outcome {
     let mut should = pattern(size, at + size + 20);
     let block = s.backend.alloc_with(kind, &should)?;
@@ -88,7 +90,7 @@ fn past_the_end_refused(s: &Subject) -> Outcome {
     check!(block.all()? == [7; 50], "the refused fill wrote")
 }
 
-/// The block must hold these bytes.
+/// Checks that the block has these bytes.
 fn holds(block: &Block, should: &[u8], when: &str) -> Outcome {
     same!(&block.all()?, should, "{when}: {}")
 }
@@ -255,8 +257,8 @@ fn put(stream: &Stream, block: &Block, bytes: &[u8]) -> Called {
 /// Address that a copy reads.
 type Source = *const std::ffi::c_void;
 
-/// Queues slow work that writes bytes into a buffer. Returns an empty block for them, the bytes and
-/// the buffer.
+/// Queues slow work that writes bytes into a buffer. Returns a zeroed block to copy the bytes to,
+/// the bytes, and the address of the buffer.
 fn slow_bytes(s: &Subject, on: &Stream, size: u64) -> Outcome<(Block, &'static [u8], Source)> {
     let bytes: &[u8] = kept(pattern(8, size));
     let (job, place) = slow_writer(bytes);

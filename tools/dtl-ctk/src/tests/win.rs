@@ -1,6 +1,6 @@
-//! Tests of puts and gets on windows. They hold for every kind, whether the backend has slots for
-//! windows or the library uses messages. Flushes, locks and creation are tested in `win_sync`,
-//! accumulates in `win_atomics`.
+//! Tests of puts and gets on windows. They apply to every communicator kind, whether the backend
+//! implements windows or the library implements them with messages. Flushes, locks and creation are
+//! tested in `win_sync`, accumulates in `win_atomics`.
 
 use crate::kit::prelude::*;
 
@@ -12,8 +12,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         get_from_every_target, many_gets_without_a_flush, get_request_is_there, put_and_get_mixed;
 ];
 
-/// Runs a test with a window of each sort: over memory of the program, and allocated by the
-/// library.
+/// Runs a test on two windows, one after the other: one over memory of the program, and one over
+/// memory that the library allocates.
 pub(crate) fn both(p: &Rank, size: u64, test: impl Fn(&Win) -> Outcome) -> Outcome {
     for win in [Win::given(p, size)?, Win::allocated(p, size)?] {
         win.fence()?;
@@ -26,7 +26,7 @@ pub(crate) fn both(p: &Rank, size: u64, test: impl Fn(&Win) -> Outcome) -> Outco
 
 const SIZES: [u64; 9] = [1, 3, 7, 8, 61, 2049, 8192, 70_001, 100_000];
 
-/// Returns bytes with the expected contents in the middle.
+/// Returns `size` bytes that contain `middle` at offset `before` and are otherwise zero.
 fn framed(before: usize, middle: &[u8], size: usize) -> Vec<u8> {
     let mut all = vec![0; size];
     all[before..before + middle.len()].copy_from_slice(middle);
@@ -133,7 +133,8 @@ fn many_puts_without_a_flush(p: &Rank) -> Outcome {
     })
 }
 
-/// A put after which the buffer is spoilt.
+/// Tests a put whose origin buffer is overwritten after local completion. `put` starts the put and
+/// completes it locally.
 fn put_spoilt(p: &Rank, put: impl Fn(&Win, &[u8]) -> Outcome) -> Outcome {
     for size in [8, 300, 40_000] {
         both(p, size, |win| {

@@ -1,5 +1,5 @@
-//! Tests of accumulates and of compare-and-swap on windows, whether the backend has slots for them
-//! or the target applies them.
+//! Tests of accumulates and of compare-and-swap on windows, whether the backend implements them or
+//! the library on the target rank applies them.
 
 use crate::data::{self, REDUCTIONS, TYPES, Type, decode, encode};
 use crate::kit::prelude::*;
@@ -46,14 +46,15 @@ fn integers(values: impl Iterator<Item = i64>) -> Vec<u8> {
     values.flat_map(i64::to_ne_bytes).collect()
 }
 
-/// Small values that every dtype has.
+/// Encodes a value as an element. The value must be so small that every dtype can represent it.
 fn element(ty: Type, value: i64) -> Vec<u8> {
     let mut bytes = vec![0; ty.size];
     encode(&mut bytes, ty, value);
     bytes
 }
 
-/// Returns an operand; pairs and complex numbers have two parts.
+/// Returns a small operand that depends on `at` and `by`. For pairs and complex numbers, it encodes
+/// both parts.
 fn operand(ty: Type, at: i64, by: i64) -> i64 {
     let value = (at * by + 3) % 7;
     match ty.class {
@@ -225,7 +226,7 @@ fn accumulate_buffer_free_after_local_flush(p: &Rank) -> Outcome {
     })
 }
 
-/// The dtypes that are compared.
+/// Returns the dtypes that compare-and-swap supports.
 fn compared() -> impl Iterator<Item = Type> {
     use data::Class::{Bool, Byte, Signed, Unsigned};
     TYPES.into_iter().filter(|ty| matches!(ty.class, Signed | Unsigned | Byte | Bool))
@@ -304,7 +305,8 @@ fn swap_has_one_winner(p: &Rank) -> Outcome {
     })
 }
 
-/// Adds one with compare-and-swap, repeated until no other rank interferes.
+/// Adds one to an integer with compare-and-swap. Repeats the operation until no other rank has
+/// changed the integer in between.
 fn add_one(win: &Win, at: u64) -> Outcome {
     let mut held = 0;
     loop {
@@ -316,7 +318,7 @@ fn add_one(win: &Win, at: u64) -> Outcome {
     }
 }
 
-/// Returns the sums of all ranks' bytes by position.
+/// Returns, for each position, the sum of the bytes of all ranks.
 fn summed(p: &Rank, mut mine: Vec<u8>) -> Outcome<Vec<u8>> {
     let mut all = mine.clone();
     for _ in 1..p.size {
@@ -326,8 +328,8 @@ fn summed(p: &Rank, mut mine: Vec<u8>) -> Outcome<Vec<u8>> {
     Ok(all)
 }
 
-/// Accumulates, in rounds, `by` times the index plus the rank to each of `count` integers of rank
-/// 0.
+/// Adds `index * by + rank` to each of `count` integers of rank 0 in each round, and checks the
+/// sums.
 fn sums(p: &Rank, rounds: i64, count: i64, by: i64) -> Outcome {
     both(p, count as u64 * 8, |win| {
         let values: Vec<i64> = (0..count).map(|at| at * by + i64::from(p.rank)).collect();

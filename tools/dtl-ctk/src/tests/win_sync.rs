@@ -17,7 +17,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         operations_keep_no_memory;
 ];
 
-/// Puts to the next rank in rounds. The target checks each round after `over` has completed it.
+/// Puts to the next rank in rounds. In each round, `over` completes the puts, and the target then
+/// checks the contents.
 fn put_and_check(
     p: &Rank,
     win: &Win,
@@ -180,7 +181,7 @@ fn two_windows_apart(p: &Rank) -> Outcome {
     one.end()
 }
 
-/// A window that is made, used and ended.
+/// Creates, uses and destroys a window.
 fn once(p: &Rank, number: u64, size: u64) -> Outcome {
     let win = Win::given(p, size)?;
     win.fence()?;
@@ -190,7 +191,8 @@ fn once(p: &Rank, number: u64, size: u64) -> Outcome {
     win.end()
 }
 
-/// Registers the log callback on rank 0; other ranks may share its process.
+/// Checks that the destruction of a window logs no warning. Only rank 0 registers the log callback,
+/// because other ranks may share its process.
 fn destroy_succeeds(p: &Rank) -> Outcome {
     let some = || {
         p.barrier()?;
@@ -215,16 +217,16 @@ fn of_ranks_turned_round(p: &Rank) -> Outcome {
     once(&half, 4, 2000)
 }
 
-/// Largest number of rounds, and the number of first rounds that are ignored, because pools grow in
-/// them.
+/// Maximum number of rounds.
 const ROUNDS: usize = 60;
+/// Number of initial rounds that are ignored, because pools grow in them.
 const WARM: usize = 2;
-/// Number of rounds between two compared measurements. Memory that malloc and departing threads
-/// keep for a while is less than a leak of this many rounds.
+/// Minimum number of rounds between two compared measurements. A leak of this many rounds exceeds
+/// the memory that malloc and exiting threads retain temporarily.
 const APART: usize = 16;
 
-/// Repeats an action in rounds until memory has not grown between two of them. `least`: growth of a
-/// round that is not a leak.
+/// Runs `round` repeatedly until memory has not grown between two rounds that are at least `APART`
+/// rounds apart. Average growth of less than `least` bytes for each round is not a leak.
 fn without_growth(p: &Rank, least: i64, round: impl Fn() -> Outcome) -> Outcome {
     let (mut levels, mut is_calm) = (Vec::with_capacity(ROUNDS), false);
     for number in 0..ROUNDS {
@@ -279,7 +281,7 @@ fn check_after_signal(p: &Rank, win: &Win, check: impl FnOnce() -> Outcome) -> O
     Ok(())
 }
 
-/// Puts in one epoch, with a flush in each round.
+/// Puts to the next rank in rounds within one epoch, with a flush in each round.
 fn flushed(p: &Rank, rounds: u64, size: u64, piece: usize) -> Outcome {
     both(p, size, |win| {
         win.lock_all()?;

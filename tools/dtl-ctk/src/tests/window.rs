@@ -1,6 +1,6 @@
-//! Tests of windows: counters that all ranks fetch from concurrently, and fixed schedules
-//! (`crate::window`) with every dtype and operation on all targets, every kind of epoch, and every
-//! error. Those called `random` run small cases of the generator.
+//! Tests of windows: counters from which all ranks fetch concurrently, and fixed sequences of
+//! epochs (`crate::window`) with every dtype and operation on all targets, every kind of epoch, and
+//! every error. The test `random_cases` runs small random cases.
 
 use crate::case::{Op, Place, Step};
 use crate::data::{self, Class, REDUCTIONS, TYPES, Type};
@@ -34,7 +34,8 @@ fn counters_in_memory_of_the_program(p: &Rank) -> Outcome {
     count_up(p, win).inspect_err(|_| std::mem::forget(memory))
 }
 
-/// Fetches numbers on every rank from every target, of 4 bytes and of 8.
+/// Fetches numbers on every rank from two counters of the last rank, one of 4 bytes and one of 8.
+/// Checks that each number is fetched exactly once.
 fn count_up(p: &Rank, win: dtl_win_t) -> Outcome {
     let all = EACH * p.size as u64;
     let mut seen = vec![0_u8; all as usize * 2];
@@ -66,7 +67,8 @@ fn count_up(p: &Rank, win: dtl_win_t) -> Outcome {
     }
 }
 
-/// Runs a schedule on all ranks.
+/// Runs these epochs on all ranks: once over memory that the library allocates, once over memory of
+/// the program.
 fn run_epochs(p: &Rank, epochs: Vec<Epoch>) -> Outcome {
     for allocated in [true, false] {
         let ranks = 0..p.size as u64;
@@ -113,8 +115,8 @@ fn act(kind: Kind, ty: Type, op: dtl_reduce_op_t, number: usize) -> Act {
     }
 }
 
-/// Returns an act for each pair of a dtype and an operation: by all ranks concurrently, or by one
-/// rank if the order matters.
+/// Returns an [`Act`] for each valid pair of dtype and operation. All ranks perform it
+/// concurrently, or only one rank if the order of the operations matters.
 fn pairs(form: impl Fn(usize) -> u64) -> Vec<Act> {
     let types = TYPES.into_iter().filter(|ty| ty.class != Class::User);
     let pairs = types.flat_map(|ty| REDUCTIONS.map(|(op, _)| (ty, op)));

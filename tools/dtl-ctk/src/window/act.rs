@@ -1,5 +1,5 @@
-//! Calls of one rank in one epoch: the operations of the acts, and the buffers that the library
-//! uses meanwhile.
+//! Calls of one rank in one epoch: the operations of each [`Act`], and the buffers that the library
+//! uses during the epoch.
 
 use super::layout::{At, Layout, ordered_op};
 use super::{Act, Kind, Sync};
@@ -13,18 +13,19 @@ use std::ptr;
 
 /// Buffers of one operation. They are not moved until the epoch is over.
 pub(super) struct Held {
-    /// Number of the act, and the number of earlier repetitions.
+    /// Number of the act.
     pub(super) number: usize,
+    /// Number of earlier repetitions of the `Act`.
     pub(super) repeat: u64,
     pub(super) op: dtl_reduce_op_t,
     pub(super) input: Vec<u8>,
-    /// Of a compare-and-swap.
+    /// Expected value of a compare-and-swap.
     pub(super) expected: Option<Vec<u8>>,
-    /// What was fetched.
+    /// Fetched value.
     pub(super) result: Option<Vec<u8>>,
 }
 
-/// An epoch of a rank.
+/// Execution of an epoch on one rank.
 pub(super) struct EpochRun<'a> {
     pub(super) layout: &'a Layout<'a>,
     pub(super) win: dtl_win_t,
@@ -35,19 +36,19 @@ pub(super) struct EpochRun<'a> {
     pub(super) wrong: Option<Failure>,
 }
 
-/// Where an operation goes.
+/// Target of an operation.
 #[derive(Clone, Copy)]
 struct Goal {
     ty: Type,
     count: u64,
     target: i32,
     disp: u64,
-    /// Steps from one element to the next.
+    /// Number of displacement units from one element to the next.
     stride: u64,
 }
 
 impl Goal {
-    /// Compares and swaps one of the act's elements.
+    /// Calls `dtl_win_compare_and_swap` for element `at` of the target.
     fn swap(&self, win: dtl_win_t, at: u64, new: &[u8], old: &[u8], found: &mut [u8]) -> Called {
         let (value, expected, result) = (start(new), start(old), start_mut(found));
         let (dtype, to, disp) = (self.ty.dtype, self.target, self.disp + at * self.stride);
@@ -89,13 +90,13 @@ impl<'a> EpochRun<'a> {
         }
     }
 
-    /// Whether this rank has a part in an act.
+    /// Returns true if this rank takes part in the [`Act`] with this index.
     pub(super) fn has_part(&self, number: usize) -> bool {
         let act = self.act(number);
         !matches!(act.kind, Kind::Put | Kind::Ordered) || act.origin == self.layout.me()
     }
 
-    /// Does an act, in an open epoch.
+    /// Performs this rank's operations of the [`Act`] with this index, in an open epoch.
     pub(super) fn perform(&mut self, number: usize) -> Result<(), Failure> {
         if !self.has_part(number) {
             return Ok(());
@@ -161,7 +162,7 @@ impl<'a> EpochRun<'a> {
         self.read_back(goal)
     }
 
-    /// Checks that the last put value is visible after a flush.
+    /// Flushes the target, gets the elements that the last put wrote, and checks their values.
     fn read_back(&mut self, goal: Goal) -> Result<(), Failure> {
         call!(dtl_win_flush(self.win, goal.target))?;
         api::finish(&mut self.requests, 0, self.timeout_ns)?;
@@ -214,7 +215,8 @@ impl<'a> EpochRun<'a> {
         &mut self.held[last]
     }
 
-    /// Accumulates. Forms: 0 accumulate, 1 get_accumulate, 2 fetch_op for each element.
+    /// Accumulates to the elements of the [`Act`] with this index. `form` selects the call: 0 is
+    /// accumulate, 1 is get_accumulate, 2 is fetch_op for each element.
     fn accumulate(
         &mut self,
         number: usize,
@@ -287,7 +289,8 @@ impl<'a> EpochRun<'a> {
         Ok(())
     }
 
-    /// Adds one to each element with get and put, under its own lock.
+    /// Adds one to each element with get and put, under an exclusive lock that this function
+    /// acquires and releases.
     fn add_locked(&mut self, number: usize, repeat: u64) -> Result<(), Failure> {
         let (goal, win) = (self.goal(number), self.win);
         let Goal { ty, count, target, disp, .. } = goal;
@@ -308,7 +311,7 @@ impl<'a> EpochRun<'a> {
         Ok(call!(dtl_win_unlock(win, target))?)
     }
 
-    /// Waits for what rput and rget have begun.
+    /// Waits for the requests of rput and rget.
     pub(super) fn finish(&mut self, how: u64) -> Result<(), Failure> {
         if self.requests.len() == 1 {
             api::wait(self.requests[0], self.timeout_ns, DTL_SUCCESS)?;

@@ -1,4 +1,5 @@
-//! Checks of fetched values, and of the window memory after an epoch, against the rules.
+//! Checks that the fetched values, and the window memory after an epoch, agree with the rules of
+//! `dtl.h`.
 
 use super::act::{EpochRun, Held};
 use super::layout::{At, Layout, folded, watched};
@@ -7,16 +8,19 @@ use crate::data::{self, FILLER, show};
 use crate::kit::outcome::Failure;
 use dtl_sys::DTL_OP_NO_OP;
 
-/// What is known of an epoch on one rank.
+/// Result of an epoch on one rank.
 pub(super) struct EpochResult {
-    /// Hash of everything that must be equal on all ranks.
+    /// Hash of this rank's results, as far as they must be equal in every run of the case on any
+    /// backend.
     pub(super) hash: u64,
-    /// By act: value whose sum over all ranks must be zero (see `balance`).
+    /// For each [`Act`] of the epoch: value whose sum over all ranks must be zero (see
+    /// `balance_of`).
     pub(super) balance: Vec<u64>,
     pub(super) wrong: Option<Failure>,
 }
 
-/// Checks a completed epoch. `is`: this rank's part of the window.
+/// Checks a completed epoch. `is` is the contents of this rank's part of the window, `before` the
+/// hash of the earlier epochs.
 pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochResult {
     let (layout, epoch) = (run.layout, run.epoch);
     let mut balance = vec![0_u64; layout.acts[epoch].len()];
@@ -75,9 +79,10 @@ fn certain(layout: &Layout, at: At, held: &Held) -> Option<Vec<u8>> {
     }
 }
 
-/// Detects claims that cannot have happened. A claim writes its rank + 1 over 0. So it fetches 0 or
-/// the number of another claim, and the element holds a number at the end. An operation that does
-/// nothing passes the balance check, but fails here.
+/// Detects an impossible value in an `Act` of the kind [`Kind::Claim`], where each rank r tries to
+/// replace 0 by r + 1 with compare-and-swap. Each operation fetches 0 or a value r + 1, and the
+/// element contains such a value r + 1 at the end. A compare-and-swap that does nothing passes the
+/// check of `balance_of`, but not this one.
 fn impossible_claim(
     layout: &Layout,
     number: usize,
@@ -92,7 +97,8 @@ fn impossible_claim(
     Some(Failure::wrong(format!("act {number}, {what}: {value} is the number of no claim")))
 }
 
-/// Sums the elements, each as one number, so that equal sets of values have equal sums.
+/// Sums a hash of each element and its index. Equal sets of values have equal sums, in whatever
+/// order they are added.
 fn number_of(bytes: &[u8], act: &Act) -> u64 {
     let values = bytes.chunks_exact(act.ty.size).map(|element| data::decode(element, act.ty));
     values.zip(1..).fold(0, |sum, (value, index)| sum.wrapping_add(weight(index, value)))
@@ -102,10 +108,11 @@ fn weight(index: u64, value: i64) -> u64 {
     data::hash_number(data::mix(index), value as u64)
 }
 
-/// Returns the difference between fetched and written values. Each operation fetches the result of
-/// another one, except the first, which fetches the initial value; the result of the last one
-/// stays. Therefore the fetched values and the final value are, together, the results and the
-/// initial value: over all ranks the difference is zero.
+/// Returns the sum of the hashes of the fetched values minus the sum of the hashes of the values
+/// that the operations left in the elements. Each operation fetches the value that another
+/// operation left, except the first, which fetches the initial value. The value that the last
+/// operation left is the final value. Therefore these differences, plus the final and minus the
+/// initial value at the target, add up to zero over all ranks.
 fn balance_of(held: &Held, act: &Act) -> u64 {
     let size = act.ty.size;
     let Some(result) = &held.result else { return 0 };
@@ -123,15 +130,15 @@ fn balance_of(held: &Held, act: &Act) -> u64 {
     sum
 }
 
-/// A value as an element can hold it.
+/// Truncates a value to the width of the element type of the `Act`.
 fn data_cut(value: i64, act: &Act) -> i64 {
     let mut element = vec![0; act.ty.size];
     data::encode(&mut element, act.ty, value);
     data::decode(&element, act.ty)
 }
 
-/// Returns true if a watching rank has fetched a value that never existed, or an older value after
-/// a newer one.
+/// Returns a failure if this rank, as a reader in an `Act` of the kind [`Kind::Watch`], has fetched
+/// a value that never existed, or an older value after a newer one.
 fn unseen(run: &EpochRun, number: usize) -> Option<Failure> {
     let act = run.layout.act((run.epoch, number));
     if act.kind != Kind::Watch || act.origin == run.layout.me() {
@@ -155,7 +162,8 @@ fn unseen(run: &EpochRun, number: usize) -> Option<Failure> {
     None
 }
 
-/// Compares this rank's part of the window with the expected contents.
+/// Compares this rank's part of the window with the expected contents. Returns the first
+/// difference.
 fn differs(layout: &Layout, epoch: usize, is: &[u8], should: &[u8]) -> Option<Failure> {
     let at = is.iter().zip(should).position(|(is, should)| is != should)?;
     let whose = layout

@@ -5,9 +5,9 @@ use crate::case::Op;
 use crate::data::{self, Class, Random, Type};
 use dtl_sys::*;
 
-/// Steps of displacements.
+/// Displacement units in bytes from which the generator chooses.
 const UNITS: [u64; 8] = [1, 1, 2, 4, 8, 8, 3, 24];
-/// Largest number of elements that are changed by one call each.
+/// Maximum number of elements of an [`Act`] that accesses each element with a separate call.
 const SINGLY: u64 = 8;
 
 /// Generates a schedule for a job of this many ranks. `op` selects its contents: see `case::OPS`.
@@ -74,7 +74,8 @@ fn act(random: &mut Random, op: Op, sync: Sync, ranks: u64, max_bytes: u64) -> A
     }
 }
 
-/// Returns an operation for the act; one that commutes if all ranks act concurrently.
+/// Returns an operation for an [`Act`] of this kind and element type. For kinds in which all ranks
+/// change the same elements concurrently, the operation is commutative.
 fn operation(random: &mut Random, kind: Kind, ty: Type) -> dtl_reduce_op_t {
     let fits = |op: &dtl_reduce_op_t| data::go_together(*op, ty.class);
     let ops: Vec<_> = data::REDUCTIONS.into_iter().map(|(op, _)| op).filter(fits).collect();

@@ -1,5 +1,5 @@
-//! Byte ranges of a schedule's acts in each rank's part of a window, with the contents before and
-//! after each epoch. Calls no function of the library.
+//! Byte range of each [`Act`] of a schedule in its target's part of the window, and the contents of
+//! the window before and after each epoch. Calls no function of the library.
 
 use super::{Act, Kind, Schedule};
 use crate::data::{self, FILLER, Origin, Type};
@@ -8,21 +8,22 @@ use crate::reference::fold;
 use dtl_sys::{DTL_OP_NO_OP, dtl_reduce_op_t};
 use std::ops::Range;
 
-/// An epoch and an act in it.
+/// Position of an [`Act`]: the index of its epoch, and its index in the epoch.
 pub(super) type At = (usize, usize);
 
-/// Origin of the initial contents, different from all ranks.
+/// Rank number that stands for the origin of the initial contents. No rank has this number.
 const NOBODY: u64 = 1000;
 
-/// Schedule in a communicator of this many ranks.
+/// Memory layout of the window of a [`Schedule`] for the communicator in which the schedule runs.
 pub(super) struct Layout<'a> {
     pub(super) schedule: &'a Schedule,
     view: View<'a>,
-    /// Acts by epoch. Target and origin are ranks of the communicator.
+    /// Each [`Act`] of each epoch. Target and origin are ranks of the communicator.
     pub(super) acts: Vec<Vec<Act>>,
-    /// Of each rank's part.
+    /// Size of each rank's part of the window in bytes.
     pub(super) sizes: Vec<u64>,
-    /// By epoch and act: offset in the target's part, in bytes.
+    /// For each epoch and each [`Act`] in it: offset of the elements in the target's part of the
+    /// window, in bytes.
     offsets: Vec<Vec<u64>>,
 }
 
@@ -72,17 +73,17 @@ impl<'a> Layout<'a> {
         &self.acts[epoch][number]
     }
 
-    /// Returns the displacement of an act, in the target's units.
+    /// Returns the displacement of an [`Act`] in displacement units of its target.
     pub(super) fn disp(&self, at: At) -> u64 {
         self.offsets[at.0][at.1] / self.unit(at)
     }
 
-    /// Bytes of a step there.
+    /// Returns the displacement unit, in bytes, of the target of an [`Act`].
     pub(super) fn unit(&self, at: At) -> u64 {
         self.schedule.units[self.act(at).target as usize]
     }
 
-    /// Returns a rank's operands for the `repeat`-th repetition of an act.
+    /// Returns the operands of a rank in repetition `repeat` of an [`Act`].
     pub(super) fn input(&self, at: At, rank: u64, repeat: u64) -> Vec<u8> {
         let act = self.act(at);
         let constant = match act.kind {
@@ -107,7 +108,7 @@ impl<'a> Layout<'a> {
         data::fill(out, act.ty, act.folds().then_some(act.op), from, block);
     }
 
-    /// Returns the contents of a rank's part before an epoch.
+    /// Returns the contents of a rank's part of the window before an epoch.
     pub(super) fn before(&self, epoch: usize, rank: u64) -> Vec<u8> {
         let mut image = vec![FILLER; self.sizes[rank as usize] as usize];
         for (number, act) in self.acts_of(epoch, rank) {
@@ -123,20 +124,21 @@ impl<'a> Layout<'a> {
         image
     }
 
-    /// The acts on a rank's part.
+    /// Iterates over each [`Act`] whose target is this rank, with its index in the epoch.
     pub(super) fn acts_of(&self, epoch: usize, rank: u64) -> impl Iterator<Item = (usize, &Act)> {
         self.acts[epoch].iter().enumerate().filter(move |(_, act)| act.target == rank)
     }
 
-    /// Returns the byte range of an act in the target's part.
+    /// Returns the byte range of an [`Act`] in the target's part of the window.
     pub(super) fn place(&self, (epoch, number): At) -> Range<usize> {
         let act = self.act((epoch, number));
         let first = self.offsets[epoch][number] as usize;
         first..first + act.count as usize * act.ty.size
     }
 
-    /// Returns the expected contents of a rank's part after an epoch. The range of a racing act
-    /// keeps the contents from before.
+    /// Returns the expected contents of a rank's part of the window after an epoch. The range of an
+    /// [`Act`] of the kind `Claim`, whose result depends on the order of the ranks, has its
+    /// contents from before the epoch.
     pub(super) fn after(&self, epoch: usize, rank: u64) -> Vec<u8> {
         let mut image = self.before(epoch, rank);
         for (number, act) in self.acts_of(epoch, rank) {
@@ -163,7 +165,7 @@ impl<'a> Layout<'a> {
         image
     }
 
-    /// Returns the value that an ordered act must fetch in its `repeat`-th repetition.
+    /// Returns the values that an [`Act`] of the kind `Ordered` must fetch in repetition `repeat`.
     pub(super) fn found(&self, at: At, repeat: u64) -> Vec<u8> {
         let act = self.act(at);
         let mut there = vec![0; (act.count * act.ty.size as u64) as usize];
@@ -176,12 +178,14 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// An ordered act looks every other time.
+/// Returns the operation of an [`Act`] of the kind `Ordered` in repetition `repeat`: NO_OP in every
+/// other repetition.
 pub(super) fn ordered_op(act: &Act, repeat: u64) -> dtl_reduce_op_t {
     if repeat % 2 == 1 { DTL_OP_NO_OP } else { act.op }
 }
 
-/// Returns the value of a watched element; every part of it encodes the number.
+/// Returns the value that write `number` of an [`Act`] of the kind `Watch` stores in an element.
+/// Each part of a pair or complex number contains `number`.
 pub(super) fn watched(ty: Type, number: u64) -> i64 {
     let number = number as i64;
     if matches!(ty.class, data::Class::Complex | data::Class::Pair) {
@@ -202,7 +206,7 @@ fn apply(there: &mut [u8], operand: &[u8], ty: Type, op: dtl_reduce_op_t) {
     }
 }
 
-/// An element after an operation.
+/// Returns the value of an element after an operation with `operand`.
 pub(super) fn folded(there: &[u8], operand: &[u8], ty: Type, op: dtl_reduce_op_t) -> i64 {
     fold(op, ty.class, data::decode(there, ty), data::decode(operand, ty))
 }

@@ -12,12 +12,13 @@ const APRON: usize = 64;
 pub(super) struct Memory {
     start: *mut u8,
     size: usize,
-    /// All of it, if it is the program's own.
+    /// Bytes of the program, including the guard bytes; `None` if the library has allocated the
+    /// memory.
     own: Option<Vec<u8>>,
 }
 
 impl Memory {
-    /// Memory of the program's own.
+    /// Allocates `size` bytes of the program's own memory between guard bytes.
     pub(super) fn of_program(size: u64) -> Memory {
         let mut own = vec![FILLER; size as usize + 2 * APRON + 16];
         // Where elements are to be aligned, that is counted from the part's beginning.
@@ -26,12 +27,12 @@ impl Memory {
         Memory { start, size: size as usize, own: Some(own) }
     }
 
-    /// Memory that lives as long as its window.
+    /// Describes memory that the library has allocated. It is valid until the window is destroyed.
     pub(super) fn of_library(start: *mut c_void, size: u64) -> Memory {
         Memory { start: start.cast(), size: size as usize, own: None }
     }
 
-    /// What dtl_win_create gets.
+    /// Returns the address to pass to dtl_win_create.
     pub(super) fn base(&self) -> *mut c_void {
         if self.size == 0 { ptr::null_mut() } else { self.start.cast() }
     }
@@ -55,7 +56,7 @@ impl Memory {
         bytes
     }
 
-    /// Returns true if the guard bytes are unchanged after the window is destroyed.
+    /// Returns true if the guard bytes are unchanged. Called after the window is destroyed.
     pub(super) fn is_whole(&self) -> bool {
         let Some(own) = &self.own else { return true };
         let first = self.start.addr() - own.as_ptr().addr();

@@ -1,6 +1,6 @@
-//! Calls that must fail on every rank: with the right status and an unchanged result buffer. The
-//! other acts of the epoch show that nothing was written at the target and that the window still
-//! works.
+//! Calls that must fail on every rank, with the right status and an unchanged result buffer. The
+//! valid operations of the same epoch show that the failed calls wrote nothing at the target and
+//! that the window still works.
 
 use super::Sync;
 use crate::data::{FILLER, USER_DTYPE, USER_SUM};
@@ -10,45 +10,46 @@ use dtl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
 
-/// Calls a function that must return a status.
+/// Calls a function and checks that it returns the expected status.
 macro_rules! answers {
     ($name:ident($($argument:expr),* $(,)?), $expected:expr) => {
         answered(stringify!($name), call!($name($($argument),*)), $expected)
     };
 }
 
-/// Room for an element of any dtype.
+/// Buffer with room for an element of any dtype.
 type Buffer = [u8; 32];
 
-/// What a try works with.
+/// Arguments of a test.
 pub(super) struct Tries {
     pub(super) win: dtl_win_t,
     pub(super) me: i32,
     pub(super) ranks: i32,
-    /// Target that is accessible now, unless no epoch is open.
+    /// Target of the calls. It is accessible whenever an epoch is open.
     pub(super) target: i32,
-    /// Bytes of its part, and of a step in it.
+    /// Size of the target's part of the window in bytes.
     pub(super) size: u64,
+    /// Displacement unit of the target's part in bytes.
     pub(super) unit: u64,
     pub(super) sync: Sync,
 }
 
-/// When a try is made.
+/// Time at which a test makes its calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// Before the window is there.
+    /// Before the window is created.
     Before,
     /// While no epoch is open.
     Outside,
     Inside,
-    /// In the epoch of a lock, or of a fence.
+    /// In an epoch that a lock has opened. ([`When::Fenced`] is an epoch that a fence has opened.)
     Locked,
     Fenced,
 }
 
 type Try = fn(&Tries) -> Result<(), Failure>;
 
-/// The tries by their numbers.
+/// All tests, by number: the time of the calls, a description, and the function.
 const ALL: [(When, &str, Try); 15] = [
     (When::Before, "a window with steps of 0 bytes on one rank", nothing),
     (When::Before, "a window without memory on one rank", nothing),
@@ -67,10 +68,11 @@ const ALL: [(When, &str, Try); 15] = [
     (When::Fenced, "a flush or unlock in a fence's epoch", flush_in_a_fence),
 ];
 
-/// How many there are.
+/// Number of tests.
 pub(crate) const COUNT: u64 = ALL.len() as u64;
 
-/// Calls a collective function with wrong arguments before there is a window.
+/// Runs test `number` of [`ALL`] if it belongs before the creation of the window: all ranks call
+/// `dtl_win_create`, the last one with a wrong argument.
 pub(super) fn before(number: u64, comm: dtl_comm_t, me: u64, ranks: u64) -> Result<(), Failure> {
     let (when, what, _) = ALL[number as usize];
     if when != When::Before {
@@ -87,12 +89,12 @@ pub(super) fn before(number: u64, comm: dtl_comm_t, me: u64, ranks: u64) -> Resu
     outcome.map_err(|failure| failure.within(&format!("misuse {number}, {what}")))
 }
 
-/// One that needs that no epoch is open.
+/// Runs test `number` of [`ALL`], if it belongs outside of epochs. Called while no epoch is open.
 pub(super) fn outside(number: u64, tries: &Tries) -> Result<(), Failure> {
     try_it(number, tries, &[When::Outside])
 }
 
-/// One that needs an open epoch.
+/// Runs test `number` of [`ALL`], if it belongs in an open epoch of this kind.
 pub(super) fn inside(number: u64, tries: &Tries) -> Result<(), Failure> {
     let own = if tries.sync == Sync::Fence { When::Fenced } else { When::Locked };
     try_it(number, tries, &[When::Inside, own])
@@ -117,8 +119,8 @@ fn answered(call: &str, ended: Called, expected: dtl_status_t) -> Result<(), Fai
     if status == expected { Ok(()) } else { Err(wrong()) }
 }
 
-/// Calls of one attempt, each with its own value and result buffer: their statuses, and whether the
-/// result is unchanged.
+/// Arguments common to the calls of one test, and the expected status. Each call has its own value
+/// and result buffer, and the result must remain unchanged.
 struct Calls<'a> {
     tries: &'a Tries,
     expected: dtl_status_t,
@@ -225,7 +227,8 @@ impl Tries {
         }
     }
 
-    /// Returns the first displacement at which no whole element of this size fits.
+    /// Returns the first displacement at which an element of this size does not fit completely into
+    /// the target's part of the window.
     fn first_behind(&self, bytes: u64) -> u64 {
         if self.size < bytes { 0 } else { (self.size - bytes) / self.unit + 1 }
     }
@@ -276,8 +279,8 @@ fn overflow(tries: &Tries) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Calls with too many elements from the beginning, or from the last displacement at which one
-/// fits.
+/// Makes calls with too many elements: from displacement 0 if the target's part is smaller than 24
+/// bytes, otherwise from the last displacement at which one element fits.
 fn too_many(tries: &Tries) -> Result<(), Failure> {
     let dtype = DTL_DTYPE_UINT64;
     if tries.size < 24 {

@@ -1,9 +1,11 @@
-//! One-sided cases: a window, and a sequence of epochs with operations whose outcome the rules of
-//! `dtl.h` determine. `generate` creates them, `layout` computes addresses and expected contents,
-//! `act` and `run` call the library, `check` compares, `misuse` has the calls that must fail.
+//! Test cases of one-sided communication: a window, and a sequence of epochs with operations whose
+//! outcome the rules of `dtl.h` determine. `generate` creates them, `layout` computes addresses and
+//! expected contents, `act` and `run` call the library, `check` compares, `misuse` has the calls
+//! that must fail.
 //!
-//! The acts of an epoch access disjoint ranges, so their order does not matter. Within an act the
-//! order is fixed, or all ranks change the same elements with commuting operations.
+//! Each [`Act`] of an epoch accesses its own range, so the order of the acts does not matter.
+//! Within an act the order of operations is fixed, or all ranks change the same elements with
+//! commutative operations.
 
 mod act;
 mod check;
@@ -20,29 +22,31 @@ use crate::data::{self, Class, TYPES, Type};
 use dtl_sys::{DTL_OP_SUM, dtl_reduce_op_t};
 use std::fmt::Write;
 
-/// How an epoch is opened and closed. The numbers are those of the case file.
+/// Method of opening and closing an epoch. Case files contain the discriminants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sync {
     Fence,
     LockAll,
-    /// One target after the other, with a lock for each act.
+    /// Locks one target at a time, once for each [`Act`].
     Each,
-    /// Locks of all targets that a rank needs, held at the same time.
+    /// Holds the locks of all targets that a rank needs at the same time.
     Nested,
 }
 
-/// Kind of an act. The numbers are those of the case file.
+/// Kind of an [`Act`]. Case files contain the discriminants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// One rank puts repeatedly and gets back the values.
+    /// One rank puts values repeatedly and gets them back.
     Put,
-    /// All ranks get the same.
+    /// All ranks get the same elements.
     Get,
     /// All ranks accumulate to the same elements.
     Accumulate,
-    /// One rank accumulates to the same elements and fetches them, without a flush in between.
+    /// One rank repeatedly accumulates to the same elements and fetches them, without a flush in
+    /// between.
     Ordered,
-    /// All ranks try to replace a zero by their number; one of them succeeds.
+    /// All ranks try to replace a zero by their rank plus one, with compare_and_swap; one of them
+    /// succeeds.
     Claim,
     /// One rank replaces elements by increasing values. The other ranks must read whole values, and
     /// never an older value after a newer one.
@@ -64,32 +68,34 @@ pub(crate) const KINDS: [(Kind, &str); 8] = [
     (Kind::Mixed, "mixed"),
 ];
 
-/// Act: operations on some elements of one target.
+/// Operations, repeated `repeats` times, on the same elements of one target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Act {
     pub(crate) kind: Kind,
     pub(crate) ty: Type,
     pub(crate) op: dtl_reduce_op_t,
-    /// Modulo the number of ranks, as `origin`.
+    /// Target rank after reduction modulo the number of ranks.
     pub(crate) target: u64,
-    /// Who does it, if one does.
+    /// Origin rank, after reduction modulo the number of ranks, if only one rank writes.
     pub(crate) origin: u64,
     pub(crate) count: u64,
-    /// How often each rank does it.
+    /// Number of repetitions on each rank.
     pub(crate) repeats: u64,
-    /// Form of the calls. Put, Get: 0 plain, 1 with a request; Get: 2 get_accumulate. Other kinds:
-    /// 0 without results, 1 get_accumulate, 2 fetch_op for each element.
+    /// Form of the calls. For Put and Get: 0 is the plain call, 1 the call with a request; for Get,
+    /// 2 is get_accumulate. For other kinds: 0 fetches nothing, 1 is get_accumulate, 2 is fetch_op
+    /// for each element.
     pub(crate) form: u64,
-    /// Bytes of nobody's before it.
+    /// Minimum number of unused bytes before the byte range.
     pub(crate) gap: u64,
     /// True if the offset is a multiple of the element's size.
     pub(crate) aligned: bool,
-    /// Flush after each operation: none, flush, flush_local, flush_all, flush_local_all.
+    /// Flush after each repetition: 0 is none, 1 flush, 2 flush_local, 3 flush_all, 4
+    /// flush_local_all.
     pub(crate) flush: u64,
 }
 
 impl Act {
-    /// One call for each element.
+    /// Returns true if each element is accessed by a call of its own.
     pub(crate) fn is_single(&self) -> bool {
         let calls_once = matches!(self.kind, Kind::Put | Kind::Get);
         matches!(self.kind, Kind::Claim | Kind::Locked | Kind::Mixed)
@@ -103,7 +109,7 @@ impl Act {
             || self.kind == Kind::Accumulate && self.form > 0
     }
 
-    /// Folds values.
+    /// Returns true for kinds that accumulate values.
     pub(crate) fn folds(&self) -> bool {
         matches!(self.kind, Kind::Accumulate | Kind::Ordered)
     }
@@ -128,40 +134,44 @@ impl Act {
         )
     }
 
-    /// Returns the act with int32 and the sum, where its kind allows that.
+    /// Returns a copy with DTL_OP_SUM, aligned elements, and the dtype int32 unless the dtype is
+    /// user-defined.
     fn simple(&self) -> Act {
         let ty = if self.ty.class == Class::User { self.ty } else { TYPES[2] };
         Act { ty, op: DTL_OP_SUM, aligned: true, ..*self }
     }
 }
 
-/// An epoch.
+/// Epoch with its acts.
 #[derive(Clone, Debug)]
 pub(crate) struct Epoch {
     pub(crate) sync: Sync,
-    /// The locks are exclusive.
+    /// True if the locks are exclusive.
     pub(crate) exclusive: bool,
-    /// Offset of each rank's first act: the rank times this number.
+    /// Distance between the starting positions of consecutive ranks in `acts`: a rank begins with
+    /// the act whose index is the rank times this number, modulo the number of acts.
     pub(crate) stagger: u64,
-    /// Calls that every rank tries before the acts and that must fail: numbers of `misuse`.
+    /// Numbers of the tests in the module `misuse`: calls that must fail, which every rank makes
+    /// before the operations of `acts`.
     pub(crate) misuse: Vec<u64>,
     pub(crate) acts: Vec<Act>,
 }
 
-/// A window and what is done with it.
+/// Window and its sequence of epochs.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Schedule {
-    /// By dtl_win_allocate.
+    /// True if dtl_win_allocate creates the window.
     pub(crate) allocated: bool,
-    /// By rank: the displacement unit in bytes, and the number of unused bytes at the end of its
-    /// part.
+    /// Displacement unit of each rank in bytes.
     pub(crate) units: Vec<u64>,
+    /// Number of unused bytes at the end of each rank's part of the window.
     pub(crate) tails: Vec<u64>,
     pub(crate) epochs: Vec<Epoch>,
 }
 
 impl Schedule {
-    /// Writes all fields as numbers; nothing if there is no window.
+    /// Appends the window and its epochs to `line` as decimal numbers, without `stagger` and
+    /// `misuse`. Appends only 0 if there is no epoch.
     pub(crate) fn put(&self, line: &mut String) {
         let mut put = |number: u64| _ = write!(line, "{number} ");
         put(self.epochs.len() as u64);
@@ -220,7 +230,7 @@ impl Schedule {
         self.epochs.iter().any(|epoch| !epoch.misuse.is_empty())
     }
 
-    /// Removes an act, counted through all epochs.
+    /// Removes the [`Act`] with this index, counted through all epochs.
     pub(crate) fn drop_act(&mut self, number: usize) {
         let mut before = 0;
         for epoch in &mut self.epochs {
@@ -233,7 +243,7 @@ impl Schedule {
         }
     }
 
-    /// Removes an epoch, unless it is the last one.
+    /// Removes an epoch, unless it is the only one.
     pub(crate) fn drop_epoch(&mut self, number: usize) {
         if self.epochs.len() > 1 && number < self.epochs.len() {
             self.epochs.remove(number);

@@ -11,18 +11,21 @@ use crate::plan::View;
 use dtl_sys::*;
 use std::ptr;
 
-/// A window of the case's.
+/// Window of a test case on one rank.
 struct Window<'a> {
     comm: dtl_comm_t,
     win: dtl_win_t,
     layout: &'a Layout<'a>,
     memory: Memory,
-    /// How requests of collectives are completed: see `Case`.
+    /// Method of completing the requests of rput and rget, with the numbers of `Case::finish`. An
+    /// even number completes them before the end of the epoch and selects shared locks for storing
+    /// the initial contents, an odd number completes them after it and selects exclusive locks.
     finish: u64,
     timeout_ns: u64,
 }
 
-/// Runs and checks a schedule. Returns the hash of everything that must be equal on all ranks.
+/// Runs and checks a schedule. Returns the hash of this rank's results, as far as they must be
+/// equal in every run of the case on any backend.
 pub(crate) fn run(
     comm: dtl_comm_t,
     view: View,
@@ -61,7 +64,7 @@ pub(crate) fn run(
     wrong.or(uneven).map_or(Ok(hash), Err)
 }
 
-/// Records a wrong result. The epochs continue, because the other ranks take part in them.
+/// Records the first wrong result. The epochs continue, because the other ranks take part in them.
 fn keep(wrong: &mut Option<Failure>, outcome: Result<(), Failure>) {
     if let Err(failure) = outcome {
         wrong.get_or_insert(failure);
@@ -113,7 +116,8 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// Runs one epoch on all ranks: initial contents, acts, checks.
+    /// Runs one epoch on this rank: stores the initial contents, performs the operations, and
+    /// checks the results.
     fn epoch(
         &self,
         number: usize,
@@ -150,8 +154,9 @@ impl<'a> Window<'a> {
         Ok(check(&mut run, self.memory.load(), before))
     }
 
-    /// Stores the initial contents, visible to all ranks, and tries the calls that must fail
-    /// outside of epochs.
+    /// Stores the initial contents, visible to all ranks. Unless a fence opens the epoch, makes the
+    /// calls that must fail outside of epochs, and for locks of single targets also those that must
+    /// fail under a lock.
     fn prepare(
         &self,
         number: usize,
@@ -196,7 +201,8 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The acts, each rank from another one on.
+    /// Returns the order in which this rank performs the acts of an epoch, as indices. It begins
+    /// with the act that the rank and `stagger` determine.
     fn order(&self, epoch: &Epoch, number: usize) -> Vec<usize> {
         let count = self.layout.acts[number].len();
         let first = (self.layout.me() * epoch.stagger) as usize % count.max(1);
@@ -207,7 +213,7 @@ impl<'a> Window<'a> {
         if self.finish % 2 == 0 { run.finish(self.finish) } else { Ok(()) }
     }
 
-    /// All acts in one epoch, which is open.
+    /// Performs each [`Act`] in an epoch that is already open, and closes the epoch.
     fn all_at_once(
         &self,
         run: &mut EpochRun,
@@ -225,7 +231,7 @@ impl<'a> Window<'a> {
         run.finish(self.finish)
     }
 
-    /// A lock for each act.
+    /// Performs each [`Act`] in an access epoch of its own, under a lock of its target.
     fn one_by_one(&self, run: &mut EpochRun) -> Result<(), Failure> {
         let epoch = &self.layout.schedule.epochs[run.epoch];
         for number in self.order(epoch, run.epoch) {
@@ -247,7 +253,8 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// Locks all targets that this rank needs, in rank order, so that ranks cannot deadlock.
+    /// Locks all targets that this rank needs, in rank order, so that ranks cannot deadlock. Then
+    /// performs each [`Act`] and unlocks the targets.
     fn several(&self, run: &mut EpochRun) -> Result<(), Failure> {
         let epoch = &self.layout.schedule.epochs[run.epoch];
         let acts: &[Act] = &self.layout.acts[run.epoch];
@@ -270,7 +277,8 @@ impl<'a> Window<'a> {
         run.finish(self.finish)
     }
 
-    /// Sums the balance of each act over all ranks: see `check`.
+    /// Sums the balance of each [`Act`] over all ranks. Returns a failure if a sum is not zero: see
+    /// `check::balance_of`.
     fn sum_up(&self, balance: &[(usize, u64)]) -> Result<Option<Failure>, Failure> {
         let mut sums: Vec<u64> = balance.iter().map(|(_, of_act)| *of_act).collect();
         let (count, buffer) = (sums.len() as u64, sums.as_mut_ptr().cast());

@@ -4,8 +4,8 @@ use super::Handle;
 use crate::abi::word::*;
 
 /// Returns MPI's datatype with the layout of `dtype`. Returns `None` for the 16-bit floats, the
-/// pairs with an index of 64 bits (FLOAT64_INT64, INT64_INT64) and the dtypes of
-/// `dtl_dtype_create`, because MPI has no such datatype.
+/// pairs with an index of 64 bits (FLOAT64_INT64, INT64_INT64) and the dtypes created by
+/// `dtl_dtype_create`, because MPI has no such datatypes.
 pub const fn datatype(dtype: dtl_dtype_t) -> Option<Handle> {
     Some(match dtype {
         DTL_DTYPE_INT8 => Handle::Int8,
@@ -34,7 +34,8 @@ pub const fn datatype(dtype: dtl_dtype_t) -> Option<Handle> {
 
 /// Returns MPI's operation of the same name. Its result can differ from that of the library where
 /// MPI does not define the result: NaN in MIN, MAX, MINLOC and MAXLOC, complex PROD. REPLACE and
-/// NO_OP are for one-sided operations only. Returns `None` for the operations of `dtl_op_create`.
+/// NO_OP are for one-sided operations only. Returns `None` for operations created by
+/// `dtl_op_create`.
 pub const fn operation(op: dtl_reduce_op_t) -> Option<Handle> {
     Some(match op {
         DTL_OP_SUM => Handle::Sum,

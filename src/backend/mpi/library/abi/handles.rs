@@ -6,14 +6,14 @@ use super::names;
 /// `MPI_ERRORS_RETURN` of a library that implements a draft of the standard ABI, such as Intel MPI
 /// 2021.19. There the final value, 0x143, is `MPI_ERRORS_ABORT`. The attribute
 /// [`super::Int::Lastusedcode`] of `MPI_COMM_WORLD` distinguishes the two ABIs: the final ABI
-/// always sets that attribute, to [`super::Int::ErrLastcode`] or more. The draft has `MPI_APPNUM`
-/// at the same key, which is unset or small.
+/// always sets that attribute, to [`super::Int::ErrLastcode`] or more. In the draft, the same key
+/// denotes `MPI_APPNUM`, which is unset or has a small value.
 pub const DRAFT_ERRORS_RETURN: u64 = 0x142;
 
 names! {
     /// Predefined MPI handle.
     ///
-    /// `MPI_ERRORS_RETURN` of the standard ABI can also be [`DRAFT_ERRORS_RETURN`].
+    /// `MPI_ERRORS_RETURN` of the standard ABI can also have the value [`DRAFT_ERRORS_RETURN`].
     Handle, place -> ValueSource,
 
     // communicators, requests, windows, info

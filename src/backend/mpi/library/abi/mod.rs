@@ -33,7 +33,7 @@ pub enum Family {
     Standard,
 }
 
-/// Source of the value of a name.
+/// Source of the value of a handle or pointer constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueSource {
     /// Constant value, in the low 32 bits where handles have 4 bytes.
@@ -131,7 +131,7 @@ macro_rules! names {
         }
 
         impl $enumeration {
-            /// All names, in the order of the list.
+            /// All variants, in the order of the rows.
             pub const ALL: &'static [$enumeration] = &[$($enumeration::$variant),+];
 
             /// Returns MPI's own name of the constant.

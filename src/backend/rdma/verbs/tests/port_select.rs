@@ -1,4 +1,5 @@
-//! Choice of ports and addresses from lists, and their discovery with a fake library.
+//! Tests of the choice of ports and addresses from lists, and of their discovery with a fake
+//! libibverbs.
 
 use super::*;
 use crate::sys::memory::buf::Addr;
@@ -134,7 +135,7 @@ fn a_route_is_needed_over_ethernet_and_between_subnets() {
     assert!(!needs_route(LINK_INFINIBAND as u8, &here, &near));
 }
 
-/// Fake library with two devices: the first has two ports, the second cannot be opened.
+/// Fake libibverbs with two devices: the first has two ports, the second cannot be opened.
 mod library {
     use super::*;
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::sys::os::process;
 
-/// Creates the copies and segment of two ranks in this process, one with a published word.
+/// Creates a `Copies` and a segment of two ranks in this process. Rank 1 has published a test word.
 fn copies(mode: Mode) -> (Copies, Segment, Scratch) {
     let segment = Segment::create(2).expect("segment");
     let word = Scratch::of_words(&[77]).expect("memory");

@@ -4,8 +4,8 @@ use super::*;
 use crate::abi::status::*;
 use std::os::unix::fs::MetadataExt;
 
-/// Creates `count` ranks of one segment in this process, and a function that returns the
-/// segment's memory.
+/// Creates the `Parts` of `count` ranks of one segment in this process, and a function that returns
+/// the number of bytes allocated to the segment's file.
 fn ranks(count: usize) -> (Vec<Parts>, impl Fn() -> u64) {
     let opener = transport::enter().expect("enter");
     let first = Segment::create(count).expect("segment");

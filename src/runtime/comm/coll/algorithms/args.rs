@@ -18,7 +18,8 @@ pub enum Buffer {
 }
 
 impl Buffer {
-    /// Buffer that the collective does not have, or that is not significant on this rank.
+    /// Empty buffer: the collective has no such buffer, or the buffer is not significant on this
+    /// rank.
     pub const NONE: Buffer = Buffer::Whole(Region::EMPTY);
 
     /// Returns the range of a `Whole` buffer; an empty range for `Blocks`.
@@ -47,7 +48,8 @@ impl Buffer {
         }
     }
 
-    /// Returns the bytes from the start of the first non-empty range to the end of the last.
+    /// Returns the number of bytes from the lowest address of the non-empty ranges to the highest
+    /// end of a range.
     pub fn span(&self) -> usize {
         area(self.ranges()).map_or(0, |(first, end)| end - first.get())
     }
@@ -70,29 +72,31 @@ pub struct Neighbors {
     pub sources: Vec<i32>,
 }
 
-/// Arguments of a collective on one rank. The ranges have been validated.
+/// Arguments of a collective on one rank. The address ranges of the buffers have been validated.
 #[derive(Debug, Clone)]
 pub struct CollArgs {
     /// Kind of the collective.
     pub kind: Kind,
     /// Properties of the collective.
     pub row: &'static CollectiveRow,
-    /// True if one buffer is DTL_IN_PLACE. That buffer then refers to its part of the other buffer.
+    /// True if the caller passed DTL_IN_PLACE for one buffer. That buffer is then this rank's part
+    /// of the other buffer.
     pub in_place: bool,
     /// Root rank; -1 if the collective has no root.
     pub root: i32,
     /// Element type; -1 if the collective has no data.
     pub dtype: dtl_dtype_t,
-    /// Elements of one rank's data. For blocks of equal size: elements of one block. For a rank
-    /// that sends blocks of different sizes: elements of all its blocks.
+    /// Number of elements of one rank's data. If all blocks have equal size, this is the number of
+    /// elements of one block. If a rank sends blocks of different sizes, it is the number of
+    /// elements of all its blocks.
     pub count: u64,
-    /// Bytes of `count` elements.
+    /// Size of `count` elements in bytes.
     pub bytes: usize,
     /// Reduction operation; `None` if the collective does not reduce.
     pub reduction: Option<Reduction>,
     /// Data that this rank contributes.
     pub send: Buffer,
-    /// Buffer of the result. For a broadcast: the data, on all ranks.
+    /// Buffer of the result; for a broadcast, the buffer of the data on all ranks.
     pub recv: Buffer,
     /// Peers of a neighborhood collective; `None` for all other collectives.
     pub neighbors: Option<Box<Neighbors>>,
@@ -126,7 +130,8 @@ impl CollArgs {
         self.reduction.map_or(1, |reduction| reduction.element.max(1))
     }
 
-    /// Returns the send and receive buffers of a collective in which both are one range.
+    /// Returns the send and receive buffers of a collective in which each of them is one contiguous
+    /// range.
     pub(super) fn pair(&self) -> (Region, Region) {
         (self.send.whole(), self.recv.whole())
     }
@@ -148,9 +153,9 @@ impl CollArgs {
         ranks.zip(self.recv.ranges().iter().copied())
     }
 
-    /// Sets the buffer that was passed as DTL_IN_PLACE to its part of the other buffer. A reduction
-    /// whose result is one block is unchanged: its data and its result share one buffer, so the
-    /// result has no block of its own in the data.
+    /// Sets the buffer that was passed as DTL_IN_PLACE to its part of the other buffer. The buffers
+    /// of a reduce-scatter are unchanged: its data and its result share one buffer, so the result
+    /// is not a separate block of the data.
     pub fn set_place(&mut self, rank: i32) {
         let row = self.row;
         match (row.root, row.send, row.recv) {

@@ -1,14 +1,14 @@
-//! Selects the algorithm of a collective: the first matching row of one table.
+//! Selection of a collective's algorithm. The first matching row of `TABLE` determines it.
 //!
 //! All ranks must select the same algorithm, so the selection depends only on values that are equal
 //! on all ranks: the collective, the number of ranks, the bytes that each rank passes, whether the
 //! operation commutes, and which ranks share a node. It does not depend on the kind of
-//! communicator: a sum is bitwise the same on all kinds within one node, and also over several
-//! nodes if the communicator is deterministic.
+//! communicator, that is, on the transport. A sum is bitwise the same on communicators of all kinds
+//! within one node, and also over several nodes if the communicator is deterministic.
 
 use crate::runtime::op_kind::Kind;
 
-/// Defines the algorithms, each with the short name that documents use.
+/// Defines `Algorithm`. Each algorithm has a short name, which the documentation uses.
 macro_rules! algorithms {
     ($($algorithm:ident: $name:literal,)+) => {
         /// Algorithm of a collective. The table at the top of `algorithms` lists the costs.
@@ -16,7 +16,7 @@ macro_rules! algorithms {
         pub(crate) enum Algorithm { $(#[doc = $name] $algorithm),+ }
 
         impl Algorithm {
-            /// Returns the short name of the algorithm that documents use.
+            /// Returns the short name of the algorithm, as used in the documentation.
             pub(crate) fn name(self) -> &'static str {
                 match self { $(Algorithm::$algorithm => $name),+ }
             }
@@ -47,7 +47,8 @@ struct ChoiceRow {
     ranks: i32,
     /// Minimum bytes of one rank's data or, for collectives of blocks, of one block.
     from: usize,
-    /// Upper limit of the bytes, exclusive.
+    /// Exclusive upper bound of the bytes of one rank's data or, for collectives of blocks, of one
+    /// block.
     below: usize,
     /// True if the row applies to commutative operations only.
     commutes: bool,
@@ -106,12 +107,12 @@ const TABLE: &[ChoiceRow] = &[
     row(Kind::NeighborAlltoallv, 0, 0, ANY, Algorithm::AllAtOnce),
 ];
 
-/// Algorithms that a communicator supports in addition to the algorithms of all communicators.
+/// Algorithms that a communicator supports in addition to those that every communicator supports.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Allowed {
     /// True if two-level algorithms are allowed.
     pub(crate) two_level: bool,
-    /// True if algorithms over a collective mailbox are allowed.
+    /// True if algorithms over mailboxes in shared memory are allowed.
     pub(crate) mailboxes: bool,
 }
 

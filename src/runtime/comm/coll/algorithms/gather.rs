@@ -12,7 +12,8 @@ fn subtree(me: i32, size: i32) -> i32 {
     width.min(size - me)
 }
 
-/// Appends a gather: `recv` (at the root) holds one block for each rank, of the size of `send`.
+/// Appends a gather: `recv` (at the root) consists of one block for each rank. Each block has the
+/// size of `send`.
 pub(crate) fn gather(
     s: &mut dyn Steps,
     g: Group,
@@ -68,7 +69,8 @@ pub(crate) fn gatherv(
     Ok(())
 }
 
-/// Appends a scatter: `send` (at the root) holds one block for each rank, of the size of `recv`.
+/// Appends a scatter: `send` (at the root) consists of one block for each rank. Each block has the
+/// size of `recv`.
 pub(crate) fn scatter(
     s: &mut dyn Steps,
     g: Group,
@@ -125,7 +127,8 @@ pub(crate) fn scatterv(
     Ok(())
 }
 
-/// Appends an allgather: `recv` holds one block for each rank, of the size of `send`.
+/// Appends an allgather: `recv` consists of one block for each rank. Each block has the size of
+/// `send`.
 pub(crate) fn allgather(
     s: &mut dyn Steps,
     g: Group,
@@ -153,8 +156,8 @@ pub(crate) fn allgatherv(
     Ok(())
 }
 
-/// Appends Bruck's allgather: in each round the number of blocks on a rank doubles. Blocks are
-/// ordered from this rank's own block on until the end.
+/// Appends Bruck's allgather: in each round the number of blocks on a rank doubles. Until the last
+/// step, the blocks are in rank order from this rank's own block on (modulo the number of ranks).
 fn bruck(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     let len = send.len();
     let all = s.scratch(len * g.size as usize)?;

@@ -1,5 +1,5 @@
-//! Ranks of a communicator by node, for two-level algorithms: inside the nodes, and between one
-//! rank (the leader) of each node.
+//! Ranks of a communicator, grouped by node. Two-level algorithms communicate inside each node, and
+//! between one rank (the leader) of each node.
 
 use super::Group;
 use crate::error::Result;
@@ -7,13 +7,14 @@ use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::runtime::op_kind::Kind;
 use std::collections::BTreeMap;
 
-/// Ranks by node, of a communicator of several nodes, at least one of which has several ranks.
+/// Ranks, grouped by node, of a communicator that spans several nodes, at least one of which has
+/// several ranks.
 pub(crate) struct Levels {
     /// Ranks of each node, ascending. Nodes are ordered by their lowest rank.
     nodes: Vec<Vec<i32>>,
-    /// For each rank: its node, and its position in the node.
+    /// Node of each rank, and position of the rank among the ranks of the node.
     places: Vec<(i32, i32)>,
-    /// For each node: number of ranks on all preceding nodes.
+    /// Number of ranks on all nodes that precede each node.
     before: Vec<usize>,
     /// Rank whose steps are generated.
     pub(crate) rank: i32,
@@ -22,8 +23,8 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    /// Groups the ranks by node; `nodes` is an identifier of the node of each rank, in rank order.
-    /// Returns `None` if there is only one node or if every node has one rank only, since two-level
+    /// Groups the ranks by node; `nodes` yields the node id of each rank, in rank order. Returns
+    /// `None` if there is only one node or if every node has one rank only, since two-level
     /// algorithms then have no advantage.
     pub(crate) fn new(rank: i32, nodes: impl Iterator<Item = i32>) -> Option<Self> {
         let mut numbers = BTreeMap::new();
@@ -50,9 +51,10 @@ impl Levels {
         (1 < levels.nodes.len() && levels.nodes.len() < levels.places.len()).then_some(levels)
     }
 
-    /// Returns true if two-level algorithms may run collective `kind`. Reduce and allreduce must
-    /// not be deterministic, because folding node by node rounds differently. They must commute, or
-    /// each node's ranks must be consecutive, because only then operands are folded in rank order.
+    /// Returns true if two-level algorithms may run collective `kind`. For reduce and allreduce,
+    /// the communicator must not be deterministic, because combining operands node by node gives
+    /// different rounding errors. In addition, the operation must commute, or the ranks of each
+    /// node must be consecutive, because otherwise operands are not combined in rank order.
     pub(crate) fn suit(&self, kind: Kind, commutes: bool, is_deterministic: bool) -> bool {
         match kind {
             Kind::Reduce | Kind::Allreduce => !is_deterministic && (commutes || self.is_ordered),
@@ -60,7 +62,7 @@ impl Levels {
         }
     }
 
-    /// Returns the heap bytes of the levels of a communicator of `ranks` ranks on `nodes` nodes.
+    /// Returns the heap bytes of a [`Levels`] value for `ranks` ranks on `nodes` nodes.
     pub(crate) fn heap_bytes(ranks: u64, nodes: u64) -> u64 {
         let each = size_of::<(i32, i32)>() + size_of::<i32>();
         ranks * each as u64 + nodes * (size_of::<Vec<i32>>() + size_of::<usize>()) as u64
@@ -104,7 +106,8 @@ impl Levels {
         self.nodes.iter().all(|ranks| Some(ranks.len()) == self.nodes.first().map(Vec::len))
     }
 
-    /// Returns the position of the leader in this rank's node: the root if local, otherwise 0.
+    /// Returns the position of the leader in this rank's node: the position of `root` if it is on
+    /// this node, otherwise 0.
     pub(super) fn leader(&self, root: i32) -> i32 {
         let (node, place) = self.place(root);
         if node == self.own() { place } else { 0 }

@@ -1,7 +1,8 @@
 //! Collective algorithms. Each function appends the steps of this rank to a schedule and calls no
 //! transport. `choice` selects an algorithm.
 //!
-//! n = ranks, m = bytes of one rank's data. Rounds, and bytes sent by the busiest rank:
+//! The table lists the number of rounds, and the bytes that the busiest rank sends (n = number of
+//! ranks, m = bytes of one rank's data):
 //!
 //! | collective | algorithm | rounds | bytes |
 //! |---|---|---|---|
@@ -26,7 +27,8 @@
 //! | barrier, bcast, reduce, allreduce, allgather, gather, scatter | two levels | of the parts | |
 //! | barrier, bcast, reduce, allreduce, allgather | mailboxes (`small_coll`) | 1 | m |
 //!
-//! Reductions of much data are split into pieces. The rounds are the rounds of one piece.
+//! Reductions of large data are split into pieces. For these, the table lists the rounds of one
+//! piece.
 //!
 //! Two-level algorithms apply to communicators of several nodes, if the transport reports the
 //! nodes. Between nodes, only one rank of each node sends messages. The parts inside the nodes and
@@ -69,7 +71,7 @@ use crate::sys::memory::buf::Region;
 use choice::Algorithm;
 use levels::Levels;
 
-/// This rank's number in a collective, and the number of ranks.
+/// Rank of this process in a collective, and the number of ranks.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
     pub(crate) rank: i32,
@@ -77,7 +79,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Returns the rank that is `steps` after this rank in the ring of all ranks.
+    /// Returns the rank that is `steps` ranks after this rank in the ring of all ranks.
     fn after(self, steps: i32) -> i32 {
         (self.rank + steps).rem_euclid(self.size)
     }
@@ -97,16 +99,16 @@ pub(crate) struct ReductionInfo {
     pub(crate) commutes: bool,
 }
 
-/// Algorithm of a collective, and the nodes for two-level algorithms.
+/// Selected algorithm of a collective, and the ranks grouped by node for two-level algorithms.
 #[derive(Clone, Copy)]
 pub(crate) struct AlgorithmChoice<'a> {
     pub(crate) how: Algorithm,
-    /// Nodes of the communicator; `None` if the communicator has no two-level algorithms.
+    /// Ranks grouped by node; `None` if the communicator does not support two-level algorithms.
     pub(crate) levels: Option<&'a Levels>,
 }
 
 impl<'a> AlgorithmChoice<'a> {
-    /// Returns the nodes if the algorithm is a two-level algorithm.
+    /// Returns the ranks grouped by node if the algorithm is a two-level algorithm.
     pub(crate) fn nodes(self) -> Option<&'a Levels> {
         self.levels.filter(|_| self.how == Algorithm::TwoLevel)
     }
@@ -117,16 +119,17 @@ fn block(whole: Region, index: i32, len: usize) -> Region {
     whole.part(index as usize * len, len)
 }
 
-/// Returns part `index` of `whole`, split into `parts` parts of almost equally many elements.
+/// Returns part `index` of `whole` when `whole` is split into `parts` parts of almost equally many
+/// elements.
 fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
     let count = whole.len() / element.max(1);
     let edge = |index: i32| (count as u128 * index as u128 / parts as u128) as usize * element;
     whole.part(edge(index), edge(index + 1) - edge(index))
 }
 
-/// Pairs the one or two parts of `by_rank`, whose equal blocks are ordered from rank 0 on, with
-/// their places in `turned`, where the blocks are ordered from rank `first` on (modulo the number
-/// of ranks).
+/// Splits `by_rank`, whose equal blocks are ordered from rank 0 on, into one or two parts. Returns
+/// each part with its region in `turned`, where the blocks are ordered from rank `first` on (modulo
+/// the number of ranks).
 fn turned_parts(
     first: i32,
     len: usize,

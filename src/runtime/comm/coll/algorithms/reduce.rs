@@ -1,9 +1,10 @@
-//! Reductions. Operands are always folded in rank order unless the operation commutes, and every
-//! rank gets the identical result: the bits of a NaN and the sign of a zero depend on the order.
+//! Reductions. Operands are combined in rank order unless the operation commutes. All ranks get
+//! bitwise identical results. This requires the same order of the operands for all ranks, because
+//! the bits of a NaN and the sign of a zero depend on it.
 //!
-//! Much data is split into pieces, each reduced as if it were alone. An incoming piece is folded
-//! while it is in the cache, and scratch memory is bounded. Data is received directly into the
-//! result buffer where possible.
+//! Large data is split into pieces, and each piece is reduced separately. Therefore an incoming
+//! piece is combined with local data while it is in the cache, and the scratch memory is bounded.
+//! Data is received directly into the result buffer where possible.
 
 use super::choice::Algorithm;
 use super::{Group, ReductionInfo, ring, share};
@@ -11,11 +12,12 @@ use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
 
-/// Bytes of a piece that fit the cache together with the data that they are folded with.
+/// Size of a piece in bytes. A piece and the data that it is combined with fit into the cache.
 const PIECE: usize = 512 << 10;
-/// Maximum number of pieces of a collective. More data uses larger pieces.
+/// Maximum number of pieces of a collective. The piece size is increased if the data would need
+/// more pieces.
 const MOST_PIECES: usize = 256;
-/// Number of messages that a rank without children sends in one round.
+/// Number of messages that a rank without children in the binomial tree sends in one round.
 const AHEAD: usize = 8;
 
 /// Splits `len` bytes into pieces of whole elements of about `bytes` bytes. Returns the offset of
@@ -26,7 +28,7 @@ fn pieces(len: usize, element: usize, bytes: usize) -> (impl Iterator<Item = usi
     ((0..len.div_ceil(piece).max(1)).map(move |index| index * piece), piece)
 }
 
-/// Returns the bytes of a piece that is divided among `ranks` ranks.
+/// Returns the size in bytes of a piece that is divided among `ranks` ranks.
 fn shared_piece(ranks: i32) -> usize {
     (ranks as usize * (64 << 10)).clamp(PIECE, 4 << 20)
 }
@@ -87,7 +89,8 @@ fn binomial(
     Ok(())
 }
 
-/// Receives and folds the parts of the subtree below this rank. Returns the region of the result.
+/// Appends steps that receive the partial results of the subtree below this rank and combine them
+/// with this rank's data. Returns the region of the result.
 fn fold_parts(
     s: &mut dyn Steps,
     g: Group,
@@ -115,7 +118,8 @@ fn fold_parts(
 }
 
 /// Appends recursive halving, then a binomial-tree gather of the shares, for commutative operations
-/// only. The ranks are numbered so that the root is last, and so always in the power-of-two core.
+/// only. Ranks are renumbered so that the root is last. Therefore the root is always in the core,
+/// the power-of-two subset of ranks that executes the recursive halving.
 fn halving_gather(
     s: &mut dyn Steps,
     g: Group,
@@ -170,8 +174,9 @@ pub(crate) fn allreduce(
     Ok(())
 }
 
-/// Fold of the ranks beyond a power of two. Of the first 2 * `extra` ranks, each even rank passes
-/// its part to its odd neighbor, which represents both. Order is kept, so parts stay consecutive.
+/// Initial step that reduces the number of participating ranks to a power of two (the core). Of the
+/// first 2 * `extra` ranks, each even rank passes its part to its odd neighbor, which represents
+/// both in the core. The rank order is kept, so each part covers consecutive ranks.
 pub(crate) struct Fold {
     pub(crate) core: i32,
     pub(crate) extra: i32,
@@ -183,9 +188,10 @@ impl Fold {
         Fold { core, extra: g.size - core }
     }
 
-    /// Folds the extra ranks: sends the part of this rank to its neighbor, or receives the
-    /// neighbor's part. Returns this rank's number in the core, and the region of its part (`own`,
-    /// or `result` if folded); `None` if this rank is not in the core.
+    /// Appends the step that reduces the ranks to the core: a rank outside the core sends its part
+    /// to its neighbor, which receives the part and combines it with its own. Returns this rank's
+    /// number in the core, and the region of its part (`own`, or `result` if parts were combined);
+    /// `None` if this rank is not in the core.
     fn enter(
         &self,
         s: &mut dyn Steps,
@@ -214,7 +220,7 @@ impl Fold {
         if number < self.extra { 2 * number + 1 } else { number + self.extra }
     }
 
-    /// Sends the result to the ranks that passed their part to a neighbor.
+    /// Appends the sends and receives that return the result to the ranks outside the core.
     fn leave(&self, s: &mut dyn Steps, g: Group, recv: Region) {
         if g.rank < 2 * self.extra {
             if g.rank % 2 == 0 {
@@ -227,7 +233,8 @@ impl Fold {
     }
 }
 
-/// Appends recursive doubling. Partners have adjacent parts; the lower part is the left operand.
+/// Appends an allreduce by recursive doubling. The partial results of two partners cover adjacent
+/// ranges of ranks. The partial result of the lower ranks is the left operand.
 fn doubling(s: &mut dyn Steps, g: Group, (send, recv): (Region, Region)) -> Result<()> {
     let other = s.scratch(send.len())?;
     let fold = Fold::new(g);
@@ -256,7 +263,7 @@ fn doubling(s: &mut dyn Steps, g: Group, (send, recv): (Region, Region)) -> Resu
     Ok(())
 }
 
-/// Data divided among the ranks of the core.
+/// Data divided into one share for each rank of the core (the power-of-two subset of the ranks).
 struct Shares {
     whole: Region,
     core: i32,
@@ -272,7 +279,7 @@ impl Shares {
         data.part(start, end.addr().get() - begin.addr().get() + end.len())
     }
 
-    /// Gathers the shares of all core ranks on every core rank, by recursive doubling.
+    /// Appends an allgather of the shares of all core ranks, by recursive doubling.
     fn spread(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
@@ -285,7 +292,7 @@ impl Shares {
         }
     }
 
-    /// Gathers the shares of all core ranks on the last core rank, by a binomial tree.
+    /// Appends a gather of the shares of all core ranks on the last core rank, by a binomial tree.
     fn gather(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
@@ -303,8 +310,8 @@ impl Shares {
     }
 }
 
-/// Appends recursive halving: partners exchange and fold halves until each rank has its share of
-/// the result. `own` is the region of this rank's part.
+/// Appends recursive halving: partners exchange halves and combine them until each rank has its
+/// share of the result. `own` is the region of this rank's part.
 fn halve(s: &mut dyn Steps, fold: &Fold, me: i32, shares: &Shares, own: Region, other: Region) {
     let result = shares.whole;
     let (mut first, mut width, mut own) = (0, fold.core, own);
@@ -361,7 +368,8 @@ fn pairwise_ring(
     ring(s, g, part(recv, g.rank), |rank| part(recv, rank));
 }
 
-/// Appends a reduce-scatter: rank r gets the reduction of all blocks r, as long as `recv`.
+/// Appends a reduce-scatter: rank r gets in `recv` the reduction of block r of all ranks. These
+/// blocks have the size of `recv`.
 pub(crate) fn reduce_scatter(
     s: &mut dyn Steps,
     g: Group,
@@ -373,13 +381,14 @@ pub(crate) fn reduce_scatter(
     Ok(())
 }
 
-/// Number of parts in the scratch memory of `collect`.
+/// Number of parts (one rank's share of the data each) for which the scratch memory of `collect`
+/// has room.
 const COLLECTED: usize = 3;
 
-/// Appends a pairwise reduce-scatter: folds the parts that all ranks have for this rank into
-/// `result`, which may overlap with the sent data. Parts are folded as they arrive: the parts of
-/// lower ranks are folded onto this rank's own part, from the nearest rank down; the parts of
-/// higher ranks are folded from the last rank down.
+/// Appends a pairwise reduce-scatter: reduces the parts that all ranks have for this rank into
+/// `result`, which may overlap with the sent data. Parts are combined as they arrive: the parts of
+/// lower ranks with this rank's own part, from the nearest rank down; the parts of higher ranks
+/// with each other, from the last rank down.
 fn collect(
     s: &mut dyn Steps,
     g: Group,

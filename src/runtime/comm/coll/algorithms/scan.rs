@@ -12,7 +12,7 @@ pub(crate) fn scan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> R
     prefix(s, g, 0, recv)
 }
 
-/// Appends an exclusive scan over the lower ranks. The result on rank 0 is unchanged.
+/// Appends an exclusive scan over the lower ranks. The result buffer of rank 0 remains unchanged.
 pub(crate) fn exscan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     // In place, the neighbor's part would overwrite data that is still to be sent.
     let own = s.scratch(send.len())?;

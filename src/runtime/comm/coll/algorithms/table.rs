@@ -1,4 +1,4 @@
-//! Table of the collectives: one row for each.
+//! Table of the collectives: one row for each collective.
 
 use super::args::CollArgs;
 use super::{AlgorithmChoice, Group, two_level};
@@ -19,7 +19,7 @@ pub enum Extent {
     Varied,
 }
 
-/// Role of the root, and which buffer is significant only at the root.
+/// Role of the root. It determines which buffer is significant only at the root.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Root {
     /// The collective has no root.
@@ -40,7 +40,7 @@ type List = fn(&mut dyn Steps, Group, AlgorithmChoice<'_>, &CollArgs) -> Result<
 pub struct CollectiveRow {
     /// Kind of the collective.
     pub kind: Kind,
-    /// Extent of the buffer with the data of a rank.
+    /// Extent of the buffer with the data that a rank contributes.
     pub send: Extent,
     /// Extent of the buffer of the result.
     pub recv: Extent,
@@ -48,7 +48,7 @@ pub struct CollectiveRow {
     pub root: Root,
     /// True if the collective reduces data.
     pub reduces: bool,
-    /// Function that appends the steps of this rank, by the selected algorithm.
+    /// Function that appends the steps of the selected algorithm for this rank.
     pub(crate) list: List,
 }
 
@@ -58,8 +58,8 @@ impl CollectiveRow {
         self.send == Extent::Varied || self.recv == Extent::Varied
     }
 
-    /// Returns the bytes by which an algorithm is selected: `bytes`, or 0 if sizes may differ
-    /// between ranks, because all ranks must select the same algorithm.
+    /// Returns the number of bytes that determines the selected algorithm: `bytes`, or 0 if sizes
+    /// may differ between ranks, because all ranks must select the same algorithm.
     pub(crate) fn deciding_bytes(&self, bytes: usize) -> usize {
         let is_equal = self.reduces || !self.is_varied();
         if is_equal && self.recv != Extent::Nothing { bytes } else { 0 }
@@ -67,7 +67,8 @@ impl CollectiveRow {
 }
 
 impl Kind {
-    /// Returns the properties of a collective; kinds that are not in the table are barriers.
+    /// Returns the properties of a collective; a kind that is not in the table has the properties
+    /// of a barrier.
     pub fn row(self) -> &'static CollectiveRow {
         TABLE.get((self as usize).wrapping_sub(Kind::Barrier as usize)).unwrap_or(&BARRIER)
     }

@@ -2,7 +2,8 @@
 //! the algorithm, with tests/golden/schedules.txt.
 //!
 //! A line is one case: collective, algorithm, parameters, and a hash of the steps of all ranks.
-//! Steps contain no addresses, only offsets in their buffers. `DTL_GOLDEN=write` accepts a change.
+//! Steps contain no addresses, only offsets in their buffers. `DTL_GOLDEN=write` rewrites the file
+//! after an intended change.
 
 use super::alltoall::exchange;
 use super::choice::{Algorithm, Allowed, choose};
@@ -17,11 +18,12 @@ use crate::runtime::types::reduction;
 use crate::sys::memory::buf::{Addr, Region};
 use std::fmt::Write;
 
-/// Distance in bytes between imaginary buffers. Every buffer is smaller.
+/// Distance in bytes between the start addresses of imaginary buffers (addresses that are never
+/// accessed). Every buffer is smaller than this distance.
 const APART: usize = 1 << 40;
 
-/// Recorder of steps as text, one line each. Buffer `s` is the send buffer, `r` the result, `t0`,
-/// `t1`... are scratch memory.
+/// Recorder of steps as text, one line each. `s` is the send buffer, `r` is the result buffer, and
+/// `t0`, `t1` and so on are scratch buffers.
 #[derive(Default)]
 struct Recorder {
     lines: Vec<String>,
@@ -45,7 +47,7 @@ fn name(region: Region) -> String {
     }
 }
 
-/// Prefix of the rank in the line of a message.
+/// Character before the peer's rank in the line of a send or receive.
 const PEER: char = '@';
 
 impl Recorder {
@@ -93,7 +95,7 @@ impl Steps for Recorder {
     }
 }
 
-/// Parameters of one golden case.
+/// Parameters of one case in the file of golden schedules.
 #[derive(Clone, Debug)]
 struct Case {
     kind: Kind,
@@ -312,10 +314,11 @@ const TWO_LEVEL: &[Kind] = &[
     Kind::Allgather,
 ];
 
-/// Bytes of a reduction of more than one piece.
+/// Bytes of the data of a reduction that needs more than one piece.
 const PIECES: usize = (600 << 10) + 8;
 
-/// Adds a case for each root, in place or not, commutative or not, where these parameters apply.
+/// Adds a case for each root, with and without in-place buffers, and with commutative and
+/// non-commutative operations, where these parameters apply.
 fn variants(case: &Case, roots: &[i32], into: &mut Vec<Case>) {
     let has_place = !matches!(
         case.kind,
@@ -415,7 +418,8 @@ fn hash(text: &str) -> u64 {
     })
 }
 
-/// Appends the selected algorithm by size: one line for consecutive rank counts with equal choices.
+/// Appends lines that list the selected algorithm by size in bytes. Consecutive rank counts with
+/// equal selections share one line.
 fn selection(lines: &mut Vec<String>) {
     let mut edges: Vec<usize> = (0..32).flat_map(|bit| [1 << bit, 3 << bit]).collect();
     edges.push(0);

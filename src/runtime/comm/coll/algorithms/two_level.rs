@@ -1,7 +1,8 @@
-//! Two-level collectives over several nodes: inside each node to its leader, among the leaders, and
-//! back. This keeps traffic between nodes small, and no data crosses between two nodes twice. Each
-//! part uses a one-level algorithm. The root of a collective is the leader of its node, so its data
-//! needs no transfer inside the node.
+//! Two-level collectives over several nodes. Data moves inside each node to its leader, among the
+//! leaders, and from each leader to its node, as far as the collective needs it. This keeps traffic
+//! between nodes small, and no data crosses between two nodes twice. Each part uses a one-level
+//! algorithm. The root of a collective is the leader of its node, so its data needs no transfer
+//! inside the node.
 
 use super::choice::{Algorithm, Allowed, choose};
 use super::levels::Levels;
@@ -45,7 +46,8 @@ fn reduce_part(
     super::reduce(s, g, how(Kind::Reduce, g, data.0.len(), by.commutes), root, by, data)
 }
 
-/// Appends a two-level reduction, in rank order only if the ranks of each node are consecutive.
+/// Appends a two-level reduction. Operands are combined in rank order only if the ranks of each
+/// node are consecutive.
 pub(crate) fn reduce(
     s: &mut dyn Steps,
     l: &Levels,
@@ -63,7 +65,8 @@ pub(crate) fn reduce(
     l.between(s, root, |s, g| reduce_part(s, g, l.node_of(root), by, (partial, partial)))
 }
 
-/// Appends a two-level allreduce, in rank order only if ranks of each node are consecutive.
+/// Appends a two-level allreduce. Operands are combined in rank order only if the ranks of each
+/// node are consecutive.
 pub(crate) fn allreduce(
     s: &mut dyn Steps,
     l: &Levels,
@@ -115,8 +118,8 @@ pub(crate) fn allgather(
     Ok(())
 }
 
-/// Returns the region for the blocks of all ranks (at the root) and for the blocks of this node (at
-/// its leader), both ordered node by node; empty regions on the other ranks.
+/// Returns two regions whose blocks are ordered node by node: one for the blocks of all ranks
+/// (empty except at the root), and one for the blocks of this node (empty except at its leader).
 fn places(
     s: &mut dyn Steps,
     l: &Levels,

@@ -1,7 +1,8 @@
 //! Execution of a collective: start, progress, wait, failure.
 //!
-//! Every rank must make the same calls in the same order. A failure (time limit, death, mismatch)
-//! leaves ranks at different points, so later collectives on the communicator are rejected.
+//! Every rank must make the same calls in the same order. A failure (timeout, death of a rank,
+//! mismatched calls) leaves ranks at different points, so later collectives on the communicator are
+//! rejected.
 //!
 //! In reading order:
 //! - `liveness_queries`: queries to ranks that are late
@@ -33,7 +34,7 @@ use crate::sys::{handles::epoch, sync::wait::Backoff};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-/// How the caller waits for a collective.
+/// Way in which the caller waits for a collective.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CallMode {
     /// The call returns when the collective is complete.
@@ -59,7 +60,8 @@ impl StartedColl {
         }
     }
 
-    /// Attaches staged buffers. Their results are copied to device memory at completion.
+    /// Attaches the collective's staging buffers, whose results are copied to device memory at
+    /// completion.
     pub(super) fn with(self, stage: StagedBuffers) -> Result<Self> {
         match self {
             StartedColl::Over(kind) => {
@@ -72,7 +74,7 @@ impl StartedColl {
         }
     }
 
-    /// Starts the collective as a request, without waiting. Returns `None` if it is complete.
+    /// Starts the collective as a request (nonblocking). Returns `None` if it is complete.
     pub(crate) fn start(self, comm: &Comm) -> Result<Option<Run>> {
         match self {
             StartedColl::Over(_) => Ok(None),
@@ -81,23 +83,24 @@ impl StartedColl {
     }
 }
 
-/// Bits of a collective's number in the tags of its messages. The other tag bits are its signature.
+/// Number of bits for the collective's number in the tags of its messages. The other tag bits
+/// contain a hash of its arguments ([`OpDesc::signature`]).
 const NUMBER_BITS: u32 = 20;
 /// Maximum number of schedules that a communicator retains for reuse, each with its scratch memory.
 const SPARE: usize = 4;
-/// Number of ranks above which a communicator retains only one schedule, of bounded memory. The
+/// Number of ranks above which a communicator retains only one schedule, whose size is bounded. The
 /// size of a schedule grows with the number of ranks, and a process may have thousands of
 /// schedules. One more allocation is cheap compared with a collective of so many ranks.
 const MANY_RANKS: i32 = 64;
 
-/// Returns the maximum bytes of the schedule that a communicator of more than [`MANY_RANKS`] ranks
-/// may retain: 2 MiB for 128 ranks, 16 KiB for more than 1408.
+/// Returns the maximum number of bytes of the schedule that a communicator of more than
+/// [`MANY_RANKS`] ranks may retain: 2 MiB for 128 ranks, 16 KiB for more than 1408.
 fn kept_bytes(ranks: i32) -> usize {
     let times = ranks.unsigned_abs().div_ceil(MANY_RANKS.unsigned_abs()).max(1) as usize;
     ((8 << 20) / (times * times)).max(16 << 10)
 }
 
-/// Method by which a collective runs.
+/// Method by which a collective is executed, with its state.
 enum CollWork {
     /// Schedule of one of the library's own algorithms.
     Steps(Schedule),
@@ -118,13 +121,15 @@ pub struct Run {
     ticket: Ticket,
     turn: LockWord,
     death_seen: Option<u64>,
-    /// Number of polls of the request, modulo 256. Some polls also check for departed ranks.
+    /// Number of polls of the request, modulo 256. Every `LOOK_EVERY` polls, the request also
+    /// checks for ranks that have destroyed the communicator.
     polls: u8,
-    /// Staging of buffers that the host cannot reach; `None` if there are no such buffers.
+    /// Staging buffers for buffers that the host cannot access; `None` if there are no such
+    /// buffers.
     stage: Option<Box<StagedBuffers>>,
 }
 
-/// Collective that has its number and its record in the flight recorder, but has not started.
+/// Collective that has a number and an entry in the flight recorder, but has not started.
 pub(crate) struct CollSetup {
     pub(crate) ticket: Ticket,
     pub(crate) call: OpDesc,
@@ -166,8 +171,8 @@ impl Comm {
         )
     }
 
-    /// Returns the error of a collective that began after the first failed collective. After the
-    /// death of a rank, both fail with the same status.
+    /// Returns the error of a collective that was started after the first failed collective. After
+    /// the death or absence of a rank, both collectives fail with the same status.
     #[cold]
     pub(crate) fn fail_with_first(&self) -> Error {
         let error = self.refuse("it was begun, but cannot go on");
@@ -202,8 +207,9 @@ impl Comm {
         Ok(StartedColl::Going(self.begin(call, turn).run(CollWork::Steps(schedule))))
     }
 
-    /// Starts a small collective over the mailboxes. A collective that completes at once never
-    /// becomes a `Run`, because creating a `Run` would take longer than the collective.
+    /// Starts a small collective over the mailboxes. No `Run` (state of a collective in progress)
+    /// is created for a collective that completes at once, because creating it would take longer
+    /// than the collective.
     pub(crate) fn prepare_flat(
         &self,
         args: &CollArgs,
@@ -229,8 +235,9 @@ impl Comm {
         Ok(StartedColl::Going(self.begin(call.on_device(), turn).run(CollWork::Device(args, None))))
     }
 
-    /// Enters a collective on this communicator and returns the lock, which only one thread has
-    /// at a time. Fails if the thread may not call the transport.
+    /// Enters a collective on this communicator: acquires the collective lock, which only one
+    /// thread can hold at a time. Fails if a check of `enter_checked` fails, for example if the
+    /// thread may not call the transport.
     #[inline]
     pub(crate) fn enter(&self, call: &OpDesc) -> Result<LockWord> {
         self.try_enter().map_or_else(|| self.enter_checked(call.kind.name()), Ok)
@@ -267,7 +274,7 @@ impl Comm {
         })
     }
 
-    /// Releases the lock that `enter` returned, so that other threads may enter a collective.
+    /// Releases the lock that `enter` acquired, so that other threads may enter a collective.
     pub(crate) fn leave(&self, turn: LockWord) {
         self.in_collective.give_back(turn);
     }
@@ -312,7 +319,8 @@ impl Run {
         Ok(advance)
     }
 
-    /// Advances a collective that is polled as a request; fails it if it can no longer complete.
+    /// Advances a collective that is polled as a request. Returns an error if the collective can no
+    /// longer complete.
     pub(crate) fn progress(&mut self, comm: &Comm) -> Result<Advance> {
         let advance = self
             .advance(comm)
@@ -356,7 +364,7 @@ impl Run {
         }
     }
 
-    /// Copies the results of a completed collective to buffers that the host cannot reach.
+    /// Copies the results of a completed collective to buffers that the host cannot access.
     pub(crate) fn deliver(&mut self) -> Result<()> {
         if self.stage.is_none() { Ok(()) } else { self.deliver_stage() }
     }

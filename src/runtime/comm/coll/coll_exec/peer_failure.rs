@@ -1,5 +1,5 @@
-//! Detects that a collective can no longer complete, because ranks died, left, are absent, or
-//! abandoned it, and determines the reason.
+//! Detects that a collective can no longer complete, because ranks died, left, do not have the
+//! communicator (are absent), or abandoned the collective, and determines the reason.
 
 use super::{CollWork, Run, report_on};
 use crate::error::{Error, Result, failure};
@@ -61,8 +61,9 @@ impl Run {
     }
 
     /// Returns the error that names the failed and absent ranks as the reason. A rank that
-    /// abandoned the collective and has destroyed the communicator since is not a reason: the
-    /// notice that it sent names the ranks that are.
+    /// abandoned the collective and then destroyed the communicator is not named as the reason. The
+    /// notice (internal message) that it sent before it destroyed the communicator names the failed
+    /// and absent ranks.
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
         comm.catch_up_with_left();
@@ -78,8 +79,8 @@ impl Run {
     }
 
     /// Returns the error of a collective that another rank has abandoned, directly or by abandoning
-    /// an earlier collective. If that rank named failed or absent ranks as the reason, they are the
-    /// reason here too, and the other ranks need not be queried for their operations.
+    /// an earlier collective. If that rank named failed or absent ranks as the reason, the error
+    /// names them too, and the other ranks are not queried for their operations.
     fn given_up(&self, comm: &Comm, first: &CollFailure, inquiry: &DeadlineQuery) -> Error {
         if let Some(gone) = first.cause(comm) {
             return self.cannot_complete(comm, &gone);
@@ -92,8 +93,8 @@ impl Run {
         report_on(comm, &Error::new(first.status, text), i32::try_from(number).ok(), inquiry)
     }
 
-    /// Adds the reason that another rank reported. The rank for which this rank waited may have
-    /// left because it had abandoned the collective.
+    /// Adds to `error` the reason that another rank reported. This is necessary because the rank
+    /// for which this rank waited may have left after abandoning the collective for that reason.
     pub(super) fn with_cause(&self, comm: &Comm, error: Error) -> Error {
         if comm.is_broken() {
             return error; // The error already has the reason of the first failure.

@@ -1,4 +1,4 @@
-//! Execution of a schedule on a communicator, without waiting.
+//! Nonblocking execution of a schedule (the steps of a collective) on a communicator.
 
 use super::{Advance, Pending, Schedule};
 use crate::abi::status::*;
@@ -10,7 +10,7 @@ use crate::runtime::comm::shared_transport::Class;
 use crate::runtime::component::{Completion, SendMode};
 
 impl Schedule {
-    /// Advances the schedule as far as possible without waiting.
+    /// Advances the schedule as far as possible without blocking.
     pub(crate) fn advance(&mut self, comm: &Comm, tag: i32) -> Result<Advance> {
         let mut moved = false;
         while self.at < self.steps.len() {
@@ -54,7 +54,8 @@ impl Schedule {
         started
     }
 
-    /// Removes completed operations from the list, polled by `ask`. Returns true if there were any.
+    /// Polls the operations in flight with `ask` and removes the completed ones from the list.
+    /// Returns true if at least one was complete.
     pub(crate) fn poll_with(
         &mut self,
         comm: &Comm,
@@ -96,7 +97,8 @@ impl Schedule {
     }
 
     /// Cancels all operations in flight, so that nothing accesses the caller's buffers any more. An
-    /// operation that the transport cannot cancel stays in the list, and the scratch memory in use.
+    /// operation that the transport cannot cancel stays in the list, so the scratch memory remains
+    /// in use.
     pub(crate) fn abandon(&mut self, comm: &Comm) {
         self.pending.retain(|pending| match pending.started {
             OpHandle::Op(op) => comm.link.cancel(op).is_err(),
@@ -105,7 +107,7 @@ impl Schedule {
         self.at = self.steps.len();
     }
 
-    /// Completes the operations of this schedule with ranks that have destroyed the communicator.
+    /// Completes those operations of this schedule whose peers have destroyed the communicator.
     /// Fails with the error of the first such rank that has sent no message for the schedule.
     pub(crate) fn end_with_left(&mut self, comm: &Comm) -> Result<()> {
         let ask = |started, peer| match comm.has_left(peer) {

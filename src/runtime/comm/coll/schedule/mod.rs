@@ -2,8 +2,8 @@
 //!
 //! A schedule is a sequence of rounds. All sends and receives of a round are started, then all are
 //! completed; then its local steps run in order. Nothing depends on the order of arrival, so a
-//! result is the same in every run. `advance` never waits: a blocking call repeats `advance`, and a
-//! request stores the schedule.
+//! result is the same in every run. `advance` never blocks: a blocking call repeats `advance`, and
+//! a request stores the schedule.
 //!
 //! In reading order:
 //! - `advance`: execution on a communicator
@@ -17,14 +17,14 @@ use crate::runtime::types::Reduction;
 use crate::sys::memory::buf::{Region, Scratch};
 
 /// Maximum number of scratch buffers that a schedule retains from one collective to the next, and
-/// maximum bytes of all of them.
+/// maximum number of bytes of all of these buffers together (`KEPT_BYTES`).
 const KEPT_BUFFERS: usize = 8;
 const KEPT_BYTES: usize = 8 << 20;
 
 /// Memory of one step in a schedule, in bytes.
 pub(crate) const STEP_BYTES: usize = size_of::<Step>();
 
-/// Operation of a round in flight.
+/// Operation of the current round that is still in flight.
 pub(super) struct Pending {
     pub(super) started: OpHandle,
     pub(super) peer: i32,
@@ -32,7 +32,7 @@ pub(super) struct Pending {
     pub(super) expected: Option<usize>,
 }
 
-/// Progress that one call of `advance` made.
+/// Progress that one call to `advance` made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Advance {
     Done,
@@ -56,8 +56,8 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// Clears the schedule. Retains the memory of its lists and the largest of its scratch buffers,
-    /// within bounds. The largest buffers fit every collective that ran before, so a repeated
-    /// collective allocates no memory.
+    /// up to `KEPT_BUFFERS` buffers and `KEPT_BYTES` bytes. The largest buffers fit every
+    /// collective that ran before, so a repeated collective allocates no memory.
     pub(crate) fn reset(&mut self, reduction: Option<Reduction>) {
         self.steps.clear();
         self.pending.clear();
@@ -69,7 +69,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the bytes of the step list and the scratch memory.
+    /// Returns the bytes of the step list, of the list of operations in flight, and of the scratch
+    /// memory.
     pub(crate) fn bytes(&self) -> usize {
         let scratch = self.spare.iter().chain(&self.scratch).map(|scratch| scratch.region().len());
         let pending = self.pending.capacity() * size_of::<Pending>();

@@ -1,4 +1,5 @@
-//! Compares results of the mailbox tree with results of messages: bitwise equal for any rank count.
+//! Checks that the reduction tree of the mailbox collectives and the message algorithms give
+//! bitwise equal results for any rank count.
 
 use super::*;
 use crate::abi::word::{

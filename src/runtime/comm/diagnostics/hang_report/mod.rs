@@ -2,7 +2,7 @@
 //!
 //! A rank that waits for a long time queries the other ranks, which reply from any call in which
 //! they wait. A rank that abandons a collective notifies all ranks, so that they do not wait for
-//! it. Calls that complete execute none of this code.
+//! it. Calls that complete without a long wait execute none of this code.
 //!
 //! In reading order:
 //! - `notice`: message that reports operations or an abandoned collective
@@ -35,18 +35,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// Time in nanoseconds that a report waits for replies.
+/// Maximum time in nanoseconds that a report waits for replies.
 const PATIENCE_NS: u64 = 500_000_000;
-/// Time in nanoseconds that a report waits for replies once a time limit has (almost) passed, so
-/// that no call exceeds its limit by much more.
+/// Maximum time in nanoseconds that a report waits for replies if the call's time limit has passed
+/// or is about to pass, so that the call exceeds its limit only slightly.
 const MOMENT_NS: u64 = 50_000_000;
-/// Wait in nanoseconds before a collective queries the other ranks for their collective.
+/// Time in nanoseconds that a collective waits before it first queries the ranks that it waits for.
 pub(crate) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(crate) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
 impl CollFailure {
-    /// Returns the failed and absent ranks because of which a rank abandoned the collective: as
-    /// that rank named them, else those known here. `None` if it had another reason.
+    /// Returns the failed and absent ranks that made a rank abandon the collective: those that the
+    /// rank named or, if it named none, those that are known on this rank. Returns `None` if the
+    /// collective was abandoned for another reason.
     pub(crate) fn cause(&self, comm: &Comm) -> Option<MissingRanks> {
         let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
         Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
@@ -83,19 +84,20 @@ fn notify_all(comm: &Comm, notice: &Notice) {
     (0..comm.size).filter(|rank| *rank != comm.rank).for_each(|rank| notify(comm, rank, notice));
 }
 
-/// Sends a notice about this communicator only. Absent ranks are skipped: they have destroyed the
-/// communicator or never had it, so they read no notices.
+/// Sends a notice (internal message) that concerns only this communicator to the other ranks.
+/// Absent ranks are skipped: they have destroyed the communicator or never had it, so they read no
+/// notices.
 fn notify_present(comm: &Comm, notice: &Notice) {
     let others = (0..comm.size).filter(|rank| *rank != comm.rank && !comm.is_absent(*rank));
     others.for_each(|rank| notify(comm, rank, notice));
 }
 
-/// Number of a notice that is about no collective.
+/// Collective number in a notice (message to another rank) that concerns no collective.
 const NONE: u64 = HERE;
 
-/// Queries the ranks that this rank waits for, which reply when they are in a call. Querying all
-/// ranks is unnecessary: of the ranks that wait in vain, some wait for a rank that is elsewhere,
-/// and they notify the others.
+/// Queries the ranks that this rank waits for. They reply when they are in a call. There is no need
+/// to query all ranks: of the ranks that wait in vain, at least one waits for a rank that is in
+/// another operation. The waiting rank detects this mismatch from the reply and notifies all ranks.
 pub(crate) fn query(comm: &Comm, awaited: &BTreeSet<i32>) {
     let notice = own(comm, NoticeKind::Ask, DTL_SUCCESS, NONE);
     awaited.iter().for_each(|rank| notify(comm, *rank, &notice));
@@ -129,14 +131,16 @@ pub(crate) fn revoke(comm: &Comm) {
     notify_present(comm, &own(comm, NoticeKind::Revoke, DTL_SUCCESS, NONE));
 }
 
-/// Notifies all others that this rank is absent from the communicator of collective `number`.
+/// Notifies all other ranks that this rank does not have, or no longer has, the communicator that
+/// collective `number` creates, or `comm` itself if `number` is `HERE`.
 pub(crate) fn absent(comm: &Comm, number: u64) {
     let notice = own(comm, NoticeKind::Absent, DTL_SUCCESS, number);
     if number == HERE { notify_present(comm, &notice) } else { notify_all(comm, &notice) }
 }
 
-/// Reads notices and replies to queries. For a communicator that a collective of another one
-/// created, also reads the notices on that parent's context.
+/// Receives the notices (internal messages) of other ranks and replies to queries. If a collective
+/// of a parent communicator created this communicator, also receives the notices on the parent's
+/// context.
 pub(crate) fn serve(comm: &Comm) {
     if let Some(origin) = &comm.origin {
         let parent = TABLE.pin(&epoch::enter(), origin.parent);
@@ -148,7 +152,8 @@ pub(crate) fn serve(comm: &Comm) {
     serve_own(comm);
 }
 
-/// Reads only the notices on this communicator's own context, and replies to queries.
+/// Receives only the hang-report notices in this communicator's own context, and replies to queries
+/// among them.
 pub(crate) fn serve_own(comm: &Comm) {
     if comm.size < 2 {
         return;
@@ -168,22 +173,25 @@ pub(crate) fn serve_own(comm: &Comm) {
     }
 }
 
-/// Reads notices on the context of a destroyed communicator, on behalf of a derived communicator.
+/// Receives the notices (internal messages) on the context of a destroyed communicator, and records
+/// the ranks that they report as absent.
 pub(crate) fn read_absences(comm: &Comm, context: u32, absences: &Absences) {
     while let Some((outer, notice)) = next_notice(comm, context) {
         note_absence(absences, outer, &notice);
     }
 }
 
-/// Number of unsuccessful polls of a nonblocking call per thread between two reads of notices.
+/// Number of unsuccessful polls of nonblocking calls, per thread, between two checks for notices
+/// (internal messages) of other ranks.
 const LOOKS: u32 = 64;
 
 thread_local! {
     static IN_VAIN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Counts an unsuccessful poll of a nonblocking call, which a program may repeat indefinitely. So
-/// every `LOOKS`-th poll reads notices, as a waiting call does. Returns true if this poll did.
+/// Counts an unsuccessful poll of a nonblocking call, which a program may repeat indefinitely.
+/// Therefore every `LOOKS`-th poll receives the notices (internal messages) of other ranks, as a
+/// waiting call does. Returns true if this poll has done so.
 pub(crate) fn looked_in_vain(comm: &Comm) -> bool {
     let looks = IN_VAIN.try_with(|looks| looks.replace(looks.get().wrapping_add(1)));
     let is_due = looks.is_ok_and(|looks| looks % LOOKS == LOOKS - 1);
@@ -194,21 +202,23 @@ pub(crate) fn looked_in_vain(comm: &Comm) -> bool {
 }
 
 impl Comm {
-    /// Receives the notices that departed ranks sent before they destroyed this communicator.
+    /// Receives the notices (internal messages) that ranks sent before they destroyed this
+    /// communicator.
     pub(crate) fn catch_up_with_left(&self) {
         self.left_ranks().into_iter().for_each(|rank| self.catch_up(rank));
         serve(self);
     }
 }
 
-/// Receives the next notice on a context of this link, with the sender's rank in the transport.
+/// Receives the next notice (internal message) on a context of the communicator's transport.
+/// Returns the notice and the sender's rank in the transport.
 fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
     let (done, words) = next_message(comm, context, Class::Service)?;
     let notice = Notice::parse(&words).filter(|_| done.status == DTL_SUCCESS);
     notice.map(|notice| (done.source, notice))
 }
 
-/// Receives the next message of an internal class, up to the words of a notice.
+/// Receives the next message of an internal class, of at most `WORDS` 64-bit words.
 fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Completion, Vec<u64>)> {
     let transport = &comm.link.transport;
     let word = shared_transport::match_bits(context, class, 0);
@@ -261,8 +271,8 @@ pub(crate) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
     calls.any(|(other, _)| same_number(other) && !other.goes_with(call))
 }
 
-/// Queries all ranks, also about collective `about`, and waits for their replies: at most half a
-/// second, and at most 50 ms beyond a time limit.
+/// Queries all ranks for their current operations and for collective `about`, and waits for their
+/// replies: at most half a second, and at most 50 ms beyond a time limit.
 pub(crate) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
     comm.reports.notices.lock().since_query.clear();
     query_silent(comm, about);
@@ -278,8 +288,8 @@ fn query_silent(comm: &Comm, about: Option<i32>) {
     silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| notify(comm, rank, &notice));
 }
 
-/// Queries all ranks except those that have abandoned a collective, whose state is known from their
-/// notices.
+/// Queries all ranks except those that have abandoned a collective, because these ranks have
+/// already sent their state.
 fn query_others(comm: &Comm, about: Option<i32>) {
     let mut notices = comm.reports.notices.lock();
     let Notices { latest, since_query, .. } = &mut *notices;
@@ -305,28 +315,32 @@ fn await_replies(comm: &Comm, limit_ns: u64) {
     }
 }
 
-/// Query to all ranks before a time limit passes, so that the replies have arrived by then. It is
-/// sent half a second before the limit, or at half of the time. The notice of a rank that abandons
-/// the collective meanwhile counts as its reply.
+/// Query for the current operations of all ranks, sent before a wait reaches its time limit, so
+/// that the replies arrive before the limit. The query is sent half a second before the limit or,
+/// if the limit is less than one second, after half of the time. If a rank abandons the collective
+/// in the meantime, the notice that it sends counts as its reply.
 pub(crate) struct DeadlineQuery {
     limit: Deadline,
     due: Deadline,
-    /// Time of the query, and the collective that the query was about.
+    /// Time in nanoseconds at which the query was sent, and the number of the collective that it
+    /// named, if any.
     sent: Option<(u64, Option<i32>)>,
 }
 
 impl DeadlineQuery {
-    /// Creates the query for deadline `limit`, which is a limit of `limit_ns` nanoseconds.
+    /// Creates the query of a wait whose time limit is `limit_ns` nanoseconds and whose deadline is
+    /// `limit`.
     pub(crate) fn before(limit: Deadline, limit_ns: u64) -> Self {
         DeadlineQuery { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), sent: None }
     }
 
-    /// Creates the query of a wait without a limit, which is never due.
+    /// Creates a query that is never due, for a wait without a time limit.
     pub(crate) fn never() -> Self {
         DeadlineQuery::before(Deadline::NEVER, u64::MAX)
     }
 
-    /// Sends the query, once, when it is due.
+    /// Sends the query if it is due and has not been sent yet. `about` is the number of the
+    /// collective that the query names, if any.
     pub(crate) fn send_when_due(&mut self, comm: &Comm, about: Option<i32>) {
         if self.sent.is_none() && self.due.passed() {
             self.sent = Some((now_ns(), about));
@@ -334,8 +348,9 @@ impl DeadlineQuery {
         }
     }
 
-    /// Waits for replies before a report: half a second from the query, until the limit if that is
-    /// earlier, or 50 ms from the query if the limit has passed.
+    /// Waits for the replies that a hang report contains: until half a second after the query, but
+    /// not beyond the time limit, or until 50 ms after the query if that is later. If no query for
+    /// the collective `about` has been sent, first sends one.
     pub(crate) fn end(&self, comm: &Comm, about: Option<i32>) {
         match self.sent {
             Some((at, sent)) if sent == about => {
@@ -351,7 +366,8 @@ impl DeadlineQuery {
     }
 }
 
-/// Returns one line: the current operation of all ranks, and their calls of collective `about`.
+/// Returns one line that lists, for each rank, the current operation and the call to the collective
+/// whose number is `about`.
 pub(crate) fn summary(comm: &Comm, about: Option<i32>) -> String {
     let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
     for (rank, text) in states(comm, about) {
@@ -367,10 +383,11 @@ pub(crate) fn summary(comm: &Comm, about: Option<i32>) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-/// State of a rank that does not reply.
+/// Description of a rank that does not reply to a query.
 const SILENT: &str = "silent (in no call of this library, or done with this communicator)";
 
-/// State of a rank that is alive and does not take part.
+/// Description of a live rank on which the creation of the communicator failed or which has
+/// destroyed the communicator.
 const ABSENT: &str =
     "absent (the call that made this communicator failed there, or it destroyed it)";
 
@@ -418,7 +435,7 @@ fn ranges(ranks: &[i32]) -> String {
     parts.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the full report: the current operation of each rank, and its last operations.
+/// Returns the full hang report: for each rank, the current operation and the last operations.
 pub fn dump(comm: &Comm) -> String {
     gather(comm, None, Deadline::NEVER);
     let kind = comm.kind_name();
@@ -447,7 +464,8 @@ pub fn dump(comm: &Comm) -> String {
     text
 }
 
-/// Returns `error` with the report appended to its text; `about` is the number of its collective.
+/// Returns `error` with the hang report appended to its message; `about` is the number of the
+/// failed collective.
 pub(crate) fn attach(comm: &Comm, error: &Error, about: Option<i32>) -> Error {
     Error::new(error.status(), format!("{}: {}", error.text(), summary(comm, about)))
 }

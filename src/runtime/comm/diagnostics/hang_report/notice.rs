@@ -1,40 +1,44 @@
-//! Message by which a rank reports its operations to another rank, and its encoding in words.
+//! Notice: the message in which a rank reports its operations to another rank, and the encoding of
+//! this message as 64-bit words.
 
 use crate::abi::status::dtl_status_t;
 use crate::runtime::comm::failure::missing_ranks::MissingRanks;
 use crate::runtime::comm::op_desc::OpDesc;
 use std::fmt::Write;
 
-/// Maximum number of operations in one notice.
+/// Maximum number of operations that one notice (message to another rank) reports.
 pub(super) const TOLD: usize = 8;
-/// Maximum number of failed and absent ranks in one notice.
+/// Maximum number of failed and absent ranks that one notice (message to another rank) lists.
 const NAMED: usize = 8;
 pub(super) const WORDS: usize = 3 + NAMED + 4 * TOLD;
 
-/// Reason for which a rank sends a notice.
+/// Reason for which a rank sends a notice (message to another rank).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NoticeKind {
     Ask = 1,
     Answer = 2,
-    /// The sender has abandoned the collective of this number.
+    /// The sender has abandoned the collective that `Notice::number` identifies.
     GaveUp = 3,
-    /// The sender shrinks the communicator.
+    /// The sender has called `shrink` on the communicator.
     Revoke = 4,
-    /// The sender is absent from the communicator that this collective created (`absence`).
+    /// The sender takes no part in the communicator that the collective `Notice::number` created
+    /// (`absence`).
     Absent = 5,
 }
 
-/// Report of a rank's operations to another rank.
+/// Message in which a rank reports its operations to another rank.
 #[derive(Clone)]
 pub(super) struct Notice {
     pub(super) why: NoticeKind,
     pub(super) status: dtl_status_t,
-    /// Number of the collective that was abandoned, or that the notice is about.
+    /// Number of the collective that this message concerns: the abandoned collective, or the
+    /// collective that a query or reply names.
     pub(super) number: u64,
-    /// Failed and absent ranks because of which the collective is abandoned; at most the first
-    /// `NAMED`.
+    /// Failed and absent ranks that made the sender abandon the collective. A message contains at
+    /// most the first `NAMED` of them.
     pub(super) gone: MissingRanks,
-    /// Operations, latest first, each with true if it is complete.
+    /// Operations of the sender, each with a flag that is true if the operation is complete. The
+    /// latest operations come first.
     pub(super) calls: Vec<(OpDesc, bool)>,
 }
 
@@ -70,20 +74,22 @@ impl Notice {
         Some(Notice { why, status, number, gone, calls: calls.collect() })
     }
 
-    /// Returns the current operation of the rank; `None` if it is in no operation.
+    /// Returns the latest incomplete operation of the sender; `None` if all reported operations are
+    /// complete.
     pub(super) fn present(&self) -> Option<&OpDesc> {
         self.calls.iter().find(|(_, over)| !over).map(|(call, _)| call)
     }
 
-    /// Returns the first collective that is not complete.
+    /// Returns the incomplete collective with the lowest number, if any.
     pub(super) fn stuck(&self) -> Option<&OpDesc> {
         let unfinished =
             self.calls.iter().filter(|(call, over)| !over && call.kind.is_collective());
         unfinished.map(|(call, _)| call).min_by_key(|call| call.tag)
     }
 
-    /// Describes the state of the rank: the latest incomplete operation; the first incomplete
-    /// collective, if that is another one; and collective `about`, if it is complete.
+    /// Describes the state of the sender: its latest incomplete operation; its first incomplete
+    /// collective, if that is a different operation; and the collective with the number `about`, if
+    /// it is complete.
     pub(super) fn place(&self, about: Option<i32>) -> String {
         let is_collective = |(call, _): &&(OpDesc, bool)| call.kind.is_collective();
         let stuck = self.stuck();
@@ -109,10 +115,10 @@ impl Notice {
     }
 }
 
-/// Bit that marks the word of an absent (not failed) rank.
+/// Bit that is set in the encoding of an absent rank, and clear in the encoding of a failed rank.
 const ABSENT: u64 = 1 << 32;
 
-/// Encodes each rank as one word greater than 0.
+/// Encodes each failed or absent rank as one nonzero word; the remaining words are 0.
 fn gone_words(gone: &MissingRanks) -> [u64; NAMED] {
     let word = |rank: &i32, mark: u64| mark | (u64::from(rank.unsigned_abs()) + 1);
     let failed = gone.failed.iter().map(|rank| word(rank, 0));

@@ -1,4 +1,4 @@
-//! [`Reports`]: what a communicator has received of the other ranks' operations.
+//! [`Reports`]: the notices in which the other ranks of a communicator report their operations.
 
 use super::notice::Notice;
 use crate::abi::status::dtl_status_t;
@@ -9,16 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Reports of the other ranks' operations on a communicator.
+/// Notices that the other ranks of a communicator have sent about their operations, and notices
+/// that this rank is sending.
 #[derive(Default)]
 pub(crate) struct Reports {
     pub(super) notices: Mutex<Notices>,
-    /// Number of notices received.
+    /// Number of notices (reports of other ranks' operations) received.
     pub(super) news: AtomicU64,
-    /// Notices that are still being sent.
+    /// Notices (reports of this rank's operations) whose sends are not complete.
     pub(super) sending: Mutex<Vec<Posted>>,
     pub(super) is_sending: AtomicBool,
-    /// Absences, shared with the communicators that were created from this one.
+    /// List of absent ranks, shared with the communicators that were created from this one.
     pub(crate) absences: Arc<Absences>,
 }
 
@@ -26,7 +27,7 @@ pub(crate) struct Reports {
 pub(super) struct Notices {
     pub(super) latest: BTreeMap<i32, Notice>,
     pub(super) since_query: BTreeSet<i32>,
-    /// First collective that another rank abandoned.
+    /// Collective with the lowest number that another rank has reported as abandoned.
     pub(super) given_up: Option<CollFailure>,
     /// Number of the first collective that this rank has abandoned.
     pub(super) own: Option<u64>,
@@ -40,8 +41,8 @@ pub(crate) struct CollFailure {
     pub(crate) number: u64,
     pub(crate) rank: i32,
     pub(crate) status: dtl_status_t,
-    /// Failed and absent ranks because of which the collective was abandoned, as far as the
-    /// abandoning rank knew them.
+    /// Failed and absent ranks because of which `rank` abandoned the collective, as far as `rank`
+    /// has reported them.
     pub(crate) gone: MissingRanks,
 }
 
@@ -50,14 +51,14 @@ impl Reports {
         self.news.load(Ordering::Relaxed)
     }
 
-    /// Returns the notice that collective `number`, or an earlier collective, was abandoned.
+    /// Returns the abandoned collective with the lowest number, if that number is at most `number`.
     pub(crate) fn given_up(&self, number: u64) -> Option<CollFailure> {
         self.notices.lock().given_up.as_ref().filter(|first| first.number <= number).cloned()
     }
 
-    /// Stores the failed and absent ranks that are the reason of a failure, for the notice to the
-    /// other ranks. Later, more ranks may be missing, because they abandoned the collective and
-    /// left.
+    /// Stores the failed and absent ranks that caused a failure, for the message that notifies the
+    /// other ranks. They are stored when the failure is detected, because later the ranks that
+    /// abandoned the collective and left may be missing too.
     pub(crate) fn note_cause(&self, gone: &MissingRanks) {
         self.notices.lock().cause.get_or_insert_with(|| gone.clone());
     }

@@ -1,21 +1,24 @@
 //! Discards messages to communicators that this rank has destroyed after a failure or a shrink.
 //!
-//! Other ranks continue to send notices until they destroy the communicator, and each rank of a
-//! shrink forwards the decision also to ranks that already have it. No call receives these
-//! messages, so each would use memory for as long as the link lives. Therefore a link stores the
-//! contexts of the latest such communicators, and the call that destroys the next one discards the
-//! messages that have arrived. Absences are recorded first, because communicators that were created
-//! from the destroyed one may depend on them.
+//! Other ranks continue to send notices (messages of the hang report) until they destroy the
+//! communicator, and each rank of a shrink forwards the set of survivors also to ranks that already
+//! have it. No call receives these messages, so each of them would use memory until the transport
+//! is closed. Therefore the shared transport stores the contexts of the latest destroyed
+//! communicators, and each call that destroys another communicator discards the messages that have
+//! arrived for these contexts. The absent ranks that the messages report are recorded first,
+//! because communicators that were created from the destroyed one may need them.
 
 use super::{next_message, read_absences};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::shared_transport::Class;
 use std::sync::Arc;
 
-/// Maximum number of stored contexts. Notices to older communicators stay in memory.
+/// Maximum number of destroyed communicators whose contexts are stored. Messages to communicators
+/// destroyed earlier stay in memory.
 const MOST: usize = 16;
 
-/// Stores the context of a destroyed communicator, and receives messages to all stored contexts.
+/// Stores the context of a destroyed communicator. Records the absent ranks that the messages on
+/// all stored contexts report, and discards these messages.
 pub(crate) fn retire(comm: &Comm) {
     let retired = &comm.link.retired.0;
     // No lock is held while the transport is called.

@@ -1,5 +1,6 @@
-//! Compares plans with the messages of real collectives: every collective runs, by the calls of
-//! programs, over a transport that counts messages, with 2 to 16 ranks, all roots and algorithms.
+//! Compares the messages that dry runs (`CollectivePlan`) predict with the messages that
+//! collectives send. Every collective runs as a nonblocking request over a transport that counts
+//! messages, with 2 to 16 ranks, all roots and all algorithms.
 
 use super::*;
 use crate::abi::status::DTL_SUCCESS;
@@ -21,7 +22,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Messages that a rank has sent and received.
+/// Numbers and bytes of the messages that a rank has sent and received, and the peers.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Count {
     sent: u64,
@@ -43,7 +44,8 @@ impl Count {
     }
 }
 
-/// Messages in flight, posted receives, and the counts of each rank.
+/// State of the simulated network: messages in flight, posted receives, and the message counts of
+/// each rank.
 #[derive(Default)]
 struct Net {
     messages: HashMap<(i32, i32, u64), VecDeque<Scratch>>,
@@ -58,7 +60,7 @@ struct Wire {
     net: Arc<Mutex<Net>>,
 }
 
-/// Operation of every send: complete at once.
+/// Operation id of all sends. Sends complete immediately, so they need no distinct ids.
 const SENT: OpId = OpId(0);
 
 impl Transport for Wire {
@@ -172,7 +174,8 @@ impl Ranks {
         Ranks { job, net, comms, send, recv }
     }
 
-    /// Calls a collective as a request on each rank and completes all requests. Returns the counts.
+    /// Starts a nonblocking collective on each rank and completes all requests. Returns the message
+    /// counts of each rank.
     fn run(&self, name: &str) -> Vec<Count> {
         let begun = (0..self.job.ranks).map(|rank| {
             let comm = &self.comms[rank as usize];
@@ -247,7 +250,8 @@ fn has_root(name: &str) -> bool {
     ["bcast", "reduce", "gather", "scatter", "gatherv", "scatterv"].contains(&name)
 }
 
-/// Compares plan and messages of each rank and collective; adds the algorithms to `met`.
+/// Compares the messages that each plan predicts with those that were sent and received, for each
+/// rank and collective. Adds the algorithms of the plans to `met`.
 fn compare(
     job: DryRunJob,
     names: &[&'static str],
@@ -305,7 +309,8 @@ fn plans_tell_what_is_sent() {
     assert_eq!(all.len(), 17);
 }
 
-/// Checks that sends and receives match in plans of several pieces and of one-byte elements.
+/// Checks that sends and receives match in plans that divide a message into several pieces and in
+/// plans for one-byte elements.
 #[test]
 fn what_is_sent_is_received() {
     for (name, how) in [
@@ -348,8 +353,8 @@ fn a_plan_of_a_million_ranks_takes_no_memory_of_theirs() {
     }
 }
 
-/// Checks that only collectives that are one list of steps have a plan. The test above compares
-/// these lists with the messages.
+/// Checks that a plan exists only for collectives that execute a single list of steps.
+/// `plans_tell_what_is_sent` compares these lists with the messages.
 #[test]
 fn only_what_is_one_list_of_steps_is_offered() {
     let job = DryRunJob { ranks: 16, bytes: 8, root: 0, element: 8, commutes: true, per_node: 0 };

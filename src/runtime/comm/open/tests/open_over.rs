@@ -8,7 +8,7 @@ use crate::sys::sync::lock::Mutex;
 
 type Fabric = Vec<Option<Box<dyn Transport>>>;
 
-/// Communicator kind whose ranks bootstrap over another communicator, not used afterwards.
+/// Backend of a communicator kind whose ranks use an existing communicator only to bootstrap.
 struct Meets(Mutex<Fabric>);
 
 impl component::Comm for Meets {
@@ -54,7 +54,7 @@ fn within(timeout_ns: u64) -> dtl_comm_desc_t {
     }
 }
 
-/// Opens a communicator on three ranks; the rank `without` cannot use the backend.
+/// Opens a communicator on three ranks. The backend is unavailable on the rank `without`, if any.
 fn open_all(without: Option<usize>) -> Vec<Result<(i32, i32, u64)>> {
     let (threads, below) = fabric();
     let meets = Arc::new(Meets(Mutex::new(fabric().1)));

@@ -1,10 +1,10 @@
 //! Requests: handles of operations in flight. The handle of a completed request is stale, unless
 //! the request is persistent. A persistent request becomes inactive until the next start.
 //!
-//! A request holds no reference to its communicator, which would cost two atomic operations per
-//! request. The request stores the communicator's slot instead. A thread that destroys a
-//! communicator first waits for calls that found the communicator open, then cancels all of its
-//! requests.
+//! A request stores the handle table slot of its communicator and holds no reference to the
+//! communicator, because a reference would cost two atomic operations per request. A thread that
+//! destroys a communicator first waits for calls that found the communicator open, then cancels all
+//! requests of the communicator.
 //!
 //! In reading order:
 //! - `state`: inactive, active, complete
@@ -61,32 +61,35 @@ use crate::sys::handles::{
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Type byte of request handles.
+/// Value of the type byte in request handles.
 pub const TAG: u8 = 7;
 
-/// Handle table of requests. The group of a request is the handle of its communicator.
+/// Handle table of requests. The table groups requests by communicator: the group number of a
+/// request is the handle of its communicator.
 static TABLE: SlotMap<Request> = SlotMap::new(TAG);
 
-/// Request: an operation in flight, or an inactive persistent operation. Every function below that
-/// has a `Request` parameter is called with the request's lock held. The most frequently read
-/// fields are first, in one cache line with the slot's own words.
+/// Request: an operation in flight, or an inactive persistent operation. Every function in this
+/// file that has a `Request` parameter is called with the lock of the request held. The most
+/// frequently read fields come first, so that they share a cache line with the fields of the handle
+/// table slot that contains the request.
 #[repr(C)]
 struct Request {
-    /// Slot of the request's communicator; not a reference to the communicator.
+    /// Handle table slot of the request's communicator. It does not keep the communicator alive.
     place: SlotRef<Comm>,
     life: RequestPhase<RequestOp, Outcome>,
     what: Tagged,
     peer: i32,
-    /// Operation that `start` starts; `None` unless the request is persistent.
+    /// Operation that each call to `start` starts; `None` unless the request is persistent.
     again: Option<Box<Again>>,
 }
 
 /// Operation that a persistent request starts.
 struct Again {
     plan: PersistentArgs,
-    /// True if the host could not access the buffer at creation; each start stages it again.
+    /// True if the host could not access the buffer when the request was created. Each start then
+    /// stages the message again, unless the transport has a persistent operation for it (`made`).
     was_hidden: bool,
-    /// Persistent operation of the transport, if the transport has created one.
+    /// Persistent operation that the transport has created for this request, if any.
     made: Option<Persistent>,
 }
 
@@ -101,13 +104,14 @@ struct PersistentArgs {
 /// Operation in flight.
 enum RequestOp {
     Started(OpHandle, Ticket),
-    /// Any operation other than a plain message. All of these operations share one variant, so that
-    /// messages have fewer cases to distinguish.
+    /// Staged message, collective, one-sided operation, or send that waits for an event. All of
+    /// these share one variant, so that the code path of unstaged messages distinguishes fewer
+    /// cases.
     Other(Box<Other>),
 }
 
 impl RequestPhase<RequestOp, Outcome> {
-    /// Returns the phase of a request whose operation is no plain message.
+    /// Returns the phase of an active request with the operation `other`.
     fn active(other: Other) -> Self {
         RequestPhase::Active(RequestOp::Other(Box::new(other)))
     }
@@ -116,7 +120,8 @@ impl RequestPhase<RequestOp, Outcome> {
 /// Completion of a request, and the error if the request failed.
 pub type Outcome = (Completion, Result<()>);
 
-/// Inserts a request and returns its handle; if the table is full, cancels the operation and fails.
+/// Inserts a request into the handle table and returns its handle. If the table is full, cancels
+/// the operation and fails.
 #[inline(always)] // row: message_8
 fn insert(
     own: Option<&SpareSlots>,
@@ -129,8 +134,9 @@ fn insert(
     }
 }
 
-/// Cancels an operation that has no handle and that no call could wait for, so that the caller may
-/// reuse the buffer. Returns the error.
+/// Cancels an operation for which the handle table has no free slot, because without a handle no
+/// call could wait for the operation. After the cancellation the program may reuse the buffer.
+/// Returns the error that reports the full table.
 #[cold]
 #[inline(never)]
 fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
@@ -139,9 +145,10 @@ fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
     failure!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
-/// Inserts a started message into the handle table, or returns the error of its start. (The message
-/// is recorded before its start: otherwise a trace could show that the peer has received the
-/// message before this rank has sent it.)
+/// Inserts the request of a started message into the handle table, or returns the error with which
+/// the start failed. (The caller records the message in the flight recorder before it starts the
+/// message. Otherwise a trace could show that the peer has received the message before this rank
+/// has sent it.)
 #[inline(always)] // row: message_8
 fn started(
     inside: &Guard,
@@ -199,7 +206,7 @@ impl PersistentArgs {
         if self.what.is(Kind::Ssend) { SendMode::Synchronous } else { SendMode::Standard }
     }
 
-    /// Returns the path of the bytes between the message's buffer and the transport.
+    /// Determines whether and how the message is staged through host memory.
     fn path(&self, comm: &Comm) -> Result<BufferPath> {
         if self.is_recv() {
             BufferPath::of_recv(comm, self.data.bytes)
@@ -208,7 +215,7 @@ impl PersistentArgs {
         }
     }
 
-    /// Returns the words that describe the message's operation for the flight recorder.
+    /// Returns the encoded entry of the flight recorder for the message.
     #[inline(always)] // row: message_8
     fn words(&self) -> [u64; 3] {
         self.what.words(self.peer, self.data.count, self.data.dtype)
@@ -230,7 +237,7 @@ pub fn imrecv(
     started(inside, comm, (what, peer), ticket, matched_message::start(message, data.bytes))
 }
 
-/// Creates an inactive persistent send (standard mode). Returns the handle of its request.
+/// Creates an inactive persistent send in standard mode. Returns the handle of its request.
 pub fn send_init(comm: &Comm, data: Data, dest: i32, tag: i32) -> Result<dtl_request_t> {
     persistent(comm, PersistentArgs { data, peer: dest, what: Tagged::new(Kind::Send, tag) })
 }
@@ -253,7 +260,8 @@ fn persistent(comm: &Comm, plan: PersistentArgs) -> Result<dtl_request_t> {
     insert_request(comm, (what, peer), again, RequestPhase::AtRest)
 }
 
-/// Inserts a request on the general path. Returns its handle.
+/// Inserts a request into the handle table and returns its handle. Not used on the fast path of
+/// messages.
 fn insert_request(
     comm: &Comm,
     (what, peer): (Tagged, i32),
@@ -294,7 +302,8 @@ pub fn collective(comm: &Comm, begun: StartedColl) -> Result<dtl_request_t> {
     Ok(handle)
 }
 
-/// Inserts a started operation on a window into the handle table. Returns the request's handle.
+/// Inserts the request of a started one-sided operation into the handle table. Returns the handle
+/// of the request.
 pub(crate) fn of_window(
     comm: &Comm,
     (kind, peer): (Kind, i32),
@@ -308,23 +317,24 @@ pub(crate) fn of_window(
     insert_request(comm, (Tagged::new(kind, 0), peer), None, life)
 }
 
-/// Returns the outcome of waiting for an inactive persistent request: success, without a message.
+/// Returns the outcome of a wait for an inactive persistent request: success, with an empty
+/// completion.
 pub(crate) fn at_rest() -> Outcome {
     (Completion::NOBODY, Ok(()))
 }
 
-/// Returns a reference-counted pointer to the request's communicator, for a caller that may wait.
+/// Returns a reference-counted pointer to the request's communicator, for callers that may block.
 pub(crate) fn comm_of(handle: dtl_request_t) -> Option<Arc<Comm>> {
     let comm = TABLE.group_of(handle.id)?;
     crate::runtime::comm::comm_table::TABLE.pin(&epoch::enter(), comm)
 }
 
-/// Returns the communicator of a request, borrowed for the lifetime of the guard `inside`.
+/// Returns the communicator of a request, borrowed for the lifetime of the epoch guard `inside`.
 pub(crate) fn comm_here(inside: &Guard, handle: dtl_request_t) -> Option<&Comm> {
     crate::runtime::comm::comm_table::TABLE.get(inside, TABLE.group_of(handle.id)?)
 }
 
-/// Returns the name of a request for error texts, and the kind of its operation.
+/// Returns the name of a request for error messages, and the kind of its operation.
 pub(crate) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
     match TABLE.try_look(handle.id) {
         Ok(request) => (request.name(), Some(request.what.kind())),
@@ -333,7 +343,8 @@ pub(crate) fn name_of(handle: dtl_request_t) -> (String, Option<Kind>) {
     }
 }
 
-/// Runs `look` on a live request with the lock held; waits for another thread that holds the lock.
+/// Calls `look` with the lock of a live request held. If another thread holds the lock, waits for
+/// it.
 fn look<R>(
     inside: &Guard,
     handle: dtl_request_t,
@@ -348,13 +359,14 @@ fn look<R>(
     looked.unwrap_or_else(|missed| Err(missed_by(handle, &missed)))
 }
 
-/// Returns the error for a request that is stale or locked by an outer call on this thread.
+/// Returns the error for a request whose lookup failed: its handle is stale, or an outer call on
+/// this thread holds its lock.
 #[cold]
 fn missed_by(handle: dtl_request_t, missed: &LookupFailure) -> Error {
     if *missed == LookupFailure::Stale { stale(handle) } else { in_own_hands(handle) }
 }
 
-/// Returns the error for a request that an outer call on this thread is polling.
+/// Returns the error for a request that an outer call on this thread is already polling.
 #[cold]
 pub(crate) fn in_own_hands(handle: dtl_request_t) -> Error {
     failure!(
@@ -371,7 +383,7 @@ pub(crate) fn is_in_own_hands(handle: dtl_request_t) -> bool {
     TABLE.is_own(handle.id)
 }
 
-/// Returns the error of a handle that refers to no request.
+/// Returns the error for a stale handle, which refers to no request.
 #[cold]
 pub(crate) fn stale(handle: dtl_request_t) -> Error {
     invalid_handle("request", TAG, handle.id)
@@ -418,15 +430,16 @@ impl Request {
         })
     }
 
-    /// Makes progress on the request without waiting. The outcome remains in the request.
+    /// Makes progress on the request (nonblocking) and returns its state. If the request is
+    /// complete, its outcome stays stored in the request.
     fn settle(&mut self, comm: &Comm) -> Result<PollState> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.settle(|operation| poll(comm, (kind, peer), operation))
     }
 
-    /// Cancels the operation. Returns `None` if it was canceled, and the outcome if it completed. A
-    /// collective is abandoned for all ranks. Returns Pending if the operation has been matched but
-    /// is not complete; the caller then retries.
+    /// Cancels the operation of the request. Returns `None` if the operation was canceled, and the
+    /// outcome if it completed. Canceling a collective makes all ranks abandon it. Returns Pending
+    /// if the operation has been matched but is not complete; the caller then retries.
     fn cancel(&mut self, comm: &Comm) -> Result<Poll<Option<Outcome>>> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.cancel(at_rest(), |operation| match operation {
@@ -441,7 +454,7 @@ impl Request {
         })
     }
 
-    /// Returns the name of the request for error texts.
+    /// Returns the name of the request for error messages.
     fn name(&self) -> String {
         if let RequestPhase::Active(RequestOp::Other(other)) = &self.life {
             if let Some(call) = other.call() {
@@ -492,7 +505,7 @@ pub fn is_alive(handle: dtl_request_t) -> bool {
     TABLE.is_live(handle.id)
 }
 
-/// Requests the cancellation of the operation. The request then completes through a wait or a test.
+/// Requests the cancellation of the operation. A later wait or test then completes the request.
 /// Fails with DTL_ERROR_NOT_SUPPORTED for a collective or one-sided operation.
 pub fn cancel(inside: &Guard, handle: dtl_request_t) -> Result<()> {
     look(inside, handle, |request, comm| match &mut request.life {

@@ -1,5 +1,5 @@
-//! Requests other than messages of host memory: a nonblocking collective, an operation on a window,
-//! a staged message, a send that waits for an event.
+//! Requests for operations other than messages in host memory: nonblocking collectives, one-sided
+//! operations, staged messages, and sends that wait for an event.
 
 use super::{
     Data, Outcome, PersistentArgs, RequestOp, RequestPhase, TABLE, at_rest, failed, insert_request,
@@ -25,15 +25,16 @@ use std::task::Poll;
 #[allow(clippy::large_enum_variant, reason = "always in a box")]
 pub(super) enum Other {
     Collective(Run),
-    /// Operation on a window: the path of the window, and the operation's ticket.
+    /// One-sided operation: the RMA path of its window, and the ticket by which the path identifies
+    /// the operation.
     Window(Arc<dyn rma_path::RmaPath>, rma_path::Ticket),
     /// Message whose buffer the host may not be able to access.
     Staged(Staged),
-    /// Send that has not started, because its event has not completed.
+    /// Send that has not started yet, because the event that triggers it has not completed.
     Gated(TriggeredSend),
 }
 
-/// Send that starts when an event has completed.
+/// Send that starts once an event has completed.
 pub(super) struct TriggeredSend {
     gate: EventGate,
     plan: PersistentArgs,
@@ -44,13 +45,13 @@ pub(super) struct TriggeredSend {
 }
 
 impl TriggeredSend {
-    /// Cancels the send. No other rank takes part, because the send has not started.
+    /// Marks the send as canceled. No communication is necessary, because the send has not started.
     pub(super) fn cancel(&mut self) {
         self.is_canceled = true;
     }
 
-    /// Polls the event. Returns `None` while the event is pending, otherwise the started send or
-    /// the outcome of a send that failed or was canceled before its start.
+    /// Polls the event. Returns `None` while the event is pending. Otherwise returns the started
+    /// send, or the outcome if the send failed or was canceled before its start.
     fn look(
         &mut self,
         comm: &Comm,
@@ -80,7 +81,8 @@ impl TriggeredSend {
     }
 }
 
-/// Starts the message described by `plan` on the buffer path `path`.
+/// Starts the message with the arguments `plan`. `path` selects whether and how the message is
+/// staged.
 #[cold]
 pub(super) fn stage(comm: &Comm, plan: &PersistentArgs, path: BufferPath) -> Result<Staged> {
     let (bytes, peer, tag) = (plan.data.bytes, plan.peer, plan.what.tag());
@@ -91,14 +93,16 @@ pub(super) fn stage(comm: &Comm, plan: &PersistentArgs, path: BufferPath) -> Res
     }
 }
 
-/// Returns the operation of a started message that the flight recorder has not recorded yet.
+/// Converts a started message to the operation of a request. Records the start of the message in
+/// the flight recorder; callers must not record it.
 #[cold]
 pub(super) fn operation(comm: &Comm, plan: &PersistentArgs, mut staged: Staged) -> RequestOp {
     staged.ticket = Some(comm.recorder.begin(plan.words()));
     RequestOp::Other(Box::new(Other::Staged(staged)))
 }
 
-/// Inserts a started message into the handle table. Returns the handle of its request.
+/// Inserts the request of a started message into the handle table. Returns the handle of the
+/// request.
 #[cold]
 pub(super) fn insert_staged(
     comm: &Comm,
@@ -108,8 +112,9 @@ pub(super) fn insert_staged(
     put(comm, plan, operation(comm, plan, staged))
 }
 
-/// Inserts an operation into the handle table and registers its request for progress: calls that
-/// wait for other operations also copy the parts of this message.
+/// Inserts the request of an operation into the handle table. If the transport allows progress by
+/// other threads, also registers the request for progress, so that calls that wait for other
+/// operations also copy the chunks of a staged message.
 fn put(comm: &Comm, plan: &PersistentArgs, operation: RequestOp) -> Result<dtl_request_t> {
     let life = RequestPhase::Active(operation);
     let handle = insert_request(comm, (plan.what, plan.peer), None, life)?;
@@ -120,7 +125,8 @@ fn put(comm: &Comm, plan: &PersistentArgs, operation: RequestOp) -> Result<dtl_r
     Ok(handle)
 }
 
-/// Starts a standard-mode send that begins when the event's current record has completed.
+/// Creates the request of a standard-mode send that starts once the event has completed. The send
+/// waits for the most recent recording of the event before this call.
 pub fn isend_on(
     comm: &Comm,
     data: Data,
@@ -139,7 +145,8 @@ pub fn isend_on(
     put(comm, &plan, RequestOp::Other(Box::new(Other::Gated(gated))))
 }
 
-/// Checks that device memory is of the event's backend: an event orders no other backend's work.
+/// Checks that a buffer in device memory was allocated by the device backend of the event, because
+/// an event does not order the work of other backends.
 fn check_event_backend(data: Data, event: &Event) -> Result<()> {
     match device_only::allocation_of(data.bytes)? {
         Some(allocation) if allocation.hidden && allocation.backend != event.backend().handle() => {
@@ -155,8 +162,8 @@ fn check_event_backend(data: Data, event: &Event) -> Result<()> {
 }
 
 impl Other {
-    /// Makes progress on the operation. Returns the outcome of a complete operation, otherwise
-    /// `None`. `Err`: the poll failed, and the operation is still in flight.
+    /// Makes progress on the operation. Returns the outcome if the operation is complete, otherwise
+    /// `None`. Returns an error if the poll fails; the operation is then still in flight.
     #[inline(never)]
     pub(super) fn poll(&mut self, comm: &Comm, of: (Kind, i32)) -> Result<Option<Outcome>> {
         match self {
@@ -206,7 +213,7 @@ impl Other {
         }))
     }
 
-    /// Returns the description of a collective; `None` for other operations.
+    /// Returns the description of the operation if it is a collective, otherwise `None`.
     pub(super) fn call(&self) -> Option<&OpDesc> {
         match self {
             Other::Collective(run) => Some(run.call()),
@@ -219,7 +226,7 @@ impl Other {
         matches!(self, Other::Staged(_) | Other::Gated(_))
     }
 
-    /// Returns true if making progress on the operation may call a function of the program.
+    /// Returns true if making progress on the operation may call a user-defined reduction function.
     pub(super) fn calls_program(&self) -> bool {
         self.call().is_some_and(|call| call.op >= id_table::FIRST)
     }

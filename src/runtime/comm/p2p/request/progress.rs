@@ -8,8 +8,8 @@ use crate::runtime::comm::progress::Progress;
 use crate::sys::handles::epoch;
 use crate::sys::handles::slot_map::{LookupFailure, SlotMap};
 
-/// Makes progress on a request and returns its state; `None` if the handle is stale. An outcome
-/// remains in the request.
+/// Makes progress on a request and returns its state; `None` if the handle is stale. If the request
+/// is complete, its outcome stays stored in the request.
 pub(crate) fn standing(handle: dtl_request_t) -> Result<Option<PollState>> {
     standing_if(handle, |_, _| true)
 }

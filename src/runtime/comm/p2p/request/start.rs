@@ -30,8 +30,8 @@ fn begin_plain(inside: &Guard, comm: &Comm, plan: &PersistentArgs) -> Result<dtl
     started(inside, comm, (plan.what, plan.peer), ticket, plan.start(comm))
 }
 
-/// General path of `begin`: the peer may be any rank or DTL_PROC_NULL, the tag may be any tag, the
-/// host may be unable to access the memory, and the arguments may be invalid.
+/// Slow path of `begin`: the peer may be DTL_PROC_NULL, peer and tag may be wildcards, the host may
+/// be unable to access the buffer, and the arguments may be invalid.
 #[cold]
 #[inline(never)]
 fn begin_checked(inside: &Guard, comm: &Comm, plan: &PersistentArgs) -> Result<dtl_request_t> {

@@ -1,13 +1,15 @@
-//! Life cycle of a request: inactive, active, complete. Decides which caller obtains the outcome.
+//! Life cycle of a request: inactive, active, complete. The state determines which caller obtains
+//! the outcome.
 //!
-//! Not here: the operation and its progress (`request` passes both in as functions), and mutual
-//! exclusion between threads. Each request has a lock (`sys::handles::slot_map`), which a thread
-//! holds while it polls or cancels the operation. So no operation is polled after its completion,
-//! and each outcome is returned once. `tests/models` explores every interleaving of two threads.
+//! This file contains neither the operation and its progress, which `request` passes as functions,
+//! nor mutual exclusion between threads. Each request has a lock (`sys::handles::slot_map`), which
+//! a thread holds while it polls or cancels the operation. So no operation is polled after its
+//! completion, and each outcome is returned once. `tests/models` explores every interleaving of two
+//! threads.
 
 use std::task::Poll;
 
-/// Phase of a request with operation `A` and outcome `O`.
+/// Phase of a request. `A` is the type of its operation, and `O` the type of its outcome.
 pub(crate) enum RequestPhase<A, O> {
     /// Persistent request that is not started.
     AtRest,
@@ -16,7 +18,7 @@ pub(crate) enum RequestPhase<A, O> {
     Over(O),
 }
 
-/// State of a request, returned by a poll.
+/// State in which a poll leaves a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PollState {
     AtRest,
@@ -37,8 +39,9 @@ impl<A, O> RequestPhase<A, O> {
         Some(begin().map(|operation| *self = RequestPhase::Active(operation)))
     }
 
-    /// Makes progress on the request without waiting. `poll` returns the outcome of a complete
-    /// operation, otherwise `None`. If `poll` fails, the request remains active.
+    /// Makes progress on the request (nonblocking) and returns its state. `poll` returns the
+    /// outcome if the operation is complete, otherwise `None`. If `poll` fails, the request remains
+    /// active.
     pub(crate) fn settle<E>(
         &mut self,
         poll: impl FnOnce(&mut A) -> Result<Option<O>, E>,
@@ -67,9 +70,10 @@ impl<A, O> RequestPhase<A, O> {
         }
     }
 
-    /// Cancels the request, which becomes inactive. If `withdraw`, called with an active operation,
-    /// fails or returns Pending, the request stays active. Returns `None` if the operation was
-    /// canceled, otherwise its outcome. The outcome of an inactive request is `resting`.
+    /// Cancels the request, which becomes inactive. If the request is active, calls `withdraw` with
+    /// its operation; if `withdraw` fails or returns Pending, the request stays active. Returns
+    /// `None` if the operation was canceled, otherwise its outcome. For an inactive request,
+    /// returns the outcome `resting`.
     pub(crate) fn cancel<E>(
         &mut self,
         resting: O,

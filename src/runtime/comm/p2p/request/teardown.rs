@@ -1,8 +1,7 @@
-//! Requests that end before their operations complete: individually, or together with their owner
-//! (a destroyed communicator, the finalized library, the parent of a forked child).
+//! End of requests before their operations complete: the program destroys a request or its
+//! communicator, the library is finalized, or the process is a forked child.
 //!
-//! A matched message may take long to complete. No thread holds a request's lock during that time,
-//! because a search for the requests of another communicator would also wait for the lock.
+//! A matched message may take long to complete. No thread holds a request's lock during that time.
 
 use super::{
     Outcome, Request, RequestOp, RequestPhase, TABLE, comm_of, in_own_hands, is_alive, missed_by,
@@ -26,7 +25,8 @@ fn handles_of(comm: &Comm) -> Vec<u64> {
     }
 }
 
-/// Fails with BUSY while a collective that cannot be canceled is running on the communicator.
+/// Fails with DTL_ERROR_BUSY if a collective that cannot be canceled is in progress on the
+/// communicator.
 pub(crate) fn check_revocable(comm: &Comm) -> Result<()> {
     for id in handles_of(comm) {
         let stays = TABLE.with(id, |request| {
@@ -49,8 +49,9 @@ pub(crate) fn check_revocable(comm: &Comm) -> Result<()> {
     Ok(())
 }
 
-/// Cancels all operations of a communicator, so that no buffer is accessed afterwards. The handles
-/// of its requests become stale. Pending: some operations are matched but not complete.
+/// Cancels the operations of all requests of a communicator, so that their buffers are not accessed
+/// afterwards. The handles of these requests become stale. Returns Pending if some operations are
+/// matched but not complete.
 pub(crate) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
     let mut all = Poll::Ready(());
     for id in handles_of(comm) {
@@ -65,9 +66,9 @@ pub(crate) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
     Ok(all)
 }
 
-/// Cancels the operation of an active request whose communicator is closed or revoked. Fails if it
-/// was canceled; returns its outcome if it completed. Returns `None` if it cannot be canceled
-/// (yet); the operation and the communicator then continue.
+/// Cancels the operation of an active request whose communicator is closed or revoked. Fails if the
+/// operation was canceled; returns its outcome if it completed. Returns `None` if the operation
+/// cannot be canceled, or not yet; the operation then stays in flight.
 pub(crate) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option<Outcome>> {
     let taken = TABLE.with(handle.id, |request| {
         let taken = request.cancel(comm);
@@ -86,8 +87,8 @@ pub(crate) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option
     }
 }
 
-/// Completes a message to or from an absent rank as if the rank had died. The next test or wait
-/// returns that completion.
+/// If the request is a message to or from a rank that has left the communicator, completes it as if
+/// that rank had died. The next test or wait returns this completion.
 pub(crate) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
     let Ok(mut request) = TABLE.try_look(handle.id) else { return };
     request.set_owner();
@@ -108,9 +109,10 @@ pub(crate) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
     }
 }
 
-/// Destroys a request. An operation in flight is canceled; a matched operation completes first.
-/// Fails with DTL_ERROR_BUSY for a collective or one-sided operation in flight, which cannot be
-/// canceled. Ignores the null handle. Call outside of the epoch: a matched message may take long.
+/// Destroys a request. An operation in flight is canceled; if it has been matched, this call waits
+/// until it completes. Fails with DTL_ERROR_BUSY for a collective or one-sided operation in flight,
+/// which cannot be canceled. Ignores the null handle. Call outside of a reclamation epoch, because
+/// a matched message may take long to complete.
 pub fn destroy(handle: dtl_request_t) -> Result<()> {
     if handle.id == 0 {
         return Ok(());
@@ -145,7 +147,8 @@ fn try_destroy(request: &mut Request, comm: &Comm) -> SlotAction<Result<Poll<()>
     try_end(request, comm)
 }
 
-/// Cancels the operation of a request. The request stays if that fails or is pending.
+/// Cancels the operation of a request and removes the request from the handle table. If the
+/// cancellation fails or is pending, the request remains in the table.
 fn try_end(request: &mut Request, comm: &Comm) -> SlotAction<Result<Poll<()>>> {
     match request.cancel(comm) {
         Ok(Poll::Ready(_)) => SlotAction::End(Ok(Poll::Ready(()))),
@@ -154,13 +157,14 @@ fn try_end(request: &mut Request, comm: &Comm) -> SlotAction<Result<Poll<()>>> {
     }
 }
 
-/// Number of attempts to lock a request that another call polls.
+/// Maximum number of attempts to lock a request that another call is polling.
 const PATIENCE: usize = 64;
 
-/// Ends all requests of a communicator that is dropped, also those whose operation cannot be
-/// canceled. This may run during a poll of another communicator's request, on a thread that made
-/// progress on `comm` and holds its last reference. Therefore the wait for a polling call is
-/// bounded. A call that polls a request of `comm` finds no communicator and returns at once.
+/// Ends all requests of a communicator that is dropped, including those whose operation cannot be
+/// canceled. This function may run while the same thread polls a request of another communicator,
+/// if that thread made progress on `comm` and holds the last reference to it. Therefore the wait
+/// for a call that is polling a request is bounded. A call that polls a request of `comm` finds no
+/// communicator and returns immediately.
 pub(crate) fn end_all(comm: &Comm) {
     for id in handles_of(comm) {
         for _ in 0..PATIENCE {

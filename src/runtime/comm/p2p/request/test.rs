@@ -18,30 +18,31 @@ use crate::sys::{
 };
 use std::task::Poll;
 
-/// State of a request, returned by a poll to the caller.
+/// Result of a poll of a request.
 pub(crate) enum RequestState {
-    /// Complete: the caller has the outcome; the handle is stale unless the request is persistent.
+    /// The request is complete and the caller has received its outcome. The handle is stale unless
+    /// the request is persistent.
     Over,
     /// Persistent request that is not started.
     AtRest,
     Active,
     /// The request is active on a communicator that is destroyed or being shrunk.
     Closed,
-    /// The handle refers to no request (any more).
+    /// The handle refers to no request, or to a request that has already ended.
     Stale,
 }
 
 impl RequestState {
-    /// Returns the state of an active request of `comm`.
+    /// Returns `Active` if the communicator is open, otherwise `Closed`.
     fn active(comm: &Comm) -> RequestState {
         if comm.is_open() { RequestState::Active } else { RequestState::Closed }
     }
 }
 
 /// Polls a request. If the request is complete, stores the outcome in the caller's `Outcome`, which
-/// must be empty on entry (`wait::empty_outcome`). Does not wait for another thread that polls the
-/// request at the same time. With `waits`, the caller waits for nothing else, and the poll may
-/// spend some microseconds on a message.
+/// must be empty on entry (`wait::empty_outcome`). If another thread is polling the request,
+/// reports it as active without waiting. If `waits` is true, the caller waits only for this
+/// request, and the poll may take some microseconds if the operation is a message.
 #[inline(always)] // row: wait
 pub(crate) fn poll_request(
     inside: &Guard,
@@ -70,8 +71,9 @@ pub(crate) fn poll_request(
     })
 }
 
-/// Polls a message. The request of a completed message ends. Inlined into the caller, because
-/// returning outcomes by value from one function to the next takes longer than the poll.
+/// Polls the message of a request. If the message is complete, removes the request from the handle
+/// table. This function is inlined into its caller, because returning the outcome by value through
+/// several functions takes longer than the poll.
 #[inline(always)] // row: wait
 fn end_message(
     inside: &Guard,
@@ -108,8 +110,10 @@ fn end_message(
 }
 
 impl Comm {
-    /// Polls an operation by the transport's foreign test function, if any. With `waits`, and if no
-    /// other object needs progress, repeats the test for some microseconds.
+    /// Polls an operation by calling the test function (for example MPI_Test) of the communication
+    /// library that the transport uses, if the transport provides such a function. If `waits` is
+    /// true and no other transport or request of this process needs progress, repeats the call for
+    /// some microseconds.
     #[inline(always)] // row: wait
     fn ask_foreign_test(&self, op: OpId, out: &mut Completion, waits: bool) -> TestOutcome {
         let Some(asking) = &self.asking else { return TestOutcome::Unasked };
@@ -121,7 +125,8 @@ impl Comm {
         answer
     }
 
-    /// Fills the completion of an operation that the foreign test function reports as complete.
+    /// Fills in the completion of an operation that the test function (for example MPI_Test) of the
+    /// communication library that the transport uses has reported as complete.
     #[cold]
     #[inline(never)]
     fn fill_tested(&self, op: OpId, outputs: &TestOutputs, out: &mut Completion) {
@@ -131,7 +136,7 @@ impl Comm {
     }
 }
 
-/// General path of `poll_request`: polls a request that is not a plain message.
+/// Slow path of `poll_request`: polls a request for which `Request::message` returns `None`.
 #[cold]
 #[inline(never)]
 fn poll_other(
@@ -164,8 +169,8 @@ impl Request {
     }
 
     /// Returns the operation and the ticket of a nonpersistent message from or to one rank, else
-    /// `None`. The operation is `None` for a send that completed at once. The request owns no
-    /// resources.
+    /// `None`. The operation is `None` for a send that completed at once. A request for which this
+    /// function returns `Some` owns no resources.
     #[inline(always)] // row: wait
     fn message(&self) -> Option<(Option<OpId>, Ticket)> {
         match self.life {

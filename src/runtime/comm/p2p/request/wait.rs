@@ -1,4 +1,5 @@
-//! Waiting for requests, and testing requests without waiting: one, all, any, some.
+//! Blocking waits for requests, and nonblocking tests of requests: for one, all, any or some of the
+//! requests.
 
 use super::{Outcome, PollState, RequestState};
 use crate::abi::handle::dtl_request_t;
@@ -19,18 +20,20 @@ fn at(index: usize) -> impl Fn(Error) -> Error {
     move |error| error.within(&format!("requests[{index}]"))
 }
 
-/// Returns an empty outcome for a test or wait to fill, all zero so that no constant is loaded.
+/// Returns an empty outcome for a test or wait to fill. All of its fields are zero, so that the
+/// generated code need not load it from memory.
 #[inline(always)] // row: wait
 pub fn empty_outcome() -> Outcome {
     (Completion { source: 0, status: DTL_SUCCESS, match_bits: 0, size: 0 }, Ok(()))
 }
 
-/// Minimum time limit, in nanoseconds, of a wait whose first poll may take some microseconds.
+/// Minimum time limit, in nanoseconds, of waits whose first poll may take some microseconds; the
+/// first poll of a wait with a shorter limit returns immediately.
 const SHORT_NS: u64 = 100_000;
 
-/// Polls a request. If `timeout_ns` is long enough, repeats the poll for some microseconds. Returns
-/// true if the request is complete. The outcome is then stored in the caller's `Outcome`, and the
-/// handle is stale unless the request is persistent.
+/// Polls a request. If `timeout_ns` is at least `SHORT_NS`, the poll may take some microseconds.
+/// Returns true if the request is complete. The outcome is then stored in the caller's `Outcome`,
+/// and the handle is stale unless the request is persistent.
 #[inline(always)] // row: wait
 pub fn is_over(
     inside: &Guard,
@@ -42,7 +45,7 @@ pub fn is_over(
     Ok(matches!(state, RequestState::Over | RequestState::AtRest))
 }
 
-/// Polls a request without waiting. Returns true if the request is complete. The outcome is then
+/// Polls a request (nonblocking). Returns true if the request is complete. The outcome is then
 /// stored in the caller's `Outcome`, and the handle is stale unless the request is persistent.
 pub fn test(inside: &Guard, handle: dtl_request_t, out: &mut Outcome) -> Result<bool> {
     match request::poll_request(inside, handle, out, false)? {
@@ -59,7 +62,8 @@ pub fn test(inside: &Guard, handle: dtl_request_t, out: &mut Outcome) -> Result<
     }
 }
 
-/// Waits for a request. `Err`: still in flight (TIMEOUT), stale handle, or failed poll.
+/// Waits for a request. Fails if the request is still in flight at the time limit (TIMEOUT), if the
+/// handle is stale, or if a poll fails.
 fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
     let mut out = empty_outcome();
     let inside = epoch::enter();
@@ -71,7 +75,8 @@ fn wait(handle: dtl_request_t, timeout_ns: u64) -> Result<Outcome> {
     Ok(out)
 }
 
-/// Waits for a request that was just active, and fills in the outcome. Call outside of the epoch.
+/// Waits for a request that a preceding poll has found active, and stores the outcome in `out`.
+/// Must be called outside of a reclamation epoch.
 pub fn wait_on(handle: dtl_request_t, timeout_ns: u64, out: &mut Outcome) -> Result<()> {
     let deadline = Deadline::after(timeout_ns);
     let mut backoff = Backoff::new();
@@ -117,10 +122,12 @@ fn completed_elsewhere() -> Error {
     failure!(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
 }
 
-/// Minimum time limit, in nanoseconds, of a collective's wait that reports the ranks on a timeout.
+/// Minimum time limit, in nanoseconds, with which a wait for a collective reports the state of the
+/// other ranks when it times out.
 const REPORTED_NS: u64 = 100_000_000;
 
-/// Returns the query to the other ranks for a wait that reports their state on a timeout, if any.
+/// Creates the query by which a wait obtains the state of the other ranks, to report it on a
+/// timeout. Returns `None` if the wait does not report this state.
 #[cold]
 fn inquiry(handle: dtl_request_t, timeout_ns: u64, limit: Deadline) -> Option<DeadlineQuery> {
     let is_collective = || request::name_of(handle).1.is_some_and(Kind::is_collective);
@@ -153,9 +160,9 @@ fn late(
     hang_report::attach(comm, &error, None)
 }
 
-/// Waits for all requests. For each completed request the handle in the array becomes null (unless
-/// the request is persistent), and its completion is passed to the callback. Returns the error of
-/// the first failed request, after all requests are complete or the time limit has passed.
+/// Waits for all requests. For each completed request, sets its handle in the array to null (unless
+/// the request is persistent) and passes its completion to the callback. Returns the error of the
+/// first failed request, after all requests are complete or the time limit has passed.
 pub fn wait_all(
     requests: &mut [dtl_request_t],
     timeout_ns: u64,
@@ -195,15 +202,17 @@ fn handles(requests: &mut [dtl_request_t]) -> impl Iterator<Item = (usize, &mut 
     requests.iter_mut().enumerate().filter(|(_, handle)| handle.id != 0)
 }
 
-/// Sets the handle to null, unless it still refers to a request (persistent, or not pollable).
+/// Sets the handle to null, unless it still refers to a request (because the request is persistent
+/// or could not be polled).
 fn clear_if_over(handle: &mut dtl_request_t) {
     if !request::is_alive(*handle) {
         *handle = dtl_request_t::NULL;
     }
 }
 
-/// Polls all requests. If all are complete, returns true, passes every completion to `tell`, and
-/// returns the error of the first failed request. Otherwise `tell` is not called.
+/// Polls all requests. If all requests are complete, passes every completion to `tell` and returns
+/// true and the error of the first failed request. Otherwise returns false and does not call
+/// `tell`.
 pub fn test_all(
     requests: &mut [dtl_request_t],
     mut tell: impl FnMut(usize, &Completion),
@@ -241,8 +250,8 @@ pub fn test_all(
     Ok((true, first_failure))
 }
 
-/// Passes the outcome of every completed request, up to `most`, to the callback. Returns the number
-/// of these requests and the number of active requests.
+/// Passes the outcomes of the completed requests, at most `most`, to the callback `out`. Returns
+/// the number of these requests and the number of active requests found.
 fn take_over(
     requests: &mut [dtl_request_t],
     most: usize,
@@ -284,8 +293,9 @@ fn take_over(
     Ok((taken, active))
 }
 
-/// Waits until at least one request is complete. Passes the outcomes of up to `most` completed
-/// requests to the callback and returns their number; 0 if no request was active.
+/// Waits until at least one request is complete. Passes the outcomes of at most `most` completed
+/// requests to the callback and returns the number of these requests; 0 if all requests are
+/// inactive or null.
 pub fn wait_some(
     requests: &mut [dtl_request_t],
     most: usize,

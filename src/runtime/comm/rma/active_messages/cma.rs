@@ -1,9 +1,9 @@
 //! Puts and gets that the kernel copies between the processes of a node (cross memory attach),
 //! without a request to the target.
 //!
-//! Puts and gets are not ordered before a flush, so requests to the same target may still be in
-//! flight; a flush waits for those requests. Operations that must be atomic remain requests, so
-//! that only the target changes its memory by them.
+//! Puts and gets are unordered until a flush, so the kernel may copy while requests to the same
+//! target are still in flight; a flush waits for those requests. Atomic operations are always sent
+//! as requests, so that only the target executes them on its memory.
 
 use crate::abi::status::DTL_ERROR_RANK_FAILURE;
 use crate::error::{Error, Result, fail};
@@ -15,26 +15,28 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Targets whose memory the kernel copies.
+/// Targets on which the operating system's kernel executes puts and gets (cross memory attach).
 pub(super) struct Copies {
-    /// Targets by rank; empty if the kernel copies for no target.
+    /// Targets, indexed by rank; empty if the kernel copies for none of them.
     targets: Vec<CmaTarget>,
 }
 
 struct CmaTarget {
     /// Address of the target's part of the window, in the target's process.
     base: u64,
-    /// Access to the target's memory, opened by the first operation; `None` if the kernel refuses.
+    /// Access to the target's memory, opened by the first operation on the target; `None` if the
+    /// kernel denies it.
     memory: OnceLock<Option<Arc<dyn Remote>>>,
     is_gone: AtomicBool,
 }
 
 impl Copies {
-    /// No target: the kernel copies for none.
+    /// Empty list: the kernel copies for no target.
     pub(super) const NONE: Copies = Copies { targets: Vec::new() };
 
-    /// Determines whether the kernel copies. `bases` has the address of each part, by rank. Also
-    /// returns the reason for `dtl_explain`, empty if no other process of the node is a target.
+    /// Determines whether the kernel permits copies between the processes of this node. `bases`
+    /// contains the address of each rank's window memory, indexed by rank. Also returns the
+    /// description for `dtl_explain`, which is empty if no target is another process of this node.
     pub(super) fn new(comm: &Comm, bases: &[u64]) -> (Copies, String) {
         let own = comm.rank;
         let near = (1..comm.size).map(|by| (own + by) % comm.size);
@@ -67,7 +69,8 @@ impl Copies {
         usize::try_from(rank).ok().and_then(|rank| self.targets.get(rank))
     }
 
-    /// Copies at the address of the operation in the target. Returns false if a request must do it.
+    /// Executes a put or get as a copy by the operating system's kernel to or from the target's
+    /// memory. Returns false if the operation must be sent as a request.
     pub(super) fn copy(&self, comm: &Comm, spot: TargetRange, op: &RmaOp) -> Result<bool> {
         let target = self.target(spot.target).filter(|target| target.base != 0);
         let Some(target) = target else { return Ok(false) };
@@ -89,7 +92,8 @@ impl Copies {
         self.check_there(&(spot.target..spot.target + 1)).map(|()| false)
     }
 
-    /// Fails if an operation has detected that one of the targets has exited.
+    /// Fails if an earlier operation has detected that the process of one of the targets has
+    /// exited.
     pub(super) fn check_there(&self, targets: &Range<i32>) -> Result<()> {
         let is_gone = |target: &CmaTarget| target.is_gone.load(Ordering::Relaxed);
         let gone = targets.clone().find(|rank| self.target(*rank).is_some_and(is_gone));

@@ -1,9 +1,10 @@
-//! Ranks that have the lock of this rank's part of a window, and ranks that wait for it. The queue
-//! is first come, first served, so that a stream of shared locks cannot starve an exclusive lock.
+//! Lock of this rank's window memory: the ranks that have the lock, and the ranks that wait for it.
+//! Requests are granted in the order of their arrival, so that a sequence of shared locks cannot
+//! starve an exclusive lock.
 
 use std::collections::VecDeque;
 
-/// Rank that requested the lock, and the tag of the reply.
+/// Rank that has requested the lock, the tag of the reply that grants it, and the requested mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LockRequester {
     pub(super) origin: i32,
@@ -13,7 +14,8 @@ pub(super) struct LockRequester {
 
 #[derive(Default)]
 pub(super) struct Locks {
-    /// One rank with an exclusive lock, or any number with shared locks.
+    /// Holders of the lock: one rank with an exclusive lock, or any number of ranks with shared
+    /// locks.
     holders: Vec<LockRequester>,
     waiting: VecDeque<LockRequester>,
 }
@@ -23,7 +25,7 @@ impl Locks {
         self.waiting.push_back(asker);
     }
 
-    /// Grants a shared lock and returns true if no rank has an exclusive lock or waits.
+    /// If no rank has an exclusive lock or waits for a lock, grants a shared lock and returns true.
     pub(super) fn share_if_free(&mut self, asker: LockRequester) -> bool {
         let is_free = self.waiting.is_empty() && !self.is_exclusive();
         if is_free {
@@ -36,7 +38,8 @@ impl Locks {
         self.holders.iter().any(|holder| holder.exclusive)
     }
 
-    /// Grants the lock to the next waiting rank and returns it. Call until it returns `None`.
+    /// Grants the lock to the next waiting rank, if possible, and returns that rank. The caller
+    /// repeats the call until it returns `None`.
     pub(super) fn grant(&mut self) -> Option<LockRequester> {
         let next = *self.waiting.front()?;
         let is_free = self.holders.is_empty();
@@ -56,8 +59,8 @@ impl Locks {
         }
     }
 
-    /// Cancels the lock request of `origin` with this tag, or revokes the lock if it was granted.
-    /// Returns true if the request was still waiting.
+    /// Cancels the lock request of `origin` with the tag `tag`, or revokes the lock if it was
+    /// granted. Returns true if the request was still waiting.
     pub(super) fn forget(&mut self, origin: i32, tag: i32) -> bool {
         let is_it = |asker: &LockRequester| asker.origin == origin && asker.tag == tag;
         let before = self.waiting.len();

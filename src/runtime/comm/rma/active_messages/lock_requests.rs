@@ -1,8 +1,9 @@
-//! Origin side of locks: requests, cancellation, release.
+//! Origin side of window locks: lock requests, their cancellation, and the release of locks.
 //!
-//! Every request that expects a reply gets exactly one. A call that stops waiting for its reply
-//! leaves the posted receive with the origin (`Origin::abandon`), so that no later receive with the
-//! same tag matches that reply, and no message remains unreceived at the end.
+//! The target sends exactly one reply to every request that expects a reply. A call that stops
+//! waiting for a reply passes the posted receive to `Origin::abandon`, which keeps it posted.
+//! Therefore no later receive with the same tag matches that reply, and no reply remains unreceived
+//! when the window is destroyed.
 
 use super::wire_format::{Head, RequestKind};
 use super::{Active, PendingReply, text};
@@ -19,14 +20,14 @@ impl Active {
 
     /// Acquires shared locks of all targets.
     ///
-    /// A rank that waits here has locks of lower ranks only than the rank that it waits for.
-    /// Therefore no two ranks can each wait behind an exclusive lock that waits for the other rank,
-    /// which could happen if each rank queued for all targets at once. The order is also fair:
-    /// shared locks do not overtake waiting exclusive locks. Waiting for each target in turn would
-    /// take a round trip per target. Therefore all locks are first requested together on condition
-    /// that they are free, which is the usual case. If a request is refused, the locks above the
-    /// first refused target are released, the lock of that target is awaited, and the rest are
-    /// requested again.
+    /// A rank that waits for a lock in this function has only locks of targets with lower ranks.
+    /// Therefore no two ranks can each wait behind an exclusive request that waits for the other
+    /// rank, which could happen if each rank queued for all targets at once. The order is also
+    /// fair: shared locks do not overtake waiting exclusive locks. Waiting for one target after the
+    /// other would take a round trip per target. Therefore all locks are first requested together,
+    /// with requests that a target refuses unless the lock is free, which is the usual case. If a
+    /// target refuses, this rank releases the locks of all targets above the first target that
+    /// refused, waits for the lock of that target, and requests the remaining locks again.
     pub(super) fn lock_all(&self, targets: Range<i32>, deadline: Deadline) -> Result<()> {
         let mut end = targets.start;
         let mut lock = || {
@@ -43,8 +44,8 @@ impl Active {
         lock().inspect_err(|_| drop(self.give_back(targets.start..end)))
     }
 
-    /// Acquires the free locks of the targets up to the first that is not free. Returns that
-    /// target, or the end of `targets`.
+    /// Acquires the locks of the targets up to the first lock that is not free. Returns the target
+    /// of that lock, or the end of `targets`.
     fn lock_free_ones(&self, targets: Range<i32>, deadline: Deadline) -> Result<i32> {
         let answers =
             self.request_locks(targets.clone(), Head::new(RequestKind::LockIfFree), deadline)?;
@@ -56,8 +57,8 @@ impl Active {
         Ok(first)
     }
 
-    /// Requests the locks and waits for all replies. After a failure this rank has none of the
-    /// locks.
+    /// Requests the locks of the targets and waits for all replies. After a failure this rank has
+    /// none of these locks.
     fn request_locks(
         &self,
         targets: Range<i32>,
@@ -88,7 +89,8 @@ impl Active {
         Ok(answers)
     }
 
-    /// Cancels lock requests, and releases the locks that were granted.
+    /// Cancels the lock requests to which `answers` are the replies, and releases the locks that
+    /// were granted.
     fn forget_locks(&self, answers: Vec<PendingReply>) {
         for answer in answers {
             let head = Head { tag: answer.tag, ..Head::new(RequestKind::Forget) };
@@ -101,7 +103,8 @@ impl Active {
         }
     }
 
-    /// Releases the locks of the targets, without waiting for a reply. Returns the first failure.
+    /// Releases the locks of the targets by messages to which the targets send no reply. Returns
+    /// the first failure.
     pub(super) fn give_back(&self, targets: Range<i32>) -> Result<()> {
         let mut given = Ok(());
         for target in targets {

@@ -1,13 +1,15 @@
-//! RMA path by active messages, for transports that only send messages: an origin sends requests,
-//! and the target executes them when it serves.
+//! RMA path that uses active messages, for transports that support only messages: an origin sends
+//! requests, and the target executes them when it polls for requests.
 //!
-//! A target serves in every call of its process that waits, and in a thread while no call waits
-//! (`rma_progress`). If all ranks are in one process, a waiting call serves for all of them.
+//! A target executes requests in every call of its process that waits, and in a separate thread
+//! while no call waits (`rma_progress`). If all ranks are in one process, a call that waits
+//! executes the requests for all of them.
 //!
-//! Small data travels with the request. A large put sends a request, then its data directly from
-//! the source to the destination. Fetched data arrives as a message in the caller's buffer. Only
-//! accumulated data is sent in pieces through buffers. Puts and gets within a node need no request
-//! if the kernel may copy the data (`cma`).
+//! The data of small puts is part of the request message. A large put sends a request, then its
+//! data as a separate message from the source buffer to the destination. Fetched data is received
+//! as a message into the caller's buffer. Only the data of accumulating operations is divided into
+//! pieces and copied through buffers. Puts and gets within a node need no request if the kernel may
+//! copy the data (`cma`).
 //!
 //! In reading order:
 //! - `wire_format`: encoding of requests
@@ -58,7 +60,8 @@ pub(super) struct Active {
     origin: Mutex<Origin>,
     server: Mutex<Server>,
     is_closed: AtomicBool,
-    /// Receive buffer for the one byte of a refusal, which is not read.
+    /// Receive buffer for the one-byte reply with which a target refuses a lock request. The value
+    /// of the byte has no meaning.
     refusal: Posted,
     copies: Copies,
 }
@@ -68,7 +71,8 @@ struct PendingReply {
     target: i32,
     tag: i32,
     started: OpHandle,
-    /// Number of messages to the target that are complete when this reply arrives.
+    /// Number of requests to the target (only those without a reply of their own) that are complete
+    /// when this reply has arrived.
     goal: u64,
     is_there: bool,
     /// True if the reply is a refusal.
@@ -85,16 +89,18 @@ impl Active {
         Ok(Active { comm, memory, is_one_process, origin, server, is_closed, refusal, copies })
     }
 
-    /// Enables copies by the kernel for puts and gets where possible. `bases` has the address of
-    /// each rank's part in its process, by rank. Returns the explanation for `dtl_explain`.
+    /// Enables copies by the operating system's kernel for puts and gets on targets of this node,
+    /// if the kernel permits them. `bases` contains the address of each rank's window memory in the
+    /// process of that rank, indexed by rank. Returns the description for `dtl_explain`.
     pub(super) fn use_copies(&mut self, bases: &[u64]) -> String {
         let (copies, why) = Copies::new(&self.comm, bases);
         self.copies = copies;
         why
     }
 
-    /// Performs an operation by a copy of the kernel, and returns false if a request must do it.
-    /// First checks that the target is alive, because the memory of a dead rank may still exist.
+    /// Executes a put or get as a copy by the operating system's kernel. Returns false if the
+    /// operation must be sent as a request. First checks that the target is alive, because the
+    /// memory of a dead rank may still be accessible.
     fn copy(&self, spot: TargetRange, op: &RmaOp) -> Result<bool> {
         if !self.copies.is_any() {
             return Ok(false);
@@ -120,14 +126,16 @@ impl Active {
         }
     }
 
-    /// Polls `look` until it returns true, serving requests, up to the communicator's time limit.
-    /// `what` names the missing event in the error text.
+    /// Polls `look` until it returns true, and executes requests of other ranks between the polls.
+    /// Fails at the communicator's time limit. The error message begins with `what`, which
+    /// describes the event that did not occur.
     pub(super) fn wait(&self, what: &str, look: impl FnMut() -> Result<bool>) -> Result<()> {
         self.until(self.comm.deadline(), |limit| format!("{what} {limit}"), look)
     }
 
-    /// Polls `look` until it returns true, serving requests, up to `deadline`. `what` converts the
-    /// text of the limit to the text of the error.
+    /// Polls `look` until it returns true, and executes requests of other ranks between the polls.
+    /// Fails at `deadline`. `what` creates the error message from a string that describes the time
+    /// limit.
     fn until(
         &self,
         deadline: Deadline,
@@ -169,7 +177,8 @@ impl Active {
         }
     }
 
-    /// Sends a request that the target answers by yes (an empty message) or no (one byte).
+    /// Sends a request and posts the receive of its reply. The target grants the request with an
+    /// empty reply, and refuses it with a reply of one byte.
     fn send_request(&self, target: i32, head: Head, goal: u64) -> Result<PendingReply> {
         let mut origin = self.lock_origin()?;
         let tag = answer_tag(origin.next());
@@ -183,7 +192,7 @@ impl Active {
         Ok(PendingReply { target, tag, started, goal, is_there: false, is_refused: false })
     }
 
-    /// Returns true if a reply has arrived or can never arrive.
+    /// Returns true if the reply `answer` has arrived, or if it cannot arrive because of a failure.
     fn is_answered(&self, answer: &mut PendingReply, what: &str, failed: &mut Result<()>) -> bool {
         if answer.is_there {
             return true;
@@ -215,9 +224,10 @@ impl Active {
         dead.map_or(Ok(()), |rank| fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has died or left"))
     }
 
-    /// Sends a request whose data travels with it. `reply` is the buffer of the data of the reply,
-    /// the name of the operation for errors, and whether the caller will poll it; `None` if only
-    /// flushes confirm the request.
+    /// Sends a request together with its data. `reply` contains the receive buffer of the reply,
+    /// the name of the operation for error messages, and a flag that is true if the caller will
+    /// poll the operation. `reply` is `None` if the target does not reply to the request, and only
+    /// a flush confirms it.
     fn request(
         &self,
         target: i32,
@@ -272,7 +282,8 @@ impl Active {
         Ok(origin.add(number, ("put to", to.target), started, wants_ticket))
     }
 
-    /// Sends an accumulation in pieces. The target applies each piece as a whole.
+    /// Sends an accumulating operation as one or more requests, each with a piece of the data. The
+    /// target executes each request as a whole, without other accumulating operations in between.
     fn accumulate(
         &self,
         to: TargetRange,

@@ -1,5 +1,5 @@
-//! State of the origin: requests in flight and incomplete operations, under one lock, which is
-//! never locked while a call waits.
+//! State of this rank as an origin: requests in flight and incomplete operations. One lock protects
+//! this state, and no call waits while it holds the lock.
 
 use super::wire_format::{HEAD, Head, REQUEST, ROOM};
 use crate::error::{Error, Result, failure};
@@ -13,13 +13,14 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Maximum number of requests in flight that have a buffer each.
+/// Maximum number of request messages in flight. Each of them occupies a send buffer.
 const MOST_STAGED: usize = 64;
 /// Maximum number of operations that are not complete locally.
 const MOST_PENDING: usize = 1024;
-/// Maximum number of unconfirmed requests to a target, queued there while it does not serve.
+/// Maximum number of requests to one target that no flush has confirmed. While the target does not
+/// execute requests, they are queued there.
 const MOST_UNANSWERED: u64 = 256;
-/// Number of buffers retained for later messages.
+/// Maximum number of unused send buffers that are retained for later messages.
 const SPARE: usize = 4;
 
 /// Operation that is not complete locally.
@@ -31,7 +32,8 @@ struct Pending {
     wants_ticket: TicketRequest,
 }
 
-/// Number of requests to a target that were sent, and that are known to be done by a flush.
+/// Number of requests that were sent to a target (`sent`), and number of these requests that a
+/// flush has found complete (`done`). Requests with a reply of their own are not counted.
 #[derive(Clone, Copy, Default)]
 struct TargetCounts {
     sent: u64,
@@ -42,7 +44,7 @@ pub(super) struct Origin {
     comm: Arc<Comm>,
     staged: Sends,
     pending: VecDeque<Pending>,
-    /// Completed operations whose tickets have not been polled yet.
+    /// Results of completed operations whose tickets the caller has not polled yet.
     over: Vec<(Ticket, Result<()>)>,
     /// Failures that no flush has returned yet, with their targets.
     failed: Vec<(i32, Error)>,
@@ -52,7 +54,7 @@ pub(super) struct Origin {
     abandoned: Vec<OpHandle>,
 }
 
-/// Permission to send one more request to a target.
+/// Result of the check whether one more request may be sent to a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SendCredit {
     Free,
@@ -81,7 +83,7 @@ impl Origin {
         self.peers.get_mut(usize::try_from(target).ok()?)
     }
 
-    /// Returns the send credit for one more request to `target`.
+    /// Determines whether one more request may be sent to `target` now.
     pub(super) fn room(&mut self, target: i32) -> Result<SendCredit> {
         self.is_answered();
         self.staged.collect(&self.comm);
@@ -97,19 +99,20 @@ impl Origin {
         })
     }
 
-    /// Returns the number of a new operation.
+    /// Returns a new operation number.
     pub(super) fn next(&mut self) -> u64 {
         self.number += 1;
         self.number
     }
 
-    /// Returns the number of messages for which a flush of `target` has to wait; `None` if no
-    /// message was sent to `target` since the last flush.
+    /// Returns the number of requests to `target` without a reply of their own that must be
+    /// complete before a flush returns; `None` if all of them are known to be complete.
     pub(super) fn unanswered(&mut self, target: i32) -> Option<u64> {
         self.peer(target).filter(|peer| peer.sent > peer.done).map(|peer| peer.sent)
     }
 
-    /// Records that `target` has executed `goal` messages, or will never execute them.
+    /// Records that `target` has executed the first `goal` requests without a reply of their own,
+    /// or will never execute them.
     pub(super) fn answered(&mut self, target: i32, goal: u64) {
         if let Some(peer) = self.peer(target) {
             peer.done = peer.done.max(goal);
@@ -131,14 +134,15 @@ impl Origin {
         self.staged.send(&self.comm, (target, REQUEST), message, Some(scratch))
     }
 
-    /// Sends a request that only a flush confirms, and counts it.
+    /// Sends a request that has no reply and is confirmed only by a flush, and counts the request.
     pub(super) fn post_counted(&mut self, target: i32, head: &Head, data: &[Region]) -> Result<()> {
         self.post(target, head, data)?;
         self.peer(target).into_iter().for_each(|peer| peer.sent += 1);
         Ok(())
     }
 
-    /// Polls the abandoned replies. Returns true if all of them have arrived.
+    /// Polls the receives of replies for which no call waits any more. Returns true if all of these
+    /// receives have ended.
     pub(super) fn is_answered(&mut self) -> bool {
         self.abandoned.retain(|started| match self.comm.poll(*started) {
             Ok(done) => done.is_none(),
@@ -155,7 +159,8 @@ impl Origin {
         self.abandoned.push(started);
     }
 
-    /// Records an operation that was started.
+    /// Adds a started operation to the list of operations that are not locally complete, unless it
+    /// is already complete. Returns its ticket.
     pub(super) fn add(
         &mut self,
         number: u64,
@@ -171,8 +176,8 @@ impl Origin {
         Some(ticket)
     }
 
-    /// Returns true if all operations on the targets are complete locally. Polls up to the first
-    /// incomplete operation, or all if `every`. Fails if polling fails.
+    /// Returns true if all operations on the targets are complete locally. Polls these operations
+    /// up to the first incomplete one, or all of them if `every` is true. Fails if polling fails.
     pub(super) fn collect(&mut self, targets: &Range<i32>, every: bool) -> Result<bool> {
         let mut at = 0;
         while let Some(pending) = self.pending.get(at) {
@@ -198,7 +203,8 @@ impl Origin {
         }
     }
 
-    /// Returns the first failure on the targets that no flush has returned, and drops the others.
+    /// Returns the first failure of an operation on the targets that no flush has returned yet, and
+    /// discards the other failures of operations on these targets.
     pub(super) fn failure(&mut self, targets: &Range<i32>) -> Result<()> {
         let failed = std::mem::take(&mut self.failed).into_iter();
         let (ours, rest): (Vec<_>, Vec<_>) = failed.partition(|(of, _)| targets.contains(of));
@@ -206,7 +212,8 @@ impl Origin {
         ours.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Polls an operation: true if complete, or its error; `None` if the ticket is unknown.
+    /// Polls the operation with the given ticket. Returns true if the operation is complete, false
+    /// if it is in flight, and its error if it has failed. Returns `None` if the ticket is unknown.
     pub(super) fn poll(&mut self, ticket: Ticket) -> Option<Result<bool>> {
         if let Some(at) = self.pending.iter().position(|pending| pending.ticket == ticket) {
             match self.pending.get(at).map_or(Ok(None), |pending| ending(&self.comm, pending)) {
@@ -219,7 +226,7 @@ impl Origin {
         Some(self.over.swap_remove(at).1.map(|()| true))
     }
 
-    /// Removes an operation, which the caller cancels.
+    /// Removes an operation and returns its handle, so that the caller can cancel it.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<OpHandle> {
         self.over.retain(|(of, _)| *of != ticket);
         let at = self.pending.iter().position(|pending| pending.ticket == ticket)?;
@@ -238,7 +245,7 @@ impl Origin {
     }
 }
 
-/// Messages in flight, each with the buffer that it is sent from, and buffers for later messages.
+/// Messages in flight, each with its send buffer, and unused send buffers for later messages.
 #[derive(Default)]
 pub(super) struct Sends {
     in_flight: Vec<(OpId, Option<Scratch>)>,
@@ -256,7 +263,8 @@ impl Sends {
         self.spare.pop().or_else(|| Scratch::unwritten(ROOM))
     }
 
-    /// Sends `data`. If the data is in a buffer of these, `buffer` is that buffer.
+    /// Sends `data`. If `data` is in a buffer that `Sends::buffer` returned, `buffer` is that
+    /// buffer, which is reused after the send; otherwise `buffer` is `None`.
     pub(super) fn send(
         &mut self,
         comm: &Comm,

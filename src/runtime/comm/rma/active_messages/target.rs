@@ -1,5 +1,6 @@
-//! State of the target: receives requests one by one and executes them on this rank's memory. Only
-//! one thread at a time runs this code, so accumulating operations are atomic. No function waits.
+//! State of this rank as a target: receives requests one by one and executes them on the window
+//! memory of this rank. Only one thread at a time runs this code, so accumulating operations are
+//! atomic. All functions of this module are nonblocking.
 
 use super::lock_queue::{LockRequester, Locks};
 use super::origin::{Sends, cancel};
@@ -17,27 +18,28 @@ use crate::runtime::types;
 use crate::sys::memory::buf::{Region, Scratch};
 use std::sync::Arc;
 
-/// Maximum number of requests executed in one turn.
+/// Maximum number of requests that one call to `Server::turn` executes.
 const MOST: usize = 64;
-/// Number of replies in flight above which no further request is received.
+/// Number of replies in flight at which the target stops receiving further requests.
 const MOST_ANSWERS: usize = 256;
 
 pub(super) struct Server {
     comm: Arc<Comm>,
     memory: Region,
-    /// Receive buffer of requests.
+    /// Buffer into which requests are received.
     room: Scratch,
-    /// Request that has not completely arrived.
+    /// Posted receive of the next request, which has not completely arrived.
     coming: Option<OpId>,
-    /// Receives of the data of large puts, each with its origin.
+    /// Posted receives of the data of large puts, each with the rank of its origin.
     receiving: Vec<(OpId, i32)>,
     answering: Sends,
-    /// Flushes that wait for large puts of their origin: origin, and tag of the reply.
+    /// Flush requests whose replies wait until large puts of the same origin have arrived: rank of
+    /// the origin, and tag of the reply.
     flushing: Vec<(i32, i32)>,
     locks: Locks,
-    /// Number of deaths that the locks already reflect.
+    /// Number of failed ranks when the locks of failed ranks were last released.
     deaths: usize,
-    /// Send buffer of the one byte of a refusal.
+    /// Send buffer of the one-byte reply that refuses a lock request.
     refusal: Posted,
 }
 
@@ -64,7 +66,8 @@ impl Server {
         })
     }
 
-    /// Serves requests without waiting. Returns true if there was anything to do.
+    /// Makes progress on the messages in flight and executes requests that have arrived
+    /// (nonblocking). Returns true if any request arrived or any message completed.
     pub(super) fn turn(&mut self) -> bool {
         let mut moved = self.move_on();
         for _ in 0..MOST {
@@ -81,8 +84,9 @@ impl Server {
         moved
     }
 
-    /// Releases the locks of dead ranks. If other ranks wait, also releases the locks of ranks that
-    /// have left: these ranks release their locks themselves, but that message may have failed.
+    /// Releases the locks of dead ranks. If other ranks wait for a lock, also releases the locks of
+    /// ranks that have left. A leaving rank sends a message that releases its locks, but this send
+    /// may have failed.
     fn look_for_gone(&mut self, moved: bool) {
         let deaths = self.comm.failed_count();
         let has_left = |rank| self.comm.has_closed(rank);
@@ -111,7 +115,8 @@ impl Server {
         done
     }
 
-    /// Makes progress on data and replies in flight.
+    /// Makes progress on the receives of put data and on the sends of replies. Returns true if the
+    /// number of these receives or sends in flight has changed.
     fn move_on(&mut self) -> bool {
         let transport = &self.comm.link.transport;
         let before = (self.receiving.len(), self.answering.len());
@@ -133,7 +138,8 @@ impl Server {
         self.answer(to, Region::EMPTY, None);
     }
 
-    /// Replies to a flush, or later if large puts of its origin are arriving.
+    /// Replies to a flush request. If data of large puts of the same origin is still arriving,
+    /// defers the reply until these puts are complete.
     fn flush(&mut self, origin: i32, tag: i32) {
         if self.receiving.iter().any(|(_, of)| *of == origin) {
             self.flushing.push((origin, tag));
@@ -207,7 +213,7 @@ impl Server {
         }
     }
 
-    /// Returns true if no rank has a lock or waits for one.
+    /// Returns true if no rank holds a lock or waits for one.
     pub(super) fn is_unlocked(&self) -> bool {
         self.locks.are_free()
     }
@@ -223,7 +229,8 @@ impl Server {
     }
 }
 
-/// Applies `place = place op data`; the origin has checked that dtype and op are built-in.
+/// Computes `place = place op data`, elementwise, with the dtype and the reduction operation of
+/// `head`. The origin has checked that both are built-in.
 pub(super) fn apply(head: &Head, place: Region, data: Region) {
     if head.op == DTL_OP_NO_OP {
         return;

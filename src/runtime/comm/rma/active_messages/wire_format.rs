@@ -1,27 +1,31 @@
-//! Wire format of requests of an origin to a target: the header, and the tags of replies and data.
+//! Wire format of requests from an origin to a target: the header, and the tags of replies and
+//! data.
 //!
-//! Requests of one origin arrive in order, because all have one tag. Replies have odd tags and the
-//! data of large puts has even tags, so that no receive matches the wrong kind. Operation numbers
-//! wrap around after many operations; then order decides, as for any two messages.
+//! Requests from one origin arrive in order, because they all have the same tag. Replies have odd
+//! tags and the data of large puts has even tags, so that a receive for a reply never matches put
+//! data, and vice versa. Operation numbers in tags wrap around; messages with equal tags then match
+//! in the order in which they were sent.
 
 /// Tag of requests.
 pub(super) const REQUEST: i32 = 0;
-/// Number of different operation numbers in tags, few enough for every transport.
+/// Number of distinct operation numbers in tags, small enough that the tags are valid on every
+/// transport.
 const NUMBERS: u64 = 8192;
 /// Bytes of a header.
 pub(super) const HEAD: usize = 24;
-/// Maximum bytes of a request. Most transports send messages of this size eagerly.
+/// Maximum size of a request in bytes. Most transports send messages of this size eagerly.
 pub(super) const ROOM: usize = 16 << 10;
-/// Maximum bytes of a put that travel with the header. Larger data is sent from the source buffer.
+/// Maximum size, in bytes, of a put whose data is in the request message, after the header. The
+/// data of a larger put is sent as a separate message from the source buffer.
 pub(super) const INLINE: usize = 2 << 10;
-/// Maximum bytes of data in a request, a multiple of every element size.
+/// Maximum size in bytes of the data in a request, a multiple of every element size.
 pub(super) const PIECE: usize = (ROOM - HEAD) / 16 * 16;
 
 /// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum RequestKind {
-    /// Put whose data follows the header.
+    /// Put whose data follows the header in the same message.
     Put = 1,
     /// Put whose data arrives as a separate message.
     PutLarge,
@@ -32,12 +36,13 @@ pub(super) enum RequestKind {
     Swap,
     /// Lock request: exclusive if `op` is 1, otherwise shared.
     Lock,
-    /// Request for a shared lock, which is refused unless it can be granted immediately.
+    /// Request for a shared lock. The target refuses it unless it can grant the lock immediately.
     LockIfFree,
     Unlock,
-    /// Cancellation of the lock request with this tag, which gets its reply if it had none.
+    /// Cancellation of the origin's lock request that has the same tag. The target replies to the
+    /// lock request if it has not replied yet.
     Forget,
-    /// Request for a reply when all previous requests are done.
+    /// Request for a reply after all previous requests of the origin are complete.
     Flush,
 }
 
@@ -63,7 +68,7 @@ pub(super) struct Head {
     pub(super) op: i32,
     /// Element type (DTL_DTYPE_...).
     pub(super) dtype: i32,
-    /// Tag of the reply, or of the data.
+    /// Tag of the reply or, for a large put, tag of the message that contains the data.
     pub(super) tag: i32,
     pub(super) offset: u64,
     pub(super) len: u64,
@@ -93,12 +98,13 @@ impl Head {
     }
 }
 
-/// Returns the tag of the reply to operation `number`.
+/// Returns the tag of the reply to the operation with the number `number`.
 pub(super) fn answer_tag(number: u64) -> i32 {
     (1 + 2 * (number % NUMBERS)) as i32
 }
 
-/// Returns the tag of the data of operation `number`.
+/// Returns the tag of the separate data message of the large put with the operation number
+/// `number`.
 pub(super) fn data_tag(number: u64) -> i32 {
     answer_tag(number) + 1
 }

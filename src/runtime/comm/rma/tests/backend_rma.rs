@@ -1,5 +1,6 @@
-//! Tests which operations use the transport: a transport of one rank, whose window defers
-//! operations until they are polled, and has atomics of INT64 only.
+//! Tests of the choice between the transport's native one-sided operations and the library's own
+//! implementation of these operations. The test transport has one rank; its window defers
+//! operations until they are polled and has atomics on INT64 only.
 
 use super::*;
 use crate::abi::status::DTL_ERROR_CANCELED;
@@ -21,11 +22,11 @@ use crate::runtime::types::Reduction;
 use std::collections::VecDeque;
 use std::task::Poll;
 
-/// Record of the calls that the window received.
+/// Log of the calls to the methods of the test window.
 #[derive(Default)]
 struct Log {
     calls: Vec<&'static str>,
-    /// Deferred copies: destination, source.
+    /// Deferred copies, as pairs of destination and source.
     later: Vec<(Region, Region)>,
 }
 
@@ -94,11 +95,13 @@ impl component::Window for Mock {
     }
 }
 
-/// Transport of one rank, which sends to itself.
+/// Test transport with one rank, which sends messages to itself.
 struct Loop {
     queue: Mutex<VecDeque<(u64, Scratch)>>,
     log: Arc<Mutex<Log>>,
-    /// True if the windows allocate memory; the reason if there are no windows.
+    /// Window support of the transport: `Ok(true)` if the transport allocates the memory of
+    /// windows, `Ok(false)` if it needs existing memory, `Err` with the reason if it has no
+    /// windows.
     windows: std::result::Result<bool, &'static str>,
     properties: Properties,
     receives: Mutex<Vec<Option<(Region, u64)>>>,
@@ -194,7 +197,8 @@ struct Nothing;
 
 impl BackendProbe for Nothing {}
 
-/// Creates a window of the offered `memory` on a transport with such windows.
+/// Creates a window over `memory` on a test transport with the window support `windows`. Returns
+/// the selected RMA path and the log of the calls to the window.
 fn make(
     windows: std::result::Result<bool, &'static str>,
     memory: Memory,

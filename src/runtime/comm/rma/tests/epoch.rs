@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Acquires a lock as if the target granted it. Returns true on success.
+/// Begins to acquire a lock and records that the target has granted it. Returns false if the lock
+/// may not be acquired.
 fn lock(epochs: &Epochs, target: Option<i32>) -> bool {
     let begun = epochs.begin_lock("lock", target).is_ok();
     if begun {

@@ -1,5 +1,5 @@
-//! Tests of every dtype and operation against plain rules, and of each instruction set against
-//! others.
+//! Tests that compare the kernels of every dtype and operation with a straightforward
+//! implementation, and the instruction sets with each other.
 
 use super::*;
 use proptest::prelude::*;
@@ -20,7 +20,8 @@ fn without_padding(dtype: dtl_dtype_t, bytes: &[u8]) -> Vec<u8> {
     places.filter(|(place, _)| !padding.contains(place)).map(|(_, byte)| *byte).collect()
 }
 
-/// Returns the result of a pair after checking that all levels give equal results.
+/// Returns the result of the kernel for a pair of dtype and operation, after checking that all
+/// instruction sets give equal results.
 fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[T]) -> Vec<T> {
     let bytes = |data: &mut [T]| {
         // SAFETY: elements without padding; the slice is not changed while the copy is made.
@@ -41,7 +42,8 @@ fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[
     first
 }
 
-/// Returns all pairs; for Miri a fifth of them, with every dtype and every operation.
+/// Returns all pairs of dtype and operation. For Miri, returns a fifth of them, which covers every
+/// dtype and every operation.
 fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
     (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) {
         5
@@ -94,8 +96,9 @@ fn meaning(bits: u16, fraction_bits: i32, bias: i32) -> f64 {
     if bits & 0x8000 != 0 { -magnitude } else { magnitude }
 }
 
-/// Checks that every value survives a round trip, and that a number between two neighbors is
-/// rounded to the nearer, or to the even neighbor.
+/// Checks that every 16-bit value is unchanged by a conversion to binary32 and back, and that a
+/// number between two adjacent values is rounded to the nearer value or, if both are equally near,
+/// to the even value.
 fn check_format(fraction_bits: i32, bias: i32, wide: fn(u16) -> f32, rounded: fn(f32) -> u16) {
     let infinite = 0x7FFF >> fraction_bits << fraction_bits;
     for bits in (0..=u16::MAX).step_by(if cfg!(miri) { 97 } else { 1 }) {
@@ -219,7 +222,8 @@ macro_rules! floats_by_rules {
     }};
 }
 
-/// Generates any bits, and often those of special numbers.
+/// Generates arbitrary bit patterns, with a preference for the patterns of special values such as
+/// NaN and infinity.
 fn words() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let special =
         [0, f64::NAN.to_bits(), u64::MAX, f64::INFINITY.to_bits(), (-0.0_f64).to_bits(), 1];
@@ -301,7 +305,8 @@ proptest! {
         }
     }
 
-    /// The kernels that write the right operand give equal bits, also of NaNs and zeros.
+    /// Checks that the kernels that write the left operand and the kernels that write the right
+    /// operand give equal bits, also for NaNs and zeros.
     #[test]
     fn sides_do_not_matter(
         a in proptest::collection::vec(any::<u8>(), 64),
@@ -327,7 +332,7 @@ proptest! {
         }
     }
 
-    /// Odd addresses, and a buffer folded with itself.
+    /// Tests unaligned buffers, and the reduction of a buffer into itself.
     #[test]
     fn places_do_not_matter(bytes in proptest::collection::vec(any::<u8>(), 64..400),
         shift in 0..16_usize) {

@@ -1,11 +1,12 @@
-//! Tests of every dtype and operation against the kernels of private memory; then many threads at
-//! once.
+//! Tests that compare the updates of every dtype and operation with the kernels for private memory,
+//! and tests of updates by many threads at once.
 
 use super::*;
 use proptest::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// Returns all pairs; for Miri a fifth of them, with every dtype and every operation.
+/// Returns all pairs of dtype and operation. For Miri, returns a fifth of them, which covers every
+/// dtype and every operation.
 fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
     (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) {
         5
@@ -167,7 +168,8 @@ fn a_look_needs_no_operand() {
     assert_eq!((pair, was), ([1, 2], [1, 2]));
 }
 
-/// Updates elements as every caller must: by `apply`, or under the lock.
+/// Updates elements as every caller must: by `apply` if they need no lock, otherwise by
+/// `apply_locked` under the lock.
 fn change(update: &Update, lock: &Mutex<()>, regions: [Region; 3]) {
     let [target, operand, old] = regions;
     if update.is_lock_free(target) {
@@ -177,9 +179,9 @@ fn change(update: &Update, lock: &Mutex<()>, regions: [Region; 3]) {
     update.apply_locked(target, operand, old);
 }
 
-/// Lets four threads change one element, alone and in runs with its neighbors. No change is lost,
-/// so each thread finds another value before its own. The test fails if short operations on small
-/// elements omit the lock of long operations.
+/// Makes four threads change one element, both alone and together with the adjacent elements. No
+/// change may be lost, so each thread must find a different previous value. The test fails if short
+/// operations on small elements omit the lock of long operations.
 #[test]
 fn nothing_is_lost_between_short_and_long_operations() {
     const TIMES: usize = if cfg!(miri) { 10 } else { 5000 };

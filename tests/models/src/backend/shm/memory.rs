@@ -1,4 +1,4 @@
-//! The shared memory of kind "shm".
+//! Shared memory of kind "shm".
 
 #[path = "../../../../../src/backend/shm/memory/cells.rs"]
 pub mod cells;

@@ -1,4 +1,4 @@
-//! The library's ring and cells, over memory whose words and bytes loom watches.
+//! Ring and cells of the library, over memory whose words and bytes loom tracks.
 
 pub mod memory;
 pub mod model;

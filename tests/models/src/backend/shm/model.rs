@@ -1,9 +1,9 @@
-//! Models of the ring: records of bytes round its end, and a claim that both sides want; of cells
-//! that are filled again, and of pieces that both sides take.
+//! Models of the ring (records that wrap around its end, and a claim for which both sides compete),
+//! of cells that are reused, and of pieces that both sides claim.
 //!
-//! The ring has two slots, room for two lines of longer payloads and one claim here. A record that
-//! is written too early, read too early or freed too early is an unordered access to its bytes,
-//! which loom refuses.
+//! Here the ring has two slots, room for two cache lines of longer payloads, and one claim. A
+//! record that is written, read or freed too early is an unordered access to its bytes, which loom
+//! rejects.
 
 use super::memory::cells::{self, CellMemory, CellPool};
 use super::memory::ring::{Consumer, Payload, Producer, RecordKind, STRIDE};
@@ -49,9 +49,10 @@ fn push(producer: &mut Producer, kind: RecordKind, key: u64, payload: Payload) {
     }
 }
 
-/// In their slots: the third needs the first's.
+/// Sizes of payloads in slots: the third record needs the slot of the first.
 const SHORT: &[usize] = &[16, 24, 16];
-/// Two of one line, one of two: it needs the places of both before.
+/// Sizes of longer payloads: two of one cache line, and one of two lines, which needs the space of
+/// both others.
 const LONG: &[usize] = &[40, 64, 72];
 
 fn short_records() {
@@ -96,7 +97,8 @@ fn words() {
     writer.join().unwrap();
 }
 
-/// The bytes of a withdrawn offer are the sender's again; those of a taken one are read.
+/// Checks that the sender may reuse the bytes of a canceled request, and that the bytes of an
+/// accepted request are read.
 fn claims() {
     let (mut producer, mut consumer, _memory) = ends();
     let message = SharedMapping::create(8);
@@ -121,8 +123,8 @@ fn claims() {
     assert!(sender.join().unwrap() != taken, "either taken or withdrawn");
 }
 
-/// A withdrawn claim is offered again only once the receiver has seen the withdrawal, so the old
-/// record never takes the new offer.
+/// Checks that a canceled claim is offered again only after the receiver has seen the cancellation,
+/// so that the old record never accepts the new request.
 fn claim_again() {
     let (mut producer, mut consumer, _memory) = ends();
     let claim = producer.offers.open().unwrap();
@@ -150,7 +152,7 @@ fn claim_again() {
     sender.join().unwrap();
 }
 
-/// Three messages through two cells: the third waits for one that was read.
+/// Sends three messages through two cells: the third waits until a cell has been read.
 fn cells_again() {
     let (mut producer, mut consumer, _memory) = ends();
     let shared = SharedMapping::create(cells::STRIDE);
@@ -183,8 +185,8 @@ fn cells_again() {
     sender.join().unwrap();
 }
 
-/// The receiver opens three pieces and takes up to two of them, from the back; the sender takes
-/// from the front. Nobody has one twice, and none is lost.
+/// The receiver makes three pieces claimable and claims up to two of them from the end, the sender
+/// from the front. No piece is claimed twice, and none is lost.
 fn pieces() {
     let (mut producer, mut consumer, memory) = ends();
     let offers = Producer::new(&memory, 0).unwrap().offers;

@@ -1,4 +1,4 @@
-//! The library's flight recorder, the state of its requests, and its locks.
+//! Flight recorder, request state and locks of the library.
 
 #[path = "../../../../../src/runtime/comm/biased_trylock.rs"]
 pub mod biased_trylock;

@@ -1,4 +1,4 @@
-//! Models of the flight recorder and of the life of a request.
+//! Models of the flight recorder and of the life cycle of a request.
 
 use super::flight_recorder::Recorder;
 use super::op_desc::{Kind, OpDesc};
@@ -24,12 +24,12 @@ pub const ALL: &[Model] = &[
     ("request: an operation that fails", failing),
 ];
 
-/// A call whose words all tell the same number.
+/// Returns an operation whose words all contain the same number.
 fn call(number: i32) -> OpDesc {
     OpDesc { peer: number, tag: number, ..OpDesc::new(Kind::Bcast).with(number as u64, number) }
 }
 
-/// Two entries of which the recorder keeps one here, against a reader.
+/// Records two entries, of which the recorder keeps one here, against a concurrent reader.
 fn reader_against_writer() {
     // A thread that was in a call has a mark, and as the first a list of its own.
     drop(crate::sys::handles::epoch::enter());
@@ -67,11 +67,11 @@ fn two_writers() {
     assert_eq!(kept, [(1, true), (2, false)]);
 }
 
-/// What a transport sees of an operation: it must never be asked two things at a time, nor anything
-/// after its end.
+/// Transport's view of an operation: there must be no two concurrent calls on it, and no call after
+/// its end.
 struct Transport {
     over: UnsafeCell<bool>,
-    /// Touched in the middle of everything, so that other threads get their turn there.
+    /// Accessed in the middle of each call, so that loom switches to other threads there.
     steps: loom::sync::atomic::AtomicUsize,
     heard: AtomicUsize,
     withdrawn: AtomicUsize,
@@ -82,7 +82,7 @@ unsafe impl Sync for Transport {}
 // SAFETY: as above.
 unsafe impl Send for Transport {}
 
-/// An operation that is over at its nth poll; `Err` for 0.
+/// Operation that completes at its nth poll; fails if n is 0.
 struct Operation {
     polls_left: usize,
 }
@@ -136,8 +136,8 @@ impl Transport {
     }
 }
 
-/// As `wait::wait` does, until somebody has heard of it: a request that another thread is at is
-/// asked again.
+/// Waits as `wait::wait` does, until a thread has obtained the outcome. A request that another
+/// thread is polling is polled again.
 fn wait((life, transport): &(Mutex<RequestPhase<Operation, u32>>, Transport)) {
     loop {
         let Some(mut life) = life.try_lock() else {
@@ -156,7 +156,7 @@ fn wait((life, transport): &(Mutex<RequestPhase<Operation, u32>>, Transport)) {
     }
 }
 
-/// As `request::destroy` does.
+/// Destroys the request as `request::destroy` does.
 fn destroy((life, transport): &(Mutex<RequestPhase<Operation, u32>>, Transport)) {
     let taken: Result<_, ()> = life.lock().cancel(0, |_operation| {
         transport.touch(true);
@@ -170,7 +170,7 @@ fn destroy((life, transport): &(Mutex<RequestPhase<Operation, u32>>, Transport))
     }
 }
 
-/// Runs two of them at the same time.
+/// Runs two of these functions concurrently.
 fn both(life: RequestPhase<Operation, u32>, here: fn(&Shared), there: fn(&Shared)) -> Shared {
     let shared = shared(life);
     let other = Arc::clone(&shared);
@@ -193,7 +193,8 @@ fn wait_against_destroy() {
     wait_against_destroy_after(2);
 }
 
-/// The waiter does not have to look twice: so it can be anywhere in its end when destroy comes.
+/// The waiting thread polls only once, so it can be at any point of the completion when destroy is
+/// called.
 fn end_against_destroy() {
     wait_against_destroy_after(1);
 }
@@ -219,7 +220,8 @@ fn persistent() {
     assert!(shared.0.lock().start(|| Err(())).is_some_and(|begun| begun.is_err()), "rests again");
 }
 
-/// Who waited for the first round hears nothing of the second, nor loses it.
+/// Checks that a thread that waits for the first start neither obtains nor loses the outcome of the
+/// second.
 fn persistent_again() {
     let two_rounds = |shared: &Shared| {
         for _ in 0..2 {
@@ -234,7 +236,7 @@ fn persistent_again() {
     assert_eq!(shared.1.ends(), (2, 0));
 }
 
-/// A new round begins only after the old operation has been let go of.
+/// Checks that a new start begins only after the old operation was released.
 fn start_against_free() {
     let mut life = RequestPhase::AtRest;
     assert_eq!(life.start(|| Ok::<_, ()>(Operation { polls_left: 1 })), Some(Ok(())));
@@ -248,7 +250,7 @@ fn start_against_free() {
     assert!(matches!(shared.1.ends(), (0 | 1, 1)), "{:?}", shared.1.ends());
 }
 
-/// Polling fails: the request stays, and destroy takes the operation back.
+/// Checks that a request whose poll fails remains, and that destroy cancels its operation.
 fn failing() {
     let shared = both(running(0), |shared| destroy(shared), |shared| wait(shared));
     assert_eq!(shared.1.ends(), (0, 1));

@@ -1,4 +1,4 @@
-//! The library's teams, on loom's atomics.
+//! Thread teams of the library, on loom's atomics.
 
 pub mod elements;
 #[path = "../../../../../src/sys/compute/team.rs"]

@@ -1,4 +1,4 @@
-//! The library's handles, on loom's atomics.
+//! Handles of the library, on loom's atomics.
 
 #[path = "../../../../../src/sys/handles/epoch.rs"]
 pub mod epoch;

@@ -1,4 +1,5 @@
-//! The library's regions over places of `shm_segment`: whole words only, every access seen by loom.
+//! Regions of the library over the words of `shm_segment`: whole words only, with every access
+//! tracked by loom.
 
 use crate::sys::sync::AtomicU64;
 use loom::cell::UnsafeCell;
@@ -12,7 +13,7 @@ pub struct Place {
 // SAFETY: loom sees every access to the cell and fails the model if two are not ordered.
 unsafe impl Sync for Place {}
 
-/// Valid as long as the `SharedMapping` that it is a part of.
+/// Region that is valid as long as the `SharedMapping` that contains it.
 #[derive(Clone, Copy)]
 pub struct Region {
     places: *const Place,

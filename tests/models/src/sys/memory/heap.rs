@@ -1,4 +1,4 @@
-//! Models of the allocator's mail: blocks that other threads free while the owner takes them back.
+//! Models of the remote-free list: other threads free blocks while the owner takes them back.
 
 #[path = "../../../../../src/sys/memory/heap/remote_free.rs"]
 mod remote_free;
@@ -15,7 +15,8 @@ pub const ALL: &[Model] = &[
     ("heap: two that free one block", freed_twice),
 ];
 
-/// Three blocks of one owner, numbered from 1: their words and what their users wrote.
+/// Three blocks of one owner, numbered from 1: their state words, and the data that their users
+/// wrote.
 #[derive(Default)]
 struct Owner {
     mail: RemoteFreeList,
@@ -33,7 +34,7 @@ impl Owner {
         Arc::new(owner)
     }
 
-    /// As `Heap::free_apart` does for another thread's block.
+    /// Frees a block of another thread as `Heap::free_apart` does.
     fn free_from_elsewhere(&self, block: usize) -> bool {
         let word = &self.words[block - 1];
         let head = self.mail.peek();
@@ -44,7 +45,7 @@ impl Owner {
         won
     }
 
-    /// As `Heap::collect`: the blocks that have come back.
+    /// Collects the returned blocks as `Heap::collect` does.
     fn collect(&self) -> Vec<usize> {
         let mut back = Vec::new();
         let mut at = self.mail.take() as usize;

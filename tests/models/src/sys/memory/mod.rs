@@ -1,4 +1,4 @@
-//! Regions of memory, and the allocator's model.
+//! Memory regions, and the model of the allocator.
 
 pub mod buf;
 pub mod heap;

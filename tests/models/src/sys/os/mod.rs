@@ -1,3 +1,3 @@
-//! Shared memory of loom's.
+//! Shared memory over loom.
 
 pub mod shm_segment;

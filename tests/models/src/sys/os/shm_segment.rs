@@ -1,5 +1,5 @@
-//! The library's shared memory, as eight-byte places: each a loom atomic (what the code reaches as
-//! a word) and a loom cell (what it reaches as bytes, where loom refuses unordered accesses).
+//! Shared memory of the library as units of eight bytes. Each unit is a loom atomic (for accesses
+//! as a word) and a loom cell (for accesses as bytes, where loom rejects unordered accesses).
 
 use crate::sys::memory::buf::{Place, Region};
 use crate::sys::sync::AtomicU64;
@@ -63,7 +63,7 @@ impl Span {
         inside.then(|| &self.memory.places[(self.offset + offset) / 8].word)
     }
 
-    /// A hint in the real one.
+    /// Does nothing; a prefetch hint in the library.
     pub fn will_write(&self, _offset: usize) {}
 
     pub fn block(&self, offset: usize, len: usize) -> Option<([&AtomicU64; 2], Region)> {

@@ -1,7 +1,7 @@
-//! The kernel's sleep on a word, as loom's lock and condition: who sleeps compares under the lock,
-//! who wakes takes the lock, as with the kernel's own lock of a word's sleepers. A wake reaches
-//! every sleeper, which the callers of the library's module must expect anyway; a missing one is a
-//! deadlock that loom sees.
+//! Futex as a lock and a condition variable of loom. A sleeper compares the word under the lock,
+//! and a waker takes the lock, as the kernel does with its lock of a word's sleepers. A wake
+//! reaches every sleeper, which the callers must expect in any case. A missing wake is a deadlock,
+//! which loom detects.
 
 use crate::sys::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::{Condvar, Mutex};
@@ -27,7 +27,7 @@ pub fn wait(word: &AtomicU32, value: u32) {
     sleep_if(|| word.load(Ordering::Relaxed) == value);
 }
 
-/// No limit here: a wake that is missing is a deadlock that loom sees.
+/// Sleeps without a time limit: a missing wake is a deadlock, which loom detects.
 pub fn wait_for(word: &AtomicU32, value: u32, _limit: Duration) {
     wait(word, value);
 }

@@ -1,19 +1,20 @@
-//! The library's `sys::sync::lock` over loom's atomics, shares, statics and mutexes. Same names, same
-//! shapes.
+//! Replacement of `sys::sync::lock` over loom's atomics, `Arc`s, statics and mutexes, with the same
+//! names and interfaces.
 
 pub use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 pub use loom::sync::{Arc, MutexGuard};
 pub use loom::thread::yield_now;
-/// Only the compiler may reorder here, and loom's programs are not reordered by it.
+/// Compiler fence: only the compiler could reorder here, and it does not reorder the programs that
+/// loom runs.
 pub use std::sync::atomic::compiler_fence;
 
 pub fn nulls<T, const N: usize>() -> [AtomicPtr<T>; N] {
     std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut()))
 }
 
-/// The second of two sizes.
+/// Returns the second of two sizes.
 pub const fn size(_real: usize, model: usize) -> usize {
     model
 }

@@ -1,4 +1,4 @@
-//! Atomics, locks and waiting: the library's files on loom's atomics, and modules of loom's in the
+//! Atomics, locks and waiting: the library's files on loom's atomics, and modules over loom in
 //! place of those that make system calls.
 
 pub mod futex;

@@ -1,4 +1,4 @@
-//! The library's thread pointer, one for each of loom's threads.
+//! Thread-local pointers of the library, for each of loom's threads.
 
 use std::cell::Cell;
 use std::ptr;
@@ -7,7 +7,7 @@ loom::thread_local! {
     static POINTER: Cell<*const ()> = Cell::new(ptr::null());
 }
 
-/// Null also in a thread's last moments, when its values are gone: as if it had none yet.
+/// Returns the pointer; null also while the thread ends and its values are already destroyed.
 pub fn get() -> *const () {
     POINTER.try_with(Cell::get).unwrap_or(ptr::null())
 }

@@ -1,4 +1,4 @@
-//! Waits without patience: they sleep at once, which is what a model is about.
+//! Backoff that sleeps at once, because the models test sleeping.
 
 pub struct FutexBackoff;
 

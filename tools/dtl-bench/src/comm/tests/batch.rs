@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Simulated peer of two ranks that sends the expected data with one byte changed.
+/// Simulated second rank. It sends the expected data; if `wrong` is set, it changes one byte.
 struct Other {
     wrong: Option<usize>,
 }

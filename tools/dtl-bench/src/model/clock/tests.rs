@@ -1,5 +1,5 @@
-//! Tests of counts and steps against formulas from the literature, and of times against LogGP by
-//! hand.
+//! Tests that compare counts and steps with formulas from the literature, and times with LogGP
+//! times computed by hand.
 
 use super::*;
 use crate::model::count::count;
@@ -20,7 +20,8 @@ fn model(op: &str, job: DryRunJob) -> (Counts, Times, &'static str) {
     (counts, times, plan.algorithm())
 }
 
-/// Algorithm, total messages, most messages of a rank, total bytes, most bytes of a rank, steps.
+/// Expected values: algorithm, total messages, maximum messages of a rank, total bytes, maximum
+/// number of bytes of a rank, steps.
 type Formula = (&'static str, u64, u64, u64, u64, u64);
 
 fn check(op: &str, job: DryRunJob, expected: Formula) {
@@ -85,7 +86,7 @@ fn powers_of_two_are_as_the_formulas_say() {
     }
 }
 
-/// A MiB: what is cut up among the ranks.
+/// Checks collectives with 1 MiB of data, whose algorithms divide the data among the ranks.
 fn large(n: u64, log: u64) {
     let (of, m) = (job(n as i32, MIB), MIB as u64);
     // In pieces of 64 KiB for each rank, from 512 KiB to 4 MiB.
@@ -176,8 +177,9 @@ fn times_are_those_of_paper() {
     near(ns("gatherv", 9, 100_000), o + l + 8.0 * stream + 7.0 * g + o);
 }
 
-/// If all ranks do the same work, one rank gives the exact result; otherwise a good estimate. Trees
-/// are never estimated.
+/// Checks that a simulation of one rank gives the exact result if all ranks do the same work, and a
+/// good estimate otherwise. Binomial trees are not checked, because `times` always simulates all
+/// their ranks.
 #[test]
 fn one_rank_tells_about_all() {
     for op in dtl::tooling::schedules::collectives() {
@@ -200,8 +202,9 @@ fn one_rank_tells_about_all() {
     }
 }
 
-/// In two-level algorithms the last phase within the nodes depends on the phase between the
-/// leaders. The remaining two-level algorithms are trees.
+/// Checks that a simulation of the ranks of some nodes estimates two-level algorithms well, in
+/// which the last phase within the nodes depends on the phase between the leaders. The remaining
+/// two-level algorithms are trees.
 #[test]
 fn a_node_tells_about_all() {
     let per_node = 16;

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Collectives whose ranks differ: a count of all ranks agrees with an estimate from some.
+/// Checks, for collectives whose ranks differ, that a count of all ranks agrees with an estimate
+/// from some ranks.
 #[test]
 fn some_ranks_tell_about_all() {
     for (op, per_node) in [("allreduce", 16), ("barrier", 64), ("bcast", 0), ("scan", 0)] {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::{rows, wanted};
 
-/// Returns the headings, and the rows of these numbers of ranks as cells.
+/// Returns the headings, and the rows for these numbers of ranks, split into cells.
 fn of_few<'a>(page: &'a str, ranks: &[&str]) -> Vec<Vec<&'a str>> {
     let is_table = |line: &&str| line.starts_with("| ") || line.starts_with("## ");
     let cells = |line: &'a str| line.trim_matches(['|', ' ']).split(" | ").collect::<Vec<_>>();
@@ -12,8 +12,8 @@ fn of_few<'a>(page: &'a str, ranks: &[&str]) -> Vec<Vec<&'a str>> {
     page.lines().filter(is_table).map(cells).filter(is_kept).collect()
 }
 
-/// Computes the page's rows of 2 and 32 ranks again. The memory of a communicator may have grown
-/// slightly since the page was written.
+/// Compares the page's rows for 2 and 32 ranks with rows that are computed again. The memory of a
+/// communicator may have grown slightly since the page was written.
 #[test]
 fn the_tables_of_the_page_are_not_stale() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/explanation");

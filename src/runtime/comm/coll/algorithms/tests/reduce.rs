@@ -1,5 +1,5 @@
-//! Runs the step lists of all ranks against each other and checks the results, for numbers of ranks
-//! that are powers of two and others, and for data of one piece and of several pieces.
+//! Simulates the step lists of all ranks in one thread and checks the results, for rank counts that
+//! are powers of two and for other rank counts, and for data of one piece and of several pieces.
 
 use super::*;
 use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM};
@@ -8,7 +8,8 @@ use crate::runtime::comm::coll::schedule::simulation::simulate;
 use crate::runtime::types::{Reduction, reduction};
 use crate::sys::memory::buf::Scratch;
 
-/// Number of words that are reduced in several pieces, the last of them short.
+/// Number of words (of 8 bytes) per rank for which a reduction uses several pieces. The last piece
+/// is shorter than the others.
 const MANY: usize = 140_000;
 const ELEMENT: usize = 8;
 
@@ -16,7 +17,7 @@ fn with(op: i32) -> Reduction {
     reduction(DTL_DTYPE_UINT64, op).unwrap()
 }
 
-/// Returns word `word` of rank `rank`.
+/// Returns the operand of rank `rank` at index `word`.
 fn word(rank: i32, word: usize) -> u64 {
     1_000_000 * (rank as u64 + 1) + word as u64
 }
@@ -132,7 +133,8 @@ fn each_gets_its_block_of_the_folded_data() {
     }
 }
 
-/// Checks elements larger than a piece, and a piece that is no multiple of the element size.
+/// Checks elements that are larger than a piece, and a piece size that is not a multiple of the
+/// element size.
 #[test]
 fn pieces_are_of_whole_elements() {
     for (len, element, bytes) in

@@ -1,4 +1,5 @@
-//! Runs the step lists of all ranks against each other; checks results and messages between nodes.
+//! Simulates the step lists of all ranks in one thread; checks the results and the messages between
+//! nodes.
 
 use super::*;
 use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM};
@@ -24,7 +25,7 @@ struct Job {
 }
 
 impl Job {
-    /// Creates a job in which word w of rank r is 100 r + w.
+    /// Creates a job in which 64-bit word w of rank r is 100 r + w.
     fn new(nodes: &'static [i32], send: usize, recv: usize) -> Self {
         let words =
             |rank: usize| (0..send).map(|word| (100 * rank + word) as u64).collect::<Vec<_>>();

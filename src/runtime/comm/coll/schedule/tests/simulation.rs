@@ -1,5 +1,5 @@
-//! Runs the step lists of all ranks against each other in one thread, without a transport, for
-//! tests of the steps that algorithms generate.
+//! Simulates the step lists of all ranks in one thread, without a transport, for tests of the steps
+//! that algorithms generate.
 
 use super::{Schedule, Step};
 use crate::sys::memory::buf::Scratch;
