@@ -1,7 +1,7 @@
-//! Budgets that keep the tree small: a measured value for each, with the most that it may be.
+//! Budgets that keep the tree small: measured values, each with its maximum.
 //!
-//! A ceiling is today's value where the tree is still above its budget. It only falls: a change that
-//! lowers a value lowers the ceiling with it. ARCHITECTURE.md shows value, ceiling and budget.
+//! A ceiling is the present value if the tree is still above the budget. It only falls: a change
+//! that lowers a value also lowers the ceiling. ARCHITECTURE.md shows value, ceiling and budget.
 
 use super::imports::{self, Graph};
 use super::{File, collect, root, sources};
@@ -10,23 +10,23 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One budget.
 struct Budget {
     name: &'static str,
-    /// What the design asks for.
+    /// Maximum that the design demands.
     budget: usize,
-    /// What the test accepts today: the budget, once it is reached.
+    /// Maximum that the test accepts today; the budget, once the budget is reached.
     ceiling: usize,
-    /// What to do when a change breaks it.
+    /// Remedy if a change exceeds the ceiling.
     mend: &'static str,
     measure: fn(&Tree) -> Measured,
 }
 
-/// A value, and what it is made of where that helps to mend it.
+/// Measured value, and the items that it counts, if they help to reduce it.
 struct Measured(usize, Vec<String>);
 
-/// The sources and what several budgets need of them.
+/// Sources, and data about them that several budgets use.
 struct Tree {
-    /// All of src.
+    /// All files of src.
     files: Vec<File>,
-    /// The dependencies between the library's modules.
+    /// Dependencies between the modules of the library.
     graph: Graph,
 }
 
@@ -37,7 +37,7 @@ impl Tree {
         Tree { files, graph }
     }
 
-    /// Files of the library without tests.
+    /// Returns the files of the library without tests.
     fn without_tests(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| is_library(file))
     }
@@ -51,7 +51,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "lines of src",
         budget: 92_000,
-        ceiling: 110_166,
+        ceiling: 109_360,
         mend: "simplify or delete before you add",
         measure: |tree| {
             Measured(tree.files.iter().map(|file| file.text.lines().count()).sum(), vec![])
@@ -60,7 +60,7 @@ const BUDGETS: &[Budget] = &[
     Budget {
         name: "code lines of the library",
         budget: 62_000,
-        ceiling: 73_423,
+        ceiling: 70_867,
         mend: "simplify or delete before you add; tests, comments and blanks do not count",
         measure: |tree| Measured(tree.without_tests().map(code_lines).sum(), vec![]),
     },
@@ -277,7 +277,7 @@ const BUDGETS: &[Budget] = &[
     },
 ];
 
-/// Lines that hold code.
+/// Returns the number of lines with code.
 fn code_lines(file: &File) -> usize {
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
     file.text.lines().filter(is_code).count()
@@ -287,7 +287,7 @@ fn lines_of(path: &str) -> usize {
     std::fs::read_to_string(root().join(path)).unwrap().lines().count()
 }
 
-/// How many lines `is_bad` finds, and where the first twenty are.
+/// Returns the number of lines for which `is_bad` returns true, and the first twenty of them.
 fn count_lines<'a>(
     files: impl IntoIterator<Item = &'a File>,
     is_bad: impl Fn(&str) -> bool,
@@ -303,7 +303,7 @@ fn count_lines<'a>(
     Measured(count, places)
 }
 
-/// A doc comment whose sentence begins by pointing elsewhere.
+/// Returns true for a doc comment that begins with a reference to another one.
 fn leans(line: &str) -> bool {
     let line = line.trim_start();
     let Some(text) = line.strip_prefix("/// ").or_else(|| line.strip_prefix("//! ")) else {
@@ -314,7 +314,7 @@ fn leans(line: &str) -> bool {
         .any(|start| text.starts_with(start))
 }
 
-/// The trait with the most methods.
+/// Returns the number of methods of the trait with the most methods.
 fn largest_trait(tree: &Tree) -> Measured {
     let mut most = Measured(0, vec![]);
     for file in tree.without_tests() {
@@ -336,7 +336,7 @@ fn largest_trait(tree: &Tree) -> Measured {
     most
 }
 
-/// Functions of ffi's guard that take the closure of an entry, by name.
+/// Returns the names of the functions of ffi that take the closure of an entry.
 fn wrappers(file: &File) -> Vec<String> {
     if !file.path.contains("/guard") {
         return Vec::new();
@@ -354,7 +354,7 @@ fn wrappers(file: &File) -> Vec<String> {
     found
 }
 
-/// Where each name of a type is defined.
+/// Returns the files that define each type name.
 fn type_names(tree: &Tree) -> BTreeMap<String, BTreeSet<&str>> {
     let mut names: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for file in tree.without_tests() {
@@ -416,7 +416,7 @@ fn budgets_are_kept() {
     super::report(&broken);
 }
 
-/// The table in ARCHITECTURE.md is this list.
+/// Checks that the table in ARCHITECTURE.md has these budgets.
 #[test]
 fn budgets_are_in_the_architecture() {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
@@ -427,8 +427,8 @@ fn budgets_are_in_the_architecture() {
     super::report(&missing);
 }
 
-/// The function that a step of a walk in ARCHITECTURE.md names exists in the file before it, and so does
-/// every path.
+/// Checks that every path in ARCHITECTURE.md exists, and that the function of each step of a walk
+/// exists in the file that precedes it.
 #[test]
 fn names_in_the_architecture_exist() {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
