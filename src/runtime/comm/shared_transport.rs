@@ -206,8 +206,7 @@ impl SharedTransport {
 impl Drop for SharedTransport {
     fn drop(&mut self) {
         self.count(false);
-        let kind = self.kind.to_string_lossy();
-        let what = format_args!("closing a communicator of kind {kind}");
-        crate::runtime::log::failure(what, self.transport.close());
+        let (kind, closed) = (self.kind.to_string_lossy(), self.transport.close());
+        crate::runtime::log::failure(format_args!("closing a communicator of kind {kind}"), closed);
     }
 }

@@ -432,9 +432,9 @@ pub fn destroy_all() {
             backend.memory_use.shrank(allocation.size, host_alloc::serves(backend.handle()));
         }
         let addr = Addr::new(std::ptr::with_exposed_provenance_mut(base));
+        let freed = give(backend, &allocation, addr);
         let (bytes, name) = (allocation.size, backend.name());
-        let what = format_args!("freeing {bytes} left-over bytes of backend {name}");
-        log::failure(what, give(backend, &allocation, addr));
+        log::failure(format_args!("freeing {bytes} left-over bytes of backend {name}"), freed);
     }
     foreign_owner::forget_all();
     heap::destroy_all();
