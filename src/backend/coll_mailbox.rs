@@ -46,16 +46,19 @@ const PAGES: u64 = sync::size(8, 1) as u64;
 /// Alignment of mailboxes, blocks and pages in bytes: two cache lines, because the adjacent-line
 /// prefetcher fetches line pairs.
 const ALIGN: usize = 128;
-/// Offset of a word with the ID, plus 1, of the communicator that uses the mailbox or used it last,
-/// and the flags `GONE` and `LEFT`. 0 if no communicator has used the mailbox.
+/// Offset of the 64-bit word that contains the ID plus 1 of the communicator that uses the mailbox
+/// or used it last, and the flags `GONE` and `LEFT`. The word is 0 if no communicator has used the
+/// mailbox.
 const USER_AT: usize = 0;
-/// Flag in the word at `USER_AT`: this rank has dropped its view of the communicator's mailboxes.
+/// Flag in the word at `USER_AT`: the mailbox's owner has dropped its view of the communicator's
+/// mailboxes.
 const GONE: u64 = 1 << 63;
-/// Flag in the word at `USER_AT`: this rank is destroying the communicator. Other threads of this
-/// rank may still use the mailbox briefly.
+/// Flag in the word at `USER_AT`: the mailbox's owner is destroying the communicator. Other threads
+/// of the owner may still use the mailbox briefly.
 const LEFT: u64 = 1 << 62;
-/// Offset of the word that identifies the last message that this rank has finished: communicator ID
-/// in the high 32 bits, low 32 bits of the message number in the low 32 bits.
+/// Offset of the word that identifies the last message that the mailbox's owner has finished (it no
+/// longer reads the messages with this number): communicator ID in the high 32 bits, low 32 bits of
+/// the message number in the low 32 bits.
 const OVER_AT: usize = 8;
 const BLOCKS_AT: usize = ALIGN;
 const BLOCK: usize = ALIGN;
@@ -77,7 +80,8 @@ pub(super) struct MailboxView {
     /// Offset of this rank's own mailbox.
     own: usize,
     context: u32,
-    /// Highest number for which all ranks are known to have finished the message with that number.
+    /// Highest message number that all ranks are known to have finished: no rank reads the messages
+    /// with this number any more.
     known: AtomicU64,
 }
 
@@ -210,7 +214,8 @@ impl CollMailbox for MailboxView {
         }
     }
 
-    /// Publishes that this rank has left the communicator and writes no further messages.
+    /// Sets the flag `LEFT` in this rank's mailbox: this rank has left the communicator and writes
+    /// no further messages.
     fn leave(&self) {
         self.add_to_user(LEFT);
     }
@@ -254,8 +259,8 @@ enum SlotState {
 
 struct Last {
     memory: Span,
-    /// Value at `USER_AT` in a member's mailbox while the member uses the communicator: the
-    /// communicator's ID plus 1.
+    /// Value of the word at `USER_AT` in a rank's mailbox while that rank uses the communicator:
+    /// the communicator's ID plus 1.
     user: u64,
     members: Box<[Reader]>,
 }
@@ -265,14 +270,14 @@ struct Reader {
     /// The reader's rank in the transport.
     rank: usize,
     mailbox: usize,
-    /// Value at `USER_AT` in the reader's mailbox at the time when this rank created its own view.
+    /// Value of the word at `USER_AT` in the reader's mailbox when this rank created its own view.
     /// The value does not change until the reader creates its view.
     before: u64,
 }
 
 impl Last {
-    /// Returns true if no member of the communicator can still use the mailbox. A rank for which
-    /// `is_gone` returns true does not count.
+    /// Returns true if no rank of the communicator can still use the mailbox. Ignores ranks for
+    /// which `is_gone` returns true.
     fn is_over(&self, is_gone: impl Fn(usize) -> bool) -> bool {
         self.members.iter().all(|member| {
             let now = user(&self.memory, member.mailbox);
@@ -325,8 +330,9 @@ impl Places {
         }
     }
 
-    /// Creates a view in a reserved slot, or in slot 0, which only one communicator ever uses.
-    /// `ranks`: number of ranks of the transport; `own`: this rank. `memory`: memory of all slots.
+    /// Creates this rank's view of the mailboxes of a communicator. This rank's own mailbox is in a
+    /// reserved slot, or in slot 0, which only one communicator ever uses. `ranks`: number of ranks
+    /// of the transport; `own`: this rank. `memory`: memory of all slots.
     pub(super) fn open(
         &mut self,
         memory: Option<Span>,

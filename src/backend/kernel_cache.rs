@@ -251,8 +251,8 @@ fn refused(path: &Path, why: &str) -> Error {
     )
 }
 
-/// Creates the error for a cache file that cannot be written. Its status and text depend on
-/// `error`.
+/// Creates the error for a cache file that cannot be written. The status and the error message
+/// depend on `error`.
 pub(super) fn unwritten(path: &Path, error: &io::Error) -> Error {
     let status = match error.raw_os_error() {
         Some(libc::EFBIG) => return too_large(path),

@@ -1,8 +1,9 @@
 //! Message matching: posted receives and unexpected messages of one rank.
 //!
-//! The queues store the matching order, not the payload: `P` is the transport's record of a posted
-//! receive, and `U` is the transport's record of an unexpected message. Messages of one source are
-//! matched in arrival order, and receives in posting order, as MPI's non-overtaking rule requires.
+//! The queues store the matching order, not the payload: `P` is the transport's descriptor of a
+//! posted receive, and `U` is the transport's descriptor of an unexpected message. Messages of one
+//! source are matched in arrival order, and receives in posting order, as MPI's non-overtaking rule
+//! requires.
 
 use super::peer_map::PeerMap;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -42,7 +43,7 @@ pub struct PostedReceive<P> {
     serial: u64,
     /// Source and match bits of the messages that the receive accepts.
     pub select: Selector,
-    /// The transport's record of the receive.
+    /// The transport's descriptor of the receive.
     pub what: P,
 }
 
@@ -54,7 +55,7 @@ pub struct UnexpectedMessage<U> {
     pub source: i32,
     /// Match bits of the message (context ID and tag).
     pub match_bits: u64,
-    /// The transport's record of the message.
+    /// The transport's descriptor of the message.
     pub what: U,
 }
 

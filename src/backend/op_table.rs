@@ -94,8 +94,8 @@ impl<T> Default for Operations<T> {
     }
 }
 
-/// Operation in flight of a transport that matches messages itself. `S` and `R` are the transport's
-/// records of a send and of a receive, `U` is its record of an unexpected message.
+/// Operation in flight of a transport that matches messages itself. `S`, `R` and `U` are the
+/// transport's descriptors of a send, a receive and an unexpected message.
 pub enum Operation<S, R, U> {
     /// A send.
     Send(S),
@@ -103,7 +103,8 @@ pub enum Operation<S, R, U> {
     Receive(R),
     /// A message that a matched probe removed from the queue; it is received later.
     Taken(UnexpectedMessage<U>),
-    /// A matched message that its sender has canceled since; the completion of its receive.
+    /// A message that its sender canceled after a matched probe removed it from the queue. The
+    /// value is the completion of the future receive of the message.
     Withdrawn(Completion),
     /// A completed operation.
     Done(Completion),
@@ -131,8 +132,9 @@ impl<S, R, U> Operations<Operation<S, R, U>> {
         }
     }
 
-    /// Reserves the message that a receive with `select` would match now for one receive. `done` is
-    /// the status of the message, as a probe with `select` has returned it.
+    /// Implements a matched probe: removes the message that a receive with `select` would match
+    /// now, and reserves it for one later receive. `done` is the completion that a probe with
+    /// `select` has returned for the message.
     pub fn take<P: PartialEq>(
         &mut self,
         matcher: &mut Matcher<P, U>,
@@ -148,8 +150,9 @@ impl<S, R, U> Operations<Operation<S, R, U>> {
         Ok(Matched { message, done })
     }
 
-    /// Replaces a reserved message by its receive, and returns the message. If the sender has
-    /// canceled the message, completes the receive and returns `None`.
+    /// Starts the receive of a message that a matched probe has reserved. `receive` takes the place
+    /// of the message in the table, and the message is returned. If the sender has canceled the
+    /// message, completes the receive and returns `None`.
     pub fn start_matched(
         &mut self,
         message: OpId,
@@ -174,8 +177,8 @@ impl<S, R, U> Operations<Operation<S, R, U>> {
         }
     }
 
-    /// Cancels the message from rank `from` that `is` selects, unless its receive has started.
-    /// Returns true if the message was canceled.
+    /// Cancels the message from rank `from` for which `is` returns true, unless its receive has
+    /// started. Returns true if the message was canceled.
     pub fn cancel_message<P: PartialEq>(
         &mut self,
         matcher: &mut Matcher<P, U>,
@@ -185,8 +188,8 @@ impl<S, R, U> Operations<Operation<S, R, U>> {
         matcher.remove_unexpected(from, &is).is_some() || self.cancel_taken(from, is)
     }
 
-    /// Marks the reserved messages from rank `from` that `is` selects as canceled. Returns true if
-    /// there were any.
+    /// Marks as canceled all messages from rank `from` that a matched probe has reserved and for
+    /// which `is` returns true. Returns true if there was such a message.
     pub fn cancel_taken(&mut self, from: i32, is: impl Fn(&U) -> bool) -> bool {
         let mut found = false;
         for (_, operation) in self.iter_mut() {

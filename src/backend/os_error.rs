@@ -6,8 +6,8 @@ use crate::error::{Error, failure};
 use crate::sys::os::process;
 use std::io;
 
-/// Creates the error for a failed action `what`: DTL_ERROR_LIMIT, with a remedy in the text, if a
-/// limit of open files caused the failure; `status` otherwise.
+/// Creates the error for a failed action `what`: DTL_ERROR_LIMIT, with a remedy in the error
+/// message, if a limit on open files caused the failure; `status` otherwise.
 pub(super) fn os_error(status: dtl_status_t, what: &str, error: &io::Error) -> Error {
     match process::fd_shortage(error) {
         Some(text) => Error::new(DTL_ERROR_LIMIT, format!("{what}: {text}")),

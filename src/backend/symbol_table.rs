@@ -18,7 +18,8 @@ pub struct Function {
     pub required: bool,
 }
 
-/// Converts NUL-terminated text to a C string; returns an empty C string if the text has no NUL.
+/// Converts a NUL-terminated string to a `CStr`; returns an empty `CStr` if the string contains no
+/// NUL.
 pub fn c_name(text: &'static str) -> &'static CStr {
     CStr::from_bytes_until_nul(text.as_bytes()).unwrap_or_default()
 }

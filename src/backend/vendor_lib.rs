@@ -33,8 +33,8 @@ pub struct Names {
     pub advice: &'static str,
 }
 
-/// One kind of vendor library, such as the CUDA driver, and the function tables of all files that
-/// were opened as this library. Opened libraries are never closed.
+/// A vendor library, such as the CUDA driver, and the function tables of all library files that
+/// were opened for it. Opened libraries are never closed.
 pub struct VendorLib<F: 'static> {
     names: Names,
     opened: Mutex<BTreeMap<String, &'static F>>,

@@ -78,8 +78,8 @@ impl OpenRequest {
         }
     }
 
-    /// Returns an error if the size that `rank` passed differs from rank 0's size, otherwise
-    /// `None`.
+    /// Returns an error if the number of ranks that `rank` specified (`size`) differs from the
+    /// number that rank 0 specified, otherwise `None`.
     pub(super) fn other_size(&self, rank: u64, size: u64) -> Option<Error> {
         let own = self.size;
         (size != own as u64).then(|| {
@@ -91,8 +91,8 @@ impl OpenRequest {
         })
     }
 
-    /// Returns an error if the length of the record that `rank` contributed differs from the length
-    /// of rank 0's record (`own`), otherwise `None`.
+    /// Returns an error if the number of words that `rank` contributed (`len`) differs from the
+    /// number that rank 0 contributed (`own`), otherwise `None`.
     pub(super) fn other_length(&self, rank: u64, len: usize, own: usize) -> Option<Error> {
         (len != own).then(|| {
             let text = format!(

@@ -92,7 +92,8 @@ impl FolderOpening<'_> {
         os_error(DTL_ERROR_UNAVAILABLE, &format!("{}/{what}", self.shown()), error)
     }
 
-    /// Returns the words of a file; `None` if it is missing, incomplete, or has another format.
+    /// Returns the content of a file as 64-bit words; `None` if the file is missing, incomplete, or
+    /// has another format.
     fn read(&self, name: &str) -> Option<Vec<u64>> {
         let bytes = fs::read(self.folder.join(name)).ok()?;
         let words = words_of(&bytes);
@@ -311,7 +312,7 @@ impl<'a> FolderRoot<'a> {
         self.seats.get(rank).is_some_and(Option::is_none)
     }
 
-    /// Reads new contributions. Returns an error if another process has also become rank 0.
+    /// Reads new contributions. Returns an error if another process has also joined as rank 0.
     fn look(&mut self) -> Result<()> {
         let own = self.place.own;
         if self.place.read(INVITATION).is_some_and(|words| words.first() != Some(&own)) {

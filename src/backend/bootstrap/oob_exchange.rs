@@ -18,7 +18,7 @@ use crate::sys::memory::buf::{Addr, fnv1a};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Method by which the ranks exchange their records.
+/// Method by which the ranks exchange their bootstrap data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootstrapMethod {
     /// Over the communicator in `OpenArgs::over`, if set; else over shared memory if all ranks are
@@ -26,7 +26,8 @@ pub enum BootstrapMethod {
     Auto,
     /// Over the communicator in `OpenArgs::over`, which must be set.
     Over,
-    /// Over a communicator of this kind, which is opened for the exchange and then closed.
+    /// Over a communicator of the kind with this name (such as "shm" or "mpi"), which is opened for
+    /// the exchange and then closed.
     Kind(String),
     /// Through a folder that all ranks can access.
     Folder(PathBuf),
@@ -35,12 +36,13 @@ pub enum BootstrapMethod {
     Tcp(String, u16),
 }
 
-/// Kinds of communicators that exchange no messages between processes or that themselves need a
-/// bootstrap.
+/// Communicator kinds that cannot be used for the exchange, because they exchange no messages
+/// between processes or need a bootstrap themselves.
 const NO_PLACE_TO_MEET: [&str; 5] = ["self", "threads", "nccl", "rdma", "over"];
 
 impl BootstrapMethod {
-    /// Parses "auto", "over", the name of a kind, "file:PATH" or "tcp:HOST:PORT".
+    /// Parses "auto", "over", the name of a communicator kind (such as "shm"), "file:PATH" or
+    /// "tcp:HOST:PORT".
     pub fn parse(text: &str) -> Result<BootstrapMethod> {
         let how = match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => {
@@ -85,9 +87,10 @@ fn parse_place(text: &str) -> Option<BootstrapMethod> {
     Some(BootstrapMethod::Tcp(host.to_owned(), port))
 }
 
-/// Exchanges the records of all ranks. `len` is the number of words per record, equal on all ranks.
-/// `mine` is this rank's record, or the error that prevents this rank from participating; the error
-/// is reported to the other ranks. Waits for at most the timeout in `args`.
+/// Exchanges one bootstrap record per rank. `len` is the number of 64-bit words per record, equal
+/// on all ranks. `mine` is this rank's record, or the error that prevents this rank from
+/// participating; the error is reported to the other ranks. Waits for at most the timeout in
+/// `args`.
 pub fn allgather(
     how: &BootstrapMethod,
     args: &OpenArgs,
@@ -128,8 +131,8 @@ fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> BootstrapMet
     BootstrapMethod::Kind(if is_one_node { "shm" } else { "mpi" }.to_owned())
 }
 
-/// Checks that the kind or communicator that `how` names exists, without opening a communicator.
-/// `over` is the communicator in `OpenArgs::over`.
+/// Checks that the communicator kind or the communicator that `how` requires exists, without
+/// opening a communicator. `over` is the communicator in `OpenArgs::over`.
 pub fn check(how: &BootstrapMethod, over: Option<&Arc<dyn Exchange>>) -> Result<()> {
     match how {
         BootstrapMethod::Over => below(over).map(drop),

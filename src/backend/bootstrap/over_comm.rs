@@ -1,5 +1,5 @@
-//! Allgather of a few words per rank over an open transport, while a communicator is opened. It
-//! serves only the bootstrap, not application data, and precedes all other messages.
+//! Allgather of a few 64-bit words per rank over an open transport, while a communicator is opened.
+//! It serves only the bootstrap, not application data, and precedes all other messages.
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
@@ -21,7 +21,7 @@ const ROUNDS: u64 = 64;
 /// Maximum time for the transport to release a buffer after a cancel, in nanoseconds.
 const LET_GO_NS: u64 = 1_000_000_000;
 
-/// Allgather over an open transport. All ranks must call it the same number of times.
+/// Allgather over an open transport. All ranks must call `allgather` the same number of times.
 pub(crate) struct OverTransport<'a> {
     over: &'a dyn Transport,
     pub(crate) limit_ns: u64,

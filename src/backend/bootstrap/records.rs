@@ -52,7 +52,7 @@ pub(crate) fn decode(words: &[u64]) -> Result<Vec<u64>> {
     }
 }
 
-/// Result of the bootstrap exchange: the records of all ranks.
+/// Result of the bootstrap exchange: the data (one record per rank) that the ranks contributed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Records {
     /// Rank of this process.
@@ -67,7 +67,7 @@ pub struct Records {
 
 /// One rank's contribution: its record, or the reason why the rank cannot participate.
 pub(super) struct RankRecord {
-    /// Number of words per record, equal on all ranks.
+    /// Number of 64-bit words per record, equal on all ranks.
     pub(super) len: usize,
     pub(super) cookie: u64,
     pub(super) mine: Result<Vec<u64>>,

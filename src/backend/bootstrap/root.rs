@@ -20,8 +20,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Frame kind of a hello: magic number, key of the exchange, rank, number of ranks, time until the
-/// deadline in nanoseconds; then the contribution.
+/// Frame kind of a hello, the first frame that a rank sends to rank 0. Payload: magic number, key
+/// of the exchange, rank, number of ranks, time until the deadline in nanoseconds, contribution.
 const HELLO: u8 = 1;
 /// Frame kind of rank 0's confirmation of a hello; the outcome follows later.
 const SEAT: u8 = 2;
@@ -30,12 +30,13 @@ const SEAT: u8 = 2;
 const OTHER: u8 = 3;
 /// Frame kind of the encoded outcome of the exchange.
 pub(super) const ANSWER: u8 = 4;
-/// Number of words in a hello before the contribution.
+/// Number of 64-bit words that precede the contribution in a hello frame.
 const HEAD: usize = 5;
 /// Maximum number of bytes by which a contribution may be longer than rank 0's contribution. It may
 /// be longer because it may contain an error message.
 const MOST_TEXT: usize = 16 << 10;
-/// Timeout for the hello on a connection from a possibly unrelated process, in nanoseconds.
+/// Timeout for the first frame (hello) on a connection from a possibly unrelated process, in
+/// nanoseconds.
 const STRANGER_NS: u64 = 2_000_000_000;
 
 /// Operations of the exchange that differ between UNIX and TCP sockets.
@@ -52,7 +53,7 @@ pub(super) trait Sockets {
 
     /// Returns this rank's parameters for opening the communicator.
     fn opening(&self) -> &OpenRequest;
-    /// Returns this rank's contribution.
+    /// Returns this rank's contribution to the allgather, as 64-bit words.
     fn contribution(&self) -> Vec<u64>;
     fn listen(&self) -> Result<Self::Listener>;
     /// Connects to rank 0. Returns the reason for the failure as a string if the caller should
@@ -81,15 +82,15 @@ pub(super) trait Sockets {
     fn linger_ns(&self, _first: &Error) -> u64 {
         LINGER_NS
     }
-    /// Performs periodic checks while this rank waits for other ranks. Returns the time at which it
-    /// must be called again.
+    /// Performs periodic checks while this rank waits for other ranks. Returns the time at which
+    /// the caller must call this function again.
     fn watch(&mut self) -> Deadline {
         Deadline::NEVER
     }
 }
 
-/// Connects to rank 0 and sends a hello. Retries until the deadline, because rank 0 may start
-/// later.
+/// Connects to rank 0 and sends the first frame (hello). Retries until the deadline, because rank 0
+/// may start later.
 pub(super) fn connect<N: Sockets>(
     sockets: &mut N,
     contribution: &[u64],
@@ -135,8 +136,8 @@ pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Ve
     }
 }
 
-/// Waits for the outcome. Returns the reason for a retry as a string if the listening process is
-/// not rank 0 of this job.
+/// Waits for the outcome of the exchange. If the listening process is not rank 0 of this job,
+/// returns the reason for a retry as a string.
 fn await_answer<N: Sockets>(
     sockets: &N,
     channel: &mut Channel<N::Stream>,
@@ -164,7 +165,8 @@ fn await_answer<N: Sockets>(
     }
 }
 
-/// A connection that was accepted at time `since_ns` and whose hello is incomplete.
+/// A connection that was accepted at time `since_ns` and on which no complete hello (first frame)
+/// has arrived.
 struct Guest<S: Stream> {
     channel: Channel<S>,
     since_ns: u64,
@@ -271,8 +273,8 @@ impl<N: Sockets> Root<N> {
         if knock { self.admit(now) } else { Ok(()) }
     }
 
-    /// Accepts all pending connections. If too many connections have no complete hello, drops the
-    /// oldest of them.
+    /// Accepts all pending connections. If no complete hello (first frame) has arrived on too many
+    /// connections, drops the oldest of these connections.
     fn admit(&mut self, now: u64) -> io::Result<()> {
         while let Some(stream) = self.sockets.accept(&self.listener)? {
             if self.guests.len() > 4 * self.seats.len() + 64 {
@@ -283,8 +285,8 @@ impl<N: Sockets> Root<N> {
         Ok(())
     }
 
-    /// Reads from the connection of a joined rank, to detect that the connection has ended, and
-    /// then records a failure. The rank sends nothing at this stage.
+    /// Reads from the connection of a joined rank, which sends nothing at this stage. If the
+    /// connection has ended, records a failure.
     fn look_at(&mut self, rank: usize) {
         let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
         if seat.channel.fill().is_ok() {
@@ -298,9 +300,9 @@ impl<N: Sockets> Root<N> {
         self.give_up(Error::new(DTL_ERROR_RANK_FAILURE, text));
     }
 
-    /// Reads from a connection whose hello is incomplete. When the hello is complete, lets the rank
-    /// join or rejects it. Drops the connection if the hello is invalid or if the hello is still
-    /// incomplete and `is_late` is true.
+    /// Reads from a connection on which no complete hello (first frame) has arrived. When the hello
+    /// is complete, lets the rank join or rejects it. Drops the connection if the hello is invalid
+    /// or if the hello is still incomplete and `is_late` is true.
     fn hear(&mut self, mut guest: Guest<N::Stream>, is_late: bool) {
         let state = guest.channel.fill();
         let most = 8 * (HEAD + self.mine.len()) + MOST_TEXT;

@@ -63,7 +63,7 @@ pub(super) struct Channel<S: Stream = TcpStream> {
 pub(super) enum FrameFailure {
     /// The deadline passed before a complete frame arrived.
     Silent,
-    /// The connection has ended; the text is the reason.
+    /// The connection has ended; the string is the reason.
     Ended(String),
     /// The frame is longer than allowed; the value is the length of its payload in bytes.
     TooLong(usize),
@@ -106,8 +106,8 @@ impl<S: Stream> Channel<S> {
         self.written < self.outbox.len()
     }
 
-    /// Reads bytes that have arrived. Returns the reason as an error if the peer sends nothing
-    /// more; bytes that arrived before can still be consumed.
+    /// Reads bytes that have arrived. If the connection has ended or failed, returns the reason as
+    /// an error; bytes that have already been read can still be consumed.
     pub(super) fn fill(&mut self) -> Result<(), String> {
         self.fill_up_to(MOST_AT_ONCE)
     }

@@ -1,9 +1,9 @@
-//! Exchange over a TCP socket on which rank 0 listens. Peers are not authenticated, so use this
-//! method only in a trusted network.
+//! Bootstrap exchange over a TCP socket on which rank 0 listens. Peers are not authenticated, so
+//! use this method only in a trusted network.
 //!
 //! If a second job uses the same port by mistake, rank 0 rejects the ranks of that job (frame kind
-//! `OTHER`), and these ranks retry until their timeout expires. A connection that sends no hello in
-//! time is closed.
+//! `OTHER`), and these ranks retry until their timeout expires. A connection on which no hello
+//! (first frame) arrives in time is closed.
 
 use super::absence::OpenRequest;
 use super::records::{RankRecord, failure};

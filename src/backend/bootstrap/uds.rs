@@ -1,7 +1,8 @@
-//! Exchange over an abstract UNIX socket, between processes of one node. Rank 0 listens, and the
-//! other ranks connect. Rank 0 first replies with the contributions of all ranks and sends a file
-//! descriptor to all ranks. Each rank reports whether it could use the descriptor, and rank 0 then
-//! sends the same final outcome to all ranks. A failure on any rank is an error on every rank.
+//! Bootstrap exchange over an abstract UNIX socket, between processes of one node. Rank 0 listens,
+//! and the other ranks connect. Rank 0 first replies with the contributions of all ranks and sends
+//! a file descriptor to all ranks. Each rank reports whether it could use the descriptor, and rank
+//! 0 then sends the same final outcome to all ranks. A failure on any rank is an error on every
+//! rank.
 //!
 //! No files remain, because abstract socket names do not exist in the file system. A rank that
 //! cannot participate reports its failure to the ranks that are present (`excuse`), so that they
@@ -25,8 +26,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-/// Maximum size of a rank's report or of rank 0's final outcome, in bytes. Both consist of a status
-/// and possibly an error message.
+/// Maximum size, in bytes, of a rank's report on whether it could use the file descriptor, and of
+/// rank 0's final outcome. Both consist of a status and possibly an error message.
 const LONGEST: usize = 64 << 10;
 /// Placeholder for the PID namespace of a process that cannot determine its namespace, because
 /// /proc is not mounted.

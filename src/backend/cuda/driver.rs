@@ -2,7 +2,7 @@
 //! copies and allocations. Each context and each internal stream is created at its first use.
 //!
 //! The CUDA runtime API uses the primary context too, so memory and streams are interchangeable
-//! between this library and programs and libraries that use the CUDA runtime API. A call of this
+//! between this library and programs and libraries that use the CUDA runtime API. A call to this
 //! library makes the context current in the calling thread and restores the previous context before
 //! it returns.
 
@@ -26,7 +26,7 @@ pub struct CudaDriver {
     pub(super) generation: u64,
     /// Devices, in the order of the driver's ordinals.
     pub(super) cards: Vec<Card>,
-    /// Cache of page-locked buffers for staged messages.
+    /// Cache of page-locked host buffers through which messages are staged.
     pub(super) staging: Mutex<Buffers>,
 }
 
@@ -40,8 +40,8 @@ pub struct Card {
     /// Internal streams for the work of synchronous calls, indexed by `Use`.
     pub(super) own: [TryOnce<Addr>; 2],
     pub(super) pool: TryOnce<Option<Addr>>,
-    /// Page-locked words. A stream waits on such a word (cuStreamWaitValue32) while the host
-    /// executes work in the stream's order.
+    /// Words in page-locked memory. A stream waits on such a word (cuStreamWaitValue32) while the
+    /// host executes work that is ordered in this stream.
     pub(super) words: Mutex<Words>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Words {
     pub(super) unused: Vec<Addr>,
 }
 
-/// Cache of the staging buffers of the process.
+/// Cache of the page-locked staging buffers of the process.
 #[derive(Default)]
 pub(super) struct Buffers {
     pub(super) unused: Vec<Buffer>,
@@ -67,7 +67,7 @@ pub(super) struct Buffer {
     pub(super) size: usize,
 }
 
-/// Record of an allocation of backend "cuda".
+/// Descriptor of an allocation of backend "cuda".
 pub(super) type Block = driver::Block<AllocOrigin>;
 
 /// Origin of an allocation, which determines the driver call that frees the allocation.
@@ -81,8 +81,8 @@ pub enum AllocOrigin {
     Opened,
     /// Host memory of the application that this backend has registered with the driver.
     Program,
-    /// Memory that the application allocated or registered through the driver; the value is the
-    /// memory kind.
+    /// Memory that the application allocated or registered through the driver; the value is its
+    /// memory kind (DTL_MEMORY_*).
     Foreign(dtl_enum_word_t),
 }
 

@@ -1,5 +1,5 @@
-//! CUDA stream on which another library (NCCL) queues its work. The type has only the operations
-//! that such a use needs.
+//! CUDA stream on which another library (NCCL) queues its work. [`ExternalStream`] has only the
+//! operations that this use requires.
 
 use super::driver::{Cuda, CudaDriver};
 use super::stream::CudaStream;
@@ -10,7 +10,7 @@ use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// Maximum number of reached points (see [`Point`]) that a stream caches for reuse.
+/// Maximum number of [`Point`] objects that a stream caches for reuse.
 const SPARE: usize = 16;
 
 /// CUDA stream of one device for the work of another library, such as NCCL.
@@ -64,7 +64,7 @@ impl ExternalStream {
         cuda.check(code, "cuMemcpyAsync")
     }
 
-    /// Creates a point at the end of the work queued on the stream so far.
+    /// Creates a [`Point`] at the end of the work queued on the stream so far.
     pub fn point(&self) -> Result<Point> {
         let spare = self.spare.lock().pop();
         if let Some(mut record) = spare {
@@ -75,8 +75,8 @@ impl ExternalStream {
         EventRecord::new(&self.stream, false).map(Point)
     }
 
-    /// Caches a reached point, whose event `point` then reuses. Drops the point if the cache is
-    /// full.
+    /// Caches `point`, whose work must have completed, so that a later call to [`Self::point`] can
+    /// reuse its event. Drops `point` if the cache is full.
     pub fn recycle(&self, point: Point) {
         let mut spare = self.spare.lock();
         if spare.len() < SPARE {

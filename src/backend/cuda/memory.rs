@@ -19,8 +19,8 @@ use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
 
 impl Cuda {
-    /// Returns the record of the memory that is the source or destination of a copy or fill; `None`
-    /// for ordinary host memory, which neither this backend nor the driver has allocated or
+    /// Returns a descriptor of the memory at `place`, the source or destination of a copy or fill;
+    /// `None` for ordinary host memory, which neither this backend nor the driver has allocated or
     /// registered.
     pub(super) fn side(&self, place: CopySide) -> Option<Block> {
         let CopySide { region, kind, device } = place;

@@ -9,14 +9,14 @@
 //! - `device`: properties of devices
 //! - `event`: CUevents
 //! - `stream`: CUstreams
-//! - `stream_hold`: blocking of a stream while the host works
+//! - `stream_hold`: blocking of a stream while a host callback runs
 //! - `external_stream`: streams for the work of other libraries
 //! - `memory`: allocation
 //! - `mem_export`: memory exported to other processes and devices
 //! - `transfer`: copies
 //! - `staging`: page-locked memory for staged messages
 //! - `modules`: kernels
-//! - `discovery`: loading of the driver library and its devices
+//! - `discovery`: loading of the driver library and enumeration of its devices
 
 #[rustfmt::skip]
 pub mod cuda_sys;

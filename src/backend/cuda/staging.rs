@@ -1,5 +1,5 @@
-//! Host buffers through which messages are staged whose data is in device memory. The buffers are
-//! page-locked, so the driver copies by DMA instead of through an internal bounce buffer.
+//! Host buffers through which messages in device memory are staged. The buffers are page-locked, so
+//! the driver copies by DMA instead of through an internal bounce buffer.
 //!
 //! Page-locking takes longer than a copy, and unlocking waits for all work of the device, so
 //! buffers are cached for later messages. The library allocates and registers the buffers instead

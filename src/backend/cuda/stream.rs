@@ -1,9 +1,9 @@
-//! CUstream as the command queue of a stream of the library.
+//! Command queue of a library stream, implemented by a CUstream.
 //!
 //! After a device fault, CUDA returns the fault's error code from every later call in the context.
 //! Therefore the library needs no event per copy, fill or launch to detect failures.
 //!
-//! Module [`super::stream_hold`] blocks a stream while the host works.
+//! Module [`super::stream_hold`] blocks a stream while a host callback runs.
 
 use super::driver::{ContextGuard, CudaDriver, enter, new_stream};
 use super::event::CudaEvent;

@@ -10,7 +10,7 @@
 //! context's lock meanwhile. If the callback thread needed that lock to release a stream, such a
 //! call would deadlock. Two measures avoid the deadlock. A function passed to cuStreamAddCallback,
 //! which the driver calls even after a fault, signals that the stream has arrived. The page-locked
-//! words are reused instead of freed.
+//! memory is reused instead of freed.
 
 use super::driver::{CudaDriver, Words};
 use super::symbols::*;
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Size of one allocation of page-locked memory, in bytes.
 const PAGE: usize = 4096;
-/// Size in bytes of the slot of one page-locked word. A slot is a whole cache line, so that
+/// Distance in bytes between the page-locked words of different streams: one cache line, so that
 /// callbacks of different streams write to different cache lines.
 const LINE: usize = 64;
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Route of a copy: determines the device whose stream executes the copy, and the driver call that
 /// performs it.
 enum CopyRoute {
-    /// Copy that involves device memory of this device only.
+    /// Copy that involves device memory of the given device only.
     On(i32),
     /// Copy between two devices: the destination device, then the source device.
     Between(i32, i32),

@@ -1,5 +1,5 @@
-//! Common code of the backends over a vendor's driver, `cuda` and `opencl`. A backend implements
-//! [`Driver`], [`Queue`] and [`Event`], and its own memory and copies.
+//! Common code of the backends that use a vendor's driver, `cuda` and `opencl`. A backend
+//! implements [`Driver`], [`Queue`] and [`Event`], and its own memory and copies.
 //!
 //! In reading order:
 //! - `try_once`: a value created at its first use
@@ -64,7 +64,7 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// Module of kernels.
     type Module: Module<Self>;
 
-    /// Loads the driver and lists its devices. On failure, returns the reason as text.
+    /// Loads the driver and lists its devices. On failure, returns the reason as a string.
     fn find() -> std::result::Result<Self, String>;
     /// Returns the generation of the driver: a number unique to this initialization.
     fn generation(&self) -> u64;
@@ -162,7 +162,7 @@ pub trait Event: Send + Sync + Sized + 'static {
     /// The command must have ended. `what` names the command in the error message.
     fn failure(&self, what: Arguments<'_>) -> Option<Error>;
     /// Returns the time from this event to `stop` in nanoseconds, or `None` if one of the two
-    /// events is not yet reached.
+    /// events has not completed yet.
     fn nanoseconds_to(&self, stop: &Self) -> Result<Option<i64>>;
 }
 
@@ -212,7 +212,8 @@ pub fn room_for<D: Driver>(size: u64, align: u64) -> usize {
     (if align > D::ALIGNMENT { size.saturating_add(align) } else { size }) as usize
 }
 
-/// Creates the `Backend` of driver `D`, whose components share `shared`.
+/// Creates the `Backend` of driver `D`. Its components (such as memory and transfer) share the
+/// state `shared`.
 pub fn backend<D: Driver>(shared: Arc<DeviceBackend<D>>) -> Backend
 where
     Arc<DeviceBackend<D>>: BackendProbe + Memory + Transfer,

@@ -37,7 +37,7 @@ pub enum Command {
     Launch(Arc<str>),
 }
 
-/// Queued work whose failure only its event reports.
+/// Queued work whose failure is reported only by its event.
 enum QueuedWork<D: Driver> {
     Command(EventOf<D>, Command),
     /// Wait for an event record, with the event of the wait command (`None` if the driver creates
@@ -45,13 +45,14 @@ enum QueuedWork<D: Driver> {
     Wait(Option<EventOf<D>>, Arc<EventRecord<D>>),
 }
 
-/// Recorded position in a stream's work, with the range of work whose failures it reports.
+/// Event recorded at a position in a stream, with the range of queued work whose failures the event
+/// reports.
 pub struct EventRecord<D: Driver> {
     stream: Arc<Stream<D>>,
     event: EventOf<D>,
-    /// Number of the last piece of queued work before the range whose failures the record reports.
+    /// Number of the last piece of queued work before the range whose failures this event reports.
     after: u64,
-    /// Number of the last piece of queued work whose failure the record reports.
+    /// Number of the last piece of queued work whose failure this event reports.
     upto: u64,
 }
 
@@ -83,7 +84,7 @@ impl<D: Driver> Piece for QueuedWork<D> {
 }
 
 impl<D: Driver> EventRecord<D> {
-    /// Records a position after all work queued on `stream`, with a timestamp if `is_timed`.
+    /// Records an event after all work queued on `stream`, with a timestamp if `is_timed`.
     pub fn new(stream: &Arc<Stream<D>>, is_timed: bool) -> Result<Self> {
         let log = stream.log.lock();
         let event = stream.queue.record(is_timed)?;
@@ -92,8 +93,9 @@ impl<D: Driver> EventRecord<D> {
         Ok(EventRecord { stream: Arc::clone(stream), event, after, upto })
     }
 
-    /// Records the position again, after all work queued on `stream`. Returns false if the native
-    /// event cannot be recorded on `stream`. On false or an error, the record is unchanged.
+    /// Records this event again, after all work queued on `stream`. Returns false if the native
+    /// event cannot be recorded on `stream`. `self` is unchanged if the function returns false or
+    /// an error.
     pub fn renew(&mut self, stream: &Arc<Stream<D>>) -> Result<bool> {
         let log = stream.log.lock();
         if !stream.queue.record_again(&self.event)? {
@@ -105,8 +107,8 @@ impl<D: Driver> EventRecord<D> {
         Ok(true)
     }
 
-    /// Returns true if all work before the record has ended. Returns an error if the device has
-    /// faulted or if work before the record failed.
+    /// Returns true if all work queued before this event has ended. Returns an error if the device
+    /// has faulted or if work queued before the event failed.
     pub fn is_done(&self) -> Result<bool> {
         if !self.event.is_reached()? {
             return Ok(false);
@@ -114,20 +116,21 @@ impl<D: Driver> EventRecord<D> {
         self.failure().map_or(Ok(true), Err)
     }
 
-    /// Waits for the work before the record. Returns the first failure of that work as an error.
+    /// Waits for the work queued before this event. Returns the first failure of that work as an
+    /// error.
     pub fn wait(&self) -> Result<()> {
         self.event.wait()?;
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// Returns the time from this record to `stop` in nanoseconds, or `None` if one of the two
-    /// records is not yet reached.
+    /// Returns the time from this event to `stop` in nanoseconds, or `None` if one of the two
+    /// events has not completed yet.
     pub fn nanoseconds_to(&self, stop: &EventRecord<D>) -> Result<Option<i64>> {
         self.event.nanoseconds_to(&stop.event)
     }
 
-    /// Returns the first failure of the work before the record, or `None` if all of the work
-    /// succeeded. The record must have been reached.
+    /// Returns the first failure that this event reports, or `None` if there is none. The event
+    /// must have completed.
     fn failure(&self) -> Option<Error> {
         collect(&self.stream.log, self.upto);
         let first = self.stream.log.lock().first_failure(self.after, self.upto);
@@ -169,8 +172,8 @@ impl<D: Driver> Stream<D> {
         self.queue.flush()
     }
 
-    /// Makes work queued later wait for `record`. This stream inherits the failures of the work
-    /// before the record.
+    /// Makes work queued later wait for the event `record`. This stream inherits the failures of
+    /// the work queued before the event.
     pub fn wait_for(&self, record: Arc<EventRecord<D>>) -> Result<()> {
         if !self.queue.can_wait_for(&record.stream.queue) {
             return self.run_on_host(HostTask::Own(Box::new(move || record.wait()))).map(drop);

@@ -68,8 +68,7 @@ impl<P: Piece> Log<P> {
         self.last
     }
 
-    /// Assigns the next number to a command and adds the command to the work not known to have
-    /// ended.
+    /// Assigns the next number to a command and appends the command to the list of unfinished work.
     pub fn add(&mut self, piece: P) {
         let number = self.number();
         self.unfinished.push_back((number, Arc::new(piece)));
@@ -87,13 +86,15 @@ impl<P: Piece> Log<P> {
         self.failures.iter().find(|failure| failure.number > after && failure.number <= upto)
     }
 
-    /// Returns the first failure numbered above `after` and up to `upto`; `None` if none is stored.
+    /// Returns the first stored failure of the work with numbers above `after` and up to `upto`;
+    /// `None` if there is none.
     pub fn first_failure(&self, after: u64, upto: u64) -> Option<Error> {
         self.first(after, upto).map(|failure| failure.error.clone())
     }
 
-    /// Returns the first failure numbered up to `upto` that `Stream::synchronize` has not returned
-    /// yet. Returns `Ok` if there is no such failure or if the runtime stores that failure too.
+    /// Returns the first failure of the work with numbers up to `upto` that `Stream::synchronize`
+    /// has not returned yet. Returns `Ok` if there is no such failure or if the runtime stores that
+    /// failure too.
     pub fn unreported(&self, upto: u64) -> Result<()> {
         match self.first(self.reported, upto) {
             Some(Failure { known: false, error, .. }) => Err(error.clone()),
@@ -101,8 +102,8 @@ impl<P: Piece> Log<P> {
         }
     }
 
-    /// Returns the first unreported failure numbered up to `upto`, and marks all work up to `upto`
-    /// as ended and reported. That work must have ended.
+    /// Returns the first unreported failure of the work with numbers up to `upto`, and marks that
+    /// work as ended and reported. That work must have ended.
     pub fn report(&mut self, upto: u64) -> Result<()> {
         let result = self.unreported(upto);
         (self.reported, self.ended) = (self.reported.max(upto), self.ended.max(upto));
@@ -110,8 +111,8 @@ impl<P: Piece> Log<P> {
     }
 }
 
-/// Removes ended work numbered up to `upto` from the log and stores its failures. The log is not
-/// locked while a piece of work is queried: the query may query another stream, which may query
+/// Removes ended work with numbers up to `upto` from the log and stores its failures. The log is
+/// not locked while a piece of work is queried: the query may query another stream, which may query
 /// this stream.
 pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
     loop {

@@ -17,12 +17,12 @@ pub(super) struct Nodes {
     pub(super) count: usize,
 }
 
-/// Size of the mapping, in bytes per rank.
+/// Size of a rank-to-node mapping, in bytes per rank.
 pub(super) const RANK_BYTES: usize = 2 * size_of::<i32>();
 
 impl Nodes {
-    /// Creates the mapping; `rank` is the calling rank. Ranks are on the same node if and only if
-    /// their elements of `words` are equal.
+    /// Creates the mapping of ranks to nodes; `rank` is the calling rank. Ranks are on the same
+    /// node if and only if their elements of `words` are equal.
     pub(super) fn new<T: PartialEq>(rank: i32, words: &[T]) -> Self {
         let mut firsts: Vec<&T> = Vec::new();
         let mut sizes: Vec<i32> = Vec::new();
@@ -46,8 +46,8 @@ impl Nodes {
         Nodes { of: of.into(), local, mine, count: firsts.len() }
     }
 
-    /// Returns a description such as "2 nodes x 4 ranks", or "2 nodes with 3 to 4 ranks" if nodes
-    /// differ in size.
+    /// Returns a description of the nodes such as "2 nodes x 4 ranks", or "2 nodes with 3 to 4
+    /// ranks" if nodes differ in size.
     pub(super) fn text(&self) -> String {
         let size = |node: i32| self.of.iter().filter(|of| **of == node).count();
         let sizes: Vec<usize> = (0..).take(self.count).map(size).collect();

@@ -9,7 +9,7 @@
 //! exactly the unexpected messages of the two transports. A message of a rank to itself uses the
 //! node's transport.
 //!
-//! No function of this file blocks. `transport` protects the router with a lock.
+//! No function of this file except `close` blocks. `transport` protects the router with a lock.
 
 use super::nodes::Nodes;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -320,7 +320,7 @@ impl Router {
         true
     }
 
-    /// Removes a receive from the deferred ones, because it was started or has failed.
+    /// Removes a receive from the list of deferred receives, because it was started or has failed.
     fn leave(&mut self, index: usize, held: &DeferredReceive, started: Result<HierOperation>) {
         self.held.remove(index);
         let (source, match_bits, size) = (held.select.source, 0, 0);
@@ -445,7 +445,7 @@ impl Router {
         }
     }
 
-    /// Makes progress on both transports, except on the one at level `waiting`, on which the caller
+    /// Makes progress on both transports, except on the one at level `tested`, on which the caller
     /// has just tested an operation.
     fn progress_but(&self, tested: Option<HierLevel>) {
         for level in [HierLevel::Node, HierLevel::Across] {
@@ -500,7 +500,8 @@ impl Router {
     }
 }
 
-/// Returns the first deferred receive before `index` that accepts message `found`, if any.
+/// Returns the index of the first deferred receive before `index` that matches message `found`, if
+/// any.
 fn before_of(held: &[DeferredReceive], index: usize, found: &Completion) -> Option<usize> {
     held.iter().take(index).position(|held| held.select.takes(found.source, found.match_bits))
 }

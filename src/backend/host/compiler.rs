@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Name of the source file in a cache folder. No file that is passed with a source can have this
-/// name.
+/// Name of the source file in the folder of a kernel cache entry. No file that is passed with a
+/// source can have this name.
 const SOURCE: &str = "<source>.c";
-/// Names of the other files in a cache folder: the header, the object, and the make rule that lists
-/// the included files.
+/// Names of the other files in the folder of a kernel cache entry: the header, the shared object,
+/// and the make rule that lists the included files.
 const HEADER: &str = "dtl_kernel.h";
 pub(super) const OBJECT: &str = "kernels.so";
 const NEEDS: &str = "needs.d";
@@ -55,8 +55,8 @@ const VARIABLES: [&str; 8] = [
 
 /// Compiler found on the machine, with its time limit.
 pub(super) struct Compiler {
-    /// Path as it was found, with links unresolved: some compilers depend on the name by which they
-    /// are called.
+    /// Path of the compiler as it was found, with symbolic links unresolved: some compilers depend
+    /// on the name by which they are called.
     program: PathBuf,
     limit: Duration,
 }

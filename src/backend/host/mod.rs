@@ -95,11 +95,13 @@ fn pages(size: u64, align: u64) -> (u64, u64) {
     (size.next_multiple_of(PAGE), align.max(PAGE))
 }
 
-/// Page-locked and shared host memory. The other memory kinds are plain memory of the process.
+/// Page-locked and shared host memory. Memory of the other kinds is ordinary pageable memory of the
+/// process.
 struct HostMemory {
     shared: HostBlocks,
-    /// Number of first and last bytes of registered ranges in each page, keyed by page number. A
-    /// page remains locked until the last range that begins or ends in it is unregistered.
+    /// For each page, the number of registered ranges that begin in it plus the number that end in
+    /// it, keyed by page number. A page remains locked until the last range that begins or ends in
+    /// it is unregistered.
     edges: Mutex<BTreeMap<u64, u32>>,
 }
 
@@ -201,9 +203,9 @@ impl Memory for HostMemory {
     }
 }
 
-/// Page-locks memory. A failure is recorded as a degradation and returned as an error only if
-/// DTL_STRICT=1 is set, because the limit (RLIMIT_MEMLOCK) is often small and unlocked memory is
-/// only slower.
+/// Page-locks memory. A failure is only recorded (`explain::degraded`), and returned as an error
+/// only if DTL_STRICT=1 is set, because the limit (RLIMIT_MEMLOCK) is often small and unlocked
+/// memory is only slower.
 fn lock(addr: Addr, size: u64) -> Result<()> {
     host_pages::lock(addr, size)
         .or_else(|why| explain::degraded("pinned host memory", &format!("not page-locked: {why}")))

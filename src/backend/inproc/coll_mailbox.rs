@@ -11,7 +11,7 @@ use crate::sys::os::shm_segment::SharedMapping;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Mailbox slots of all ranks. Their memory is allocated with the first reservation.
+/// Collective mailboxes of all ranks. Their memory is allocated when the first mailbox is reserved.
 pub(super) struct Mailboxes {
     ranks: usize,
     room: OnceLock<Option<MailboxMemory>>,

@@ -30,7 +30,7 @@ pub(super) struct RankState {
     pub(super) sleepers: u32,
 }
 
-/// Operation in flight. Of a send, the destination is recorded.
+/// Operation in flight. A send stores its destination rank (`i32`).
 pub(super) type InprocOperation = Operation<i32, Receive, InprocMessage>;
 
 #[derive(Clone, Copy)]

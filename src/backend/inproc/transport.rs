@@ -1,9 +1,9 @@
 //! Messages between ranks of one process. A message is copied once, from the sender's buffer to the
 //! receiver's, unless it is small and is sent before its receive is posted.
 //!
-//! Each rank has a slot with its operations, its posted receives, the messages that arrived for it,
-//! and a lock for all three. No call holds the locks of two slots, so no lock order is needed, and
-//! ranks that do not communicate never contend.
+//! Each rank has a `RankSlot` with its operations, its posted receives, the messages that arrived
+//! for it, and a lock for all three. No call holds the locks of two ranks, so no lock order is
+//! needed, and ranks that do not communicate never contend.
 //!
 //! The side that arrives second, sender or receiver, copies the message to the receive buffer.
 //! Small messages are copied under the receiver's lock. A large message is copied without a lock.

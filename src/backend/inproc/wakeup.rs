@@ -1,17 +1,17 @@
 //! Doorbell: wakes threads that sleep until a message is published in a mailbox.
 //!
-//! The writer publishes a message by storing the message's stamp, then checks for sleepers. A
-//! thread that is about to sleep registers as a sleeper, then checks the stamp once more. With a
-//! full fence between the two steps on both sides, at least one side observes the store of the
-//! other. A thread reads the ring count before these steps, so that if the doorbell rings in
-//! between, its futex wait returns immediately.
+//! The writer publishes a message by storing the message's stamp (communicator ID and message
+//! number), then checks for sleepers. A thread that is about to sleep registers as a sleeper, then
+//! checks the stamp once more. With a full fence between the two steps on both sides, at least one
+//! side observes the store of the other. A thread reads the ring count before these steps, so that
+//! if the doorbell rings in between, its futex wait returns immediately.
 
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sys::sync::{AtomicU32, fence, futex};
 use std::time::Duration;
 
-/// Doorbell of a mailbox slot. Aligned to separate it from other data, so that its cache line
-/// changes only when a thread goes to sleep or is woken.
+/// Doorbell of a mailbox, aligned to separate it from other data, so that its cache line changes
+/// only when a thread goes to sleep or is woken.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Doorbell {

@@ -1,6 +1,6 @@
 //! Transport that runs the library's message protocol (`p2p_protocol`) over MPI, for communicators
-//! with time limits or the library's own algorithms. Messages of this protocol can be canceled even
-//! if MPI cannot cancel its own messages.
+//! with time limits or the library's own collective algorithms. Messages of this protocol can be
+//! canceled even if MPI cannot cancel its own messages.
 
 use super::comm::place_in;
 use super::library::functions::{Handle, Status};
@@ -22,7 +22,7 @@ struct MpiWire {
     comm: Handle,
     properties: Arc<Properties>,
     reader: Reader,
-    /// Receives whose cancellation has been requested from MPI.
+    /// Receives for which MPI_Cancel has been called.
     canceled: Mutex<Vec<Handle>>,
     /// MPI's error message for the operation that failed last.
     failure: Mutex<Option<String>>,

@@ -3,7 +3,7 @@
 //!
 //! Requests are pointers, or `int`s in words that are zeroed first, so the three highest bits of a
 //! request are equal and two of them can be omitted. The lowest bit marks a send. The next bit
-//! marks a persistent operation, for which the word holds the address of its record (`persistent`).
+//! marks a persistent operation, for which the word holds the address of its `PersistentRequest`.
 
 use super::library::functions::Handle;
 use super::persistent::PersistentRequest;
@@ -15,8 +15,8 @@ pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
     OpId(request << 2 | if is_send { SEND } else { 0 })
 }
 
-/// Encodes a persistent operation in a word, which then owns the record of the operation. [`kept`]
-/// returns the record until [`end`] reclaims it.
+/// Encodes a persistent operation in a word, which then owns the `PersistentRequest`. [`kept`]
+/// returns a reference to it until [`end`] reclaims it.
 pub(super) fn lend(kept: Box<PersistentRequest>) -> OpId {
     let is_send = kept.is_send;
     OpId(id_of(Box::into_raw(kept).expose_provenance() as u64, is_send).0 | KEPT)
@@ -30,14 +30,15 @@ pub(super) fn request_of(op: OpId) -> (Handle, bool) {
     }
 }
 
-/// Returns the record of a persistent operation; returns `None` for other operations.
+/// Returns the `PersistentRequest` of a persistent operation; returns `None` for other operations.
 pub(super) fn kept<'a>(op: OpId) -> Option<&'a PersistentRequest> {
     // SAFETY: only words of `lend` have the bit set; the runtime completes an operation once and
     // does not use its word afterwards.
     is_kept(op).then(|| unsafe { &*address(op) })
 }
 
-/// Reclaims the record that `lend` passed to the word; returns `None` for other operations.
+/// Reclaims the `PersistentRequest` whose ownership [`lend`] passed to the word `op`; returns
+/// `None` if `op` is not persistent.
 pub(super) fn end(op: OpId) -> Option<Box<PersistentRequest>> {
     // SAFETY: only words of `lend` have the bit set, and they come from `Box::into_raw`; the
     // runtime completes an operation once and does not use its word afterwards, so the box is

@@ -13,7 +13,7 @@ use std::ptr::null_mut;
 /// Maximum number of bytes that MPI's `int` counts can hold.
 pub(super) const LARGE: usize = c_int::MAX as usize;
 
-/// Envelope of a message: its other rank, its tag and its communicator, as MPI takes them.
+/// Envelope of a message: peer rank, tag and communicator, as passed to MPI.
 #[derive(Clone, Copy)]
 pub(super) struct Envelope {
     pub(super) peer: c_int,
@@ -138,8 +138,8 @@ pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Optio
     wait(mpi, kept).map(|()| None)
 }
 
-/// Looks for a message and writes its status; returns false if there is none. Requires an
-/// `MpiGuard`.
+/// Probes for a message (MPI_Iprobe) and writes its status; returns false if there is none.
+/// Requires an `MpiGuard`.
 pub(super) fn probe(mpi: &Mpi, from: Envelope, status: &mut Status) -> Result<bool> {
     let (Envelope { peer, tag, comm }, mut found) = (from, 0);
     // SAFETY: the library uses this communicator; the other arguments are writable.
@@ -147,8 +147,8 @@ pub(super) fn probe(mpi: &Mpi, from: Envelope, status: &mut Status) -> Result<bo
     mpi.check("MPI_Iprobe", code).map(|()| found != 0)
 }
 
-/// Takes a message out of MPI's queue and writes its status; returns `None` if there is no message.
-/// Requires an `MpiGuard`.
+/// Performs a matched probe (MPI_Improbe) and writes the status of the message; returns `None` if
+/// there is no message. Requires an `MpiGuard`.
 pub(super) fn take(mpi: &Mpi, from: Envelope, status: &mut Status) -> Result<Option<Handle>> {
     let Envelope { peer, tag, comm } = from;
     let (mut found, mut message) = (0, 0);
@@ -184,8 +184,8 @@ pub(super) fn start_matched(mpi: &Mpi, mut message: Handle, data: Region) -> Res
     mpi.check("MPI_Imrecv", code).map(|()| request)
 }
 
-/// Expresses `len` bytes as a count of a datatype: MPI_BYTE, or one that is created. Requires an
-/// `MpiGuard`.
+/// Expresses `len` bytes as a count of a datatype: MPI_BYTE, or a new datatype if `len` exceeds the
+/// range of `int`. Requires an `MpiGuard`.
 pub(super) fn typed_count(mpi: &Mpi, len: usize) -> Result<(c_int, Handle)> {
     match c_int::try_from(len) {
         Ok(count) => Ok((count, mpi.k.byte)),

@@ -6,16 +6,16 @@
 //!
 //! In reading order:
 //! - `opener`: the backend, and the opening of transports
-//! - `library`: the loaded MPI
+//! - `library`: loading of the MPI library
 //! - `comm_import`: choice of the MPI communicator
 //! - `comm`: copies of communicators
 //! - `locality`: ranks that share a node
 //! - `transport`: messages that are passed directly to MPI
 //! - `message`: sends and receives of any size
-//! - `ids`: encoding of a request in a word
+//! - `ids`: encoding of a request in a 64-bit operation ID
 //! - `op_extras`: state of the few operations that need more state than an MPI_Request
 //! - `completion`: completion of operations
-//! - `status`: contents of a status
+//! - `status`: decoding of an MPI_Status
 //! - `persistent`: persistent requests
 //! - `stale_messages`: messages that no rank received
 //! - `coll`: MPI's own collectives

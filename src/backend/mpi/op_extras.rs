@@ -19,7 +19,7 @@ pub(crate) enum RetainedArg {
 
 /// State of an operation in addition to its MPI request.
 pub(super) enum OpExtra {
-    /// A receive whose cancellation has been requested from MPI.
+    /// A receive for which MPI_Cancel has been called.
     Canceled,
     /// A receive of a message longer than its buffer `into`: `room` holds the whole message.
     Roomy { room: Scratch, into: Region },

@@ -1,4 +1,4 @@
-//! The backend "mpi": its probe, and the opening of transports.
+//! Backend "mpi": detection of an MPI library, and opening of transports.
 
 use super::library::functions::Handle;
 use super::library::mpi_library::{self, Hold, Mpi, PendingFree};
@@ -9,11 +9,11 @@ use crate::error::{Result, fail};
 use crate::runtime::component::{Availability, BackendProbe, Comm, OpenArgs, Transport};
 use crate::runtime::registry::Backend;
 
-/// Probe for an MPI library.
+/// Detection of an MPI library.
 struct MpiProbe;
 
-/// Opener of communicators. An MPI that the library has initialized is not finalized before this
-/// opener is dropped.
+/// Opener of communicators of kind "mpi". If this library initialized MPI, MPI is not finalized
+/// before this opener is dropped.
 struct MpiOpener {
     _hold: Hold,
 }

@@ -19,8 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Persistent request with its arguments.
 pub(super) struct PersistentRequest {
-    /// MPI's request, or MPI_REQUEST_NULL if none exists now. One thread at a time uses this record
-    /// (the runtime's request has a lock), so relaxed loads and stores are sufficient.
+    /// MPI's request, or MPI_REQUEST_NULL if none exists now. Only one thread at a time accesses
+    /// this struct (the library's request object has a lock), so relaxed loads and stores are
+    /// sufficient.
     request: AtomicU64,
     pub(super) is_send: bool,
     data: Region,
@@ -75,14 +76,15 @@ impl PersistentRequest {
     }
 }
 
-/// Returns true if this MPI can create a persistent request for the size of `data`. Otherwise each
-/// start is a nonpersistent operation with a datatype of its own.
+/// Returns true if this MPI can create a persistent request for the size of `data`. Otherwise, each
+/// start is a nonpersistent operation with a derived datatype.
 fn fits(mpi: &Mpi, data: Region) -> bool {
     data.len() <= LARGE
         || (mpi.call.MPI_Send_init_c.is_some() && mpi.call.MPI_Recv_init_c.is_some())
 }
 
-/// Creates a persistent send or receive; returns `None` if MPI cannot count its bytes.
+/// Creates a persistent send or receive; returns `None` if this MPI cannot create a persistent
+/// request for the size of `data`.
 fn make(
     mpi: &Mpi,
     is_send: bool,

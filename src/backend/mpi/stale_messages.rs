@@ -17,7 +17,8 @@ use super::status::Reader;
 use crate::error::{Result, failure};
 use crate::sys::memory::buf::Scratch;
 
-/// Discards stale messages of new communicators. Collective; requires an `MpiGuard`.
+/// Discards the messages of freed communicators that have arrived on the new communicators `comms`.
+/// Collective; requires an `MpiGuard`.
 pub(super) fn discard(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
     meet(mpi, comms)?;
     for comm in comms {

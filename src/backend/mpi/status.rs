@@ -54,8 +54,8 @@ enum Counter {
     Call,
 }
 
-/// Message sizes, in bytes, with which a method is checked. They are chosen so that another field
-/// of the status is not mistaken for the size.
+/// Message sizes, in bytes, with which a `Counter` is checked. They are chosen so that another
+/// field of the status is not mistaken for the size.
 const TRIED: [i64; 3] = [8, 0x1_2345_6789, 0];
 
 impl Counter {

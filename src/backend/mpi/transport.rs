@@ -3,8 +3,8 @@
 //! library consists of two MPI communicators: one carries the program's messages, which are
 //! distinguished by their tags alone; the other carries the library's internal messages.
 //!
-//! The word that identifies an operation encodes MPI's request (`ids`), so most operations allocate
-//! no memory and acquire no lock. `op_extras` has all state of an operation in addition to its
+//! The ID of an operation encodes MPI's request handle (`ids`), so most operations allocate no
+//! memory and acquire no lock. `op_extras` has all state of an operation in addition to its
 //! request.
 //!
 //! `completion` completes operations, `framed` is for communicators with time limits, `collective`
@@ -45,7 +45,7 @@ pub(super) struct MpiTransport {
     pub(super) mpi: &'static Mpi,
     /// MPI communicator for the program's messages and for the collectives that MPI executes.
     pub(super) user: Handle,
-    /// Request that MPI returns for every send that is complete when it starts
+    /// Request handle that MPI returns for every send that completes immediately
     /// (`message::over_at_once`), or MPI_REQUEST_NULL if there is no such request.
     over_at_once: Handle,
     /// Highest tag of this MPI.
@@ -54,7 +54,7 @@ pub(super) struct MpiTransport {
     user_limit: u32,
     pub(super) rank: c_int,
     pub(super) reader: Reader,
-    /// Tests this transport's operations by direct calls to MPI's test function.
+    /// Tester of this transport's operations, which calls MPI's test function directly.
     pub(super) asking: Arc<ForeignTester>,
     pub(super) extras: OpExtras,
     /// MPI communicator that carries the library's internal messages.
@@ -69,8 +69,8 @@ pub(super) struct MpiTransport {
     /// Messages that a matched probe has reserved and that have not been received, with their sizes
     /// in bytes.
     taken: Mutex<Vec<(Handle, u64)>>,
-    /// Dropped after all other fields: if the library initialized MPI, MPI is finalized when the
-    /// last `Hold` is dropped.
+    /// Reference to MPI, dropped after all other fields: if the library initialized MPI, MPI is
+    /// finalized when the last `Hold` is dropped.
     _hold: Hold,
 }
 
@@ -119,7 +119,8 @@ impl MpiTransport {
         })
     }
 
-    /// Returns the envelope of a message of match word `word` to or from `peer`.
+    /// Returns the envelope (peer, tag, communicator) of a message with match bits `word` to or
+    /// from `peer`.
     pub(super) fn envelope(&self, peer: c_int, word: u64) -> Result<Envelope> {
         let tag = (word & DTL_TAG_MAX as u64) as c_int;
         // Mask of the bits that every supported tag has.
@@ -152,7 +153,7 @@ impl MpiTransport {
         word as u32 <= self.user_limit && data.len() <= LARGE && self.mpi.is_multiple()
     }
 
-    /// Returns the envelope of an MPI receive for `select`.
+    /// Returns the envelope (source, tag, communicator) for a receive with the selector `select`.
     pub(super) fn wanted(&self, select: Selector) -> Result<Envelope> {
         let Selector { source, match_bits: word, ignore } = select;
         let peer = if source == DTL_ANY_SOURCE { self.mpi.k.any_source } else { source };

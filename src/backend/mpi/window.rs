@@ -37,7 +37,7 @@ const PIECE: usize = 1 << 28;
 /// MPI_Compare_and_swap.
 const SWAPPED_PIECE: usize = 1 << 10;
 
-/// Returns `Ok` if the library uses this MPI's windows, or the reason why not as an error.
+/// Returns `Ok` if the library uses this MPI's windows, otherwise the reason for not using them.
 pub(super) fn support(mpi: &Mpi) -> std::result::Result<(), &'static str> {
     if !mpi.is_multiple() {
         return Err("MPI's windows need MPI_THREAD_MULTIPLE");
@@ -194,9 +194,9 @@ impl MpiWindow {
         self.mpi.check("MPI_Win_flush", code)
     }
 
-    /// Applies an operation to elements, and fetches their previous values into `result` if it is
-    /// set. `from` may be empty if the operation does not read it; MPI then gets the address of
-    /// `result`.
+    /// Applies an operation to `n` elements of the target, and fetches their previous values into
+    /// `result` if it is not `None`. `from` may be empty if the operation does not read it; MPI
+    /// then gets the address of `result`.
     fn apply_piece(
         &self,
         to: TargetRange,
@@ -440,7 +440,7 @@ impl Window for MpiWindow {
     }
 }
 
-/// Windows that their ranks have not closed collectively, the oldest first.
+/// Windows that were not freed collectively before MPI_Finalize, the oldest first.
 static LEFT: Mutex<Vec<Handle>> = Mutex::new(Vec::new());
 
 impl Mpi {

@@ -181,8 +181,8 @@ impl NcclTarget {
         if listed == ncclSuccess { ended } else { listed }
     }
 
-    /// Lists the messages of a gather or scatter: each rank moves `own` to or from the root by the
-    /// first function, the root moves the blocks of `all` by the second.
+    /// Starts the messages of a gather or scatter: each rank transfers `own` to or from the root
+    /// with `with_root`, and the root transfers the blocks of `all` with `with_rank`.
     fn rooted(
         &self,
         args: &CollArgs,

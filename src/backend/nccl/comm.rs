@@ -1,6 +1,6 @@
 //! One rank of an NCCL communicator: creation, use, destruction.
 //!
-//! The NCCL communicator does not block (`ncclConfig_t.blocking` = 0): a call that takes long
+//! The NCCL communicator is nonblocking (`ncclConfig_t.blocking` = 0): a call that takes long
 //! continues in the background, and no other call is made until it is done. So collectives wait in
 //! a queue of this module, and a test of any collective advances all of them. Collectives are
 //! queued on one stream in call order and complete in that order, so a single number records which
@@ -57,7 +57,7 @@ struct NcclState {
     /// Copy to queue after the collective that NCCL is queueing; `None` while NCCL is not queueing
     /// any.
     entering: Option<PostCopy>,
-    /// Positions on the stream at which the queued collectives end, in queue order.
+    /// Positions in the stream at which the queued collectives end, in queue order.
     running: VecDeque<Point>,
     /// Reason why no more collectives can be started.
     failed: Option<Error>,
@@ -144,8 +144,8 @@ impl NcclComm {
         Ok(())
     }
 
-    /// After a collective has been queued, queues the copy `behind`, if any, and records the
-    /// position on the stream after both.
+    /// Queues the copy `behind`, if any, after a queued collective, and records the position in the
+    /// stream at which both end.
     fn behind(&self, state: &mut NcclState, behind: PostCopy) -> Result<()> {
         if let Some((from, into)) = behind {
             self.queue.copy(into, from)?;

@@ -26,7 +26,7 @@ pub struct Nccl {
 }
 
 impl Nccl {
-    /// Returns the version as text, such as "2.26.2".
+    /// Returns the version as a string, such as "2.26.2".
     pub fn number(&self) -> String {
         number(self.version)
     }

@@ -35,12 +35,13 @@ pub fn check(code: cl_int, what: &str) -> Result<()> {
     if code >= 0 { Ok(()) } else { Err(error(code, what)) }
 }
 
-/// Returns the object that a clCreate... call returned, or the error of `code` if it is null.
+/// Returns the object `id` that a clCreate... call returned; if `id` is null, returns the error for
+/// `code`.
 pub(super) fn created(id: *mut c_void, code: cl_int, what: &str) -> Result<Addr> {
     if id.is_null() { Err(error(code.min(-1), what)) } else { Ok(Addr::new(id)) }
 }
 
-/// Returns a function of a later version of OpenCL; NOT_SUPPORTED if the loader lacks it.
+/// Returns a function of OpenCL 2.0 or newer; NOT_SUPPORTED if the loader lacks it.
 pub(super) fn required<F>(function: Option<F>, name: &str) -> Result<F> {
     function.ok_or_else(|| {
         let text = format!("the OpenCL loader has no {name}: one of OpenCL 2.0 or newer is needed");

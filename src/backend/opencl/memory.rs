@@ -1,9 +1,9 @@
 //! Shared virtual memory (OpenCL SVM), the only device memory that a pointer can address.
 //!
-//! DEVICE is coarse-grained: only devices and the library's copies and fills access it. MANAGED is
-//! fine-grained: the host can also read and write it while no device does. PINNED is host memory
-//! that the driver allocates (a buffer that stays mapped), which the driver can copy from and to
-//! directly.
+//! Memory of kind DEVICE is coarse-grained: only devices and the library's copies and fills access
+//! it. MANAGED is fine-grained: the host can also read and write it while no device does. PINNED is
+//! host memory that the driver allocates (a buffer that stays mapped), which the driver can copy
+//! from and to directly.
 
 use super::OpenCl;
 use super::driver::{Card, ClDriver};
@@ -150,7 +150,7 @@ impl OpenCl {
     }
 }
 
-/// Returns an OUT_OF_MEMORY error whose text contains the device's limits, because clSVMAlloc
+/// Returns an OUT_OF_MEMORY error whose message contains the device's limits, because clSVMAlloc
 /// returns no error code.
 fn no_memory(driver: &ClDriver, card: &Card, size: u64, align: u64) -> Result<Addr> {
     let most: u64 = driver.number(card, CL_DEVICE_MAX_MEM_ALLOC_SIZE).unwrap_or(0);

@@ -22,7 +22,7 @@ pub(super) fn ids(
     if code < 0 { Err(code) } else { Ok(all.into_iter().map(Addr::new).collect()) }
 }
 
-/// Text in place of a string that cannot be queried.
+/// Placeholder for a string that cannot be queried.
 pub(super) const UNKNOWN: &str = "?";
 
 /// Queries a string by calling `ask`; `None` if the query fails.

@@ -1,7 +1,7 @@
 //! OpenCL command queue on which a stream executes its work.
 //!
-//! OpenCL reports the failure of a command only by the command's event. A barrier that waits for a
-//! user event blocks the queue while a host callback runs.
+//! OpenCL reports the failure of a command only through the command's event. A barrier that waits
+//! for a user event blocks the queue while a host callback runs.
 
 use super::driver::{Card, ClDriver};
 use super::errors::{check, created, error, required};
@@ -31,8 +31,8 @@ pub struct ClQueue {
     probe: Mutex<Option<(ClEvent, u64)>>,
 }
 
-/// Host work in the queue: the event of the marker that precedes it, and the user event that
-/// unblocks the queue after it.
+/// Position of a host callback in the queue: the event of the marker that precedes the callback,
+/// and the user event that unblocks the queue after the callback.
 struct HostWorkMarker {
     before: ClEvent,
     done: ClEvent,

@@ -1,6 +1,6 @@
-//! Messages in device memory over a raw transport (`Wire`) that accesses such memory. The engine
-//! handles such a message through a host buffer of the same size. Only the `Wire` receives the
-//! message's `HostShadow`, which identifies the device memory.
+//! Messages in device memory over a raw transport (`Wire`) that accesses such memory. The protocol
+//! engine handles such a message like a message in a host buffer of the same size. Only the `Wire`
+//! uses the message's `HostShadow`, which identifies the device memory.
 //!
 //! The code that waits for an operation owns the operation's `HostShadow`. The `Wire` holds another
 //! reference to it while it transfers the payload.
@@ -64,8 +64,8 @@ pub trait WireDevices {
     ) -> Result<OpId>;
 }
 
-/// `HostShadow`s of messages in device memory, each with the ID of its operation. The code that
-/// waits for an operation owns its `HostShadow`.
+/// `HostShadow` (location of the bytes) of each message in device memory, with the ID of its
+/// operation. The code that waits for an operation owns its `HostShadow`.
 pub(super) type HostShadows = Vec<(OpId, Weak<HostShadow>)>;
 
 impl Direct for P2pTransport {

@@ -49,7 +49,7 @@ pub(super) struct Engine {
     pub(super) listed: Vec<usize>,
     /// Posted frame receives and their buffers, in posting order.
     pub(super) incoming: VecDeque<(OpId, Frame)>,
-    /// Frames whose receive could not be posted, because the `Wire` was out of resources.
+    /// Frame buffers whose receive could not be posted, because the `Wire` was out of resources.
     pub(super) unposted: Vec<Frame>,
     /// Number of frame receives to be kept posted. Some are not posted while the `Wire` is out of
     /// resources or memory for their frames is exhausted.
@@ -57,8 +57,8 @@ pub(super) struct Engine {
     pub(super) pool: Vec<Frame>,
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
-    /// `HostShadow`s of messages in device memory, by operation. A `HostShadow` exists as long as
-    /// the code that waits for its operation owns it.
+    /// `HostShadow` (location of the bytes) of each message in device memory, by operation. A
+    /// `HostShadow` exists as long as the code that waits for its operation owns it.
     pub(super) twins: super::device_mem::HostShadows,
     /// Failed ranks that are not handled yet, because frames that they sent earlier are read first.
     pub(super) dying: Vec<usize>,
@@ -143,7 +143,7 @@ pub(super) enum SendStage {
 
 pub(super) struct Receive {
     pub(super) into: Region,
-    /// Source that the receive names (a rank or DTL_ANY_SOURCE).
+    /// Source specified for the receive (a rank or DTL_ANY_SOURCE).
     pub(super) source: i32,
     /// Position in the posting order, stored when the receive matches a message, so that the
     /// receive can return to it. `None` before the match, and for the receive of a message that a
@@ -152,13 +152,13 @@ pub(super) struct Receive {
     pub(super) taken: Option<TakenOffer>,
 }
 
-/// Rendezvous request that a receive has accepted.
+/// Rendezvous request that a receive has matched.
 #[derive(Clone, Copy)]
 pub(super) struct TakenOffer {
     pub(super) source: usize,
     pub(super) word: u64,
     pub(super) offer: RndvOffer,
-    /// Wire tag of the payload; `None` until the payload's receive is posted.
+    /// Tag of the payload on the `Wire`; `None` until the receive for the payload is posted.
     pub(super) payload: Option<u32>,
 }
 
@@ -313,8 +313,8 @@ impl Engine {
         Ok(id)
     }
 
-    /// Sends a short standard message immediately if nothing is queued for `dest`; otherwise calls
-    /// `isend`.
+    /// Sends a short standard-mode message immediately if nothing is queued for `dest`; otherwise
+    /// calls `isend`.
     #[inline]
     pub(super) fn start_send(
         &mut self,
@@ -437,7 +437,7 @@ impl Engine {
         }
     }
 
-    /// Accepts a rendezvous request for receive `id`. The next call to `progress` posts the
+    /// Matches a rendezvous request to receive `id`. The next call to `progress` posts the
     /// payload's receive and sends Clear.
     pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: RndvOffer) {
         if let Some(Operation::Receive(receive)) = self.operations.get_mut(id) {

@@ -6,8 +6,8 @@ use crate::error::status_name;
 use crate::runtime::component::{Completion, OpId};
 
 /// Maximum number of any-source frame receives that may fail because of one rank failure; if more
-/// fail, the `Wire` counts as failed. The number covers all posted receives, and as many reposted
-/// ones that had begun to receive a message of the failed rank.
+/// fail, the `Wire` counts as failed. This limit covers all posted frame receives and an equal
+/// number of reposted receives that had begun to receive a message of the failed rank.
 const LOST_BY_ONE_DEATH: usize = 2 * super::engine::RECEIVES;
 
 impl Engine {
@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// Treats a rank whose `open` failed as a failed rank.
+    /// Treats a rank on which dtl_comm_open failed as a failed rank.
     #[cold]
     pub(super) fn has_left(&mut self, rank: usize) {
         if !self.is_dead(rank) && !self.dying.contains(&rank) {
@@ -48,8 +48,8 @@ impl Engine {
         }
     }
 
-    /// Returns the error message for the failed operation `what`: the failure text of the `Wire` if
-    /// it has one, else the operation and its status.
+    /// Returns the error message for the failed operation `what`: the error message of the `Wire`
+    /// if it has one, else the operation and its status.
     #[cold]
     pub(super) fn reason(&mut self, what: &str, status: dtl_status_t) -> String {
         let nothing = || {
@@ -150,8 +150,8 @@ impl Engine {
         all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
     }
 
-    /// Sets the error message to the reason why `rank` failed, if the `Wire` stores one per rank,
-    /// even if other ranks failed later.
+    /// Sets the error message to the reason why `rank` failed, if the `Wire` stores a reason per
+    /// rank, even if other ranks failed later.
     #[cold]
     pub(super) fn say_of(&mut self, rank: i32) {
         self.reason = self.wire.why_gone(rank).or_else(|| self.reason.take());

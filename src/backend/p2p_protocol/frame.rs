@@ -21,9 +21,9 @@ pub(super) enum FrameKind {
     /// Rendezvous request (RTS) for a message of `size` bytes; `id` is the sender's operation.
     Offer = 3,
     /// Clear to send (CTS) for send `id`: the first `size` bytes of its message may be sent with
-    /// the payload tag.
+    /// tag `payload`.
     Clear = 4,
-    /// Acknowledges send `id`: a receive has the message.
+    /// Completes send `id` without a payload transfer, because the matching receive has failed.
     Ack = 5,
     /// Cancels the rendezvous request of send `id`.
     Withdraw = 6,
@@ -87,9 +87,9 @@ impl Header {
     }
 }
 
-/// Returns the match bits of an Eager frame; `None` for any other frame. The other words of such a
-/// frame follow from its match bits and payload length: its operation ID is 0, since no other frame
-/// refers to its send.
+/// Returns the match bits of an Eager frame; `None` for any other frame. The other header words of
+/// an Eager frame follow from its match bits and payload length: its operation ID is 0, since no
+/// other frame refers to its send.
 #[inline]
 pub fn eager_word(head: &[u64; HEADER / 8]) -> Option<u64> {
     let [kind, word, ..] = head.map(u64::from_le);

@@ -10,7 +10,7 @@
 //! - `engine`: operations, their start and cancellation
 //! - `tx`: outgoing frames and payloads
 //! - `rx`: incoming frames and payloads
-//! - `recv_fast`: receives without an operation
+//! - `recv_fast`: receives that create no operation
 //! - `mprobe`: matched probe
 //! - `fault`: failed ranks and failed raw transports
 //! - `device_mem`: messages in device memory
@@ -135,22 +135,24 @@ pub trait WireFrames {
     /// Sends header words and payload as one frame. The caller may reuse both once this method
     /// returns. Returns BUSY if no send buffer is free now.
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
-    /// Returns the next frame. For each rank that failed or left, returns one notification, after
-    /// all frames of that rank. If nothing has arrived and `looks` is true, makes progress first.
+    /// Returns the next frame. For each rank that failed or closed its `Wire`, returns one
+    /// notification, after all frames of that rank. If nothing has arrived and `looks` is true,
+    /// makes progress first.
     fn next(&mut self, looks: bool) -> Result<Option<RxFrame>>;
     /// Releases a frame's buffer after the frame has been read.
     fn give_back(&mut self, lent: &RxFrame);
 }
 
-/// Permission of a waiting thread to sleep.
+/// Whether a waiting thread may sleep.
 pub enum SleepMode {
-    /// Must not sleep: no event would wake the thread.
+    /// The thread must not sleep: no event would wake it.
     No,
-    /// Must not sleep yet: an event occurred since the last call, so the thread must test again.
+    /// The thread must not sleep yet: an event occurred since the last call, so the thread must
+    /// test again.
     News,
-    /// May sleep until the poller is readable or this many nanoseconds elapse. The lock is free
-    /// meanwhile: another thread may consume the event, and this thread then sleeps for the whole
-    /// time.
+    /// The thread may sleep until the poller is readable or this many nanoseconds elapse. The
+    /// thread does not hold the engine's lock while it sleeps: if another thread consumes the
+    /// event, this thread sleeps for the whole time.
     On(Arc<Poller>, u64),
 }
 
@@ -200,7 +202,7 @@ pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
 pub const PARTNER_BYTES: usize =
     size_of::<engine::PeerLink>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 
-/// Engine under one lock, which is held only briefly; `None` once the transport is closed.
+/// Engine, protected by a lock that is held only briefly; `None` once the transport is closed.
 #[derive(Clone)]
 struct SharedEngine(Arc<Mutex<Option<Engine>>>);
 

@@ -70,7 +70,8 @@ impl Engine {
     }
 }
 
-/// Returns the header if the frame is a complete message that `select` accepts, else `None`.
+/// Returns the header if the frame is a complete (eager) message that matches `select`, else
+/// `None`.
 #[inline]
 fn wanted(lent: &RxFrame, select: &Selector) -> Option<Header> {
     if lent.status != DTL_SUCCESS || lent.source != select.source {

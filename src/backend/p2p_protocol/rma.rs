@@ -160,7 +160,7 @@ impl Hand<'_> {
 }
 
 impl OpenWindow {
-    /// Starts waiting operations as far as resources permit, and collects completed operations.
+    /// Starts queued operations as far as resources permit, and collects completed operations.
     fn move_on(&mut self, hand: &mut Hand) -> Result<()> {
         for index in 0..self.listed.len() {
             let Some(&rank) = self.listed.get(index) else { break };
@@ -378,7 +378,8 @@ impl Engine {
         })
     }
 
-    /// Calls `act` on all windows and records the ranks that it reports as failed.
+    /// Calls `act` on all windows. Records each rank as failed whose failure an operation in `act`
+    /// reports.
     fn on_windows<T>(
         &mut self,
         act: impl FnOnce(&mut [(u64, OpenWindow)], &mut Hand) -> Result<T>,

@@ -27,7 +27,8 @@ struct RmaAdapter {
     number: u64,
     memory: Region,
     key: Vec<u8>,
-    /// Bit set of datatypes with native atomics on all ranks; 0 until the records are exchanged.
+    /// Bit set of datatypes with native atomics on all ranks; 0 until the ranks have exchanged
+    /// their own bit sets.
     atomics: AtomicU64,
 }
 

@@ -56,7 +56,7 @@ impl Engine {
         self.wire.doze(seen)
     }
 
-    /// Posts frame receives until `RECEIVES` are posted or resources are exhausted.
+    /// Posts frame receives until `self.receives` are posted or resources are exhausted.
     pub(super) fn post_receives(&mut self) -> Result<()> {
         while self.incoming.len() + self.unposted.len() < self.receives {
             let Some(frame) = self.pool.pop().or_else(Frame::new) else { break };
@@ -228,7 +228,8 @@ impl Engine {
         }
     }
 
-    /// Records that the receiver has dropped a canceled request or answered it with Clear.
+    /// Records that the receiver has dropped a canceled rendezvous request or answered it with
+    /// Clear (clear to send).
     fn forgotten(&mut self, source: usize) {
         if let Some(link) = self.links.get_mut(source) {
             link.withdrawn = link.withdrawn.saturating_sub(1);

@@ -34,8 +34,9 @@ impl Engine {
         closed
     }
 
-    /// Closes a `Wire` on which this rank cannot receive. First sends Leave to the other ranks,
-    /// which may have opened their transports and must not wait for this rank.
+    /// Closes a `Wire` on which this rank cannot receive. First sends a Leave frame (this rank
+    /// failed to open its transport) to the other ranks, which may have opened their transports and
+    /// must not wait for this rank.
     pub(super) fn give_up(mut self, error: &Error) {
         for rank in 0..self.links.ranks() {
             if self.is_other(rank) {
@@ -56,8 +57,8 @@ impl Engine {
     }
 
     /// Returns true if sends or payloads are in flight. Canceled rendezvous requests count if
-    /// closing does not notify peers: a receiver that has answered such a request with Clear would
-    /// otherwise wait forever for the payload.
+    /// closing does not notify peers: a receiver that has answered such a request with Clear (clear
+    /// to send) would otherwise wait forever for the payload.
     fn has_work(&self) -> bool {
         let waits = !self.wire.notifies_on_close();
         let is_busy = |link: &PeerLink| link.has_work() || waits && link.withdrawn > 0;

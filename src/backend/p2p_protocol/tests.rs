@@ -81,14 +81,14 @@ struct Received {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     Open,
-    /// Expected state: the operation is complete. For a receive, this is the number of the send
-    /// whose message it has received.
+    /// Expected state of a completed operation; for a receive, with the number of the send whose
+    /// message it has received.
     Matched(usize),
     Gone,
 }
 
-/// The engine together with the oracle: after each step all pending work is completed, and both
-/// must agree on the matches.
+/// Engine and reference matcher, which execute the same steps. After each step all pending work is
+/// completed, and both must agree on the matches.
 struct Pair {
     world: World,
     naive: Vec<ReferenceMatcher>,

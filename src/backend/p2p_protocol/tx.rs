@@ -18,8 +18,8 @@ const WINDOW: usize = 64;
 const PAYLOAD: u32 = 1 << 27;
 
 impl Control {
-    /// If this is the queued payload of send `id`, empties the payload, which cancels the send, and
-    /// returns true.
+    /// If this is the queued payload of send `id`, replaces it with an empty payload, which cancels
+    /// the send, and returns true.
     pub(super) fn cancel_payload(&mut self, id: OpId) -> bool {
         match self {
             Control::Payload { send, want, .. } if *send == Some(id) => {
@@ -122,7 +122,8 @@ impl Engine {
         SendOutcome::Failed(error)
     }
 
-    /// Starts send `id`, either by an Eager frame or by a rendezvous request.
+    /// Starts send `id` with an eager frame, which contains the whole message, or with a rendezvous
+    /// request.
     pub(super) fn start(&mut self, dest: usize, id: OpId) -> SendOutcome {
         let Some(&Operation::Send(Send { word, data, mode, .. })) = self.operations.get(id) else {
             return SendOutcome::Yes;
@@ -183,7 +184,8 @@ impl Engine {
         true
     }
 
-    /// Posts the payload's receive for receive `id`, then sends Clear to request the payload.
+    /// Posts a receive for the payload of receive operation `id`, then sends a Clear frame (clear
+    /// to send) to request the payload.
     fn send_clear(&mut self, dest: usize, id: OpId) -> SendOutcome {
         let Some(&Operation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get(id)

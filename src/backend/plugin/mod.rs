@@ -141,7 +141,8 @@ fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<PluginDescription>
     })
 }
 
-/// Returns the environments that the plugin's backends require.
+/// Returns the software environments that the plugin's backends require, with their minimum
+/// versions.
 fn environments(raw: &dtl_plugin_t) -> Result<Vec<Requirement>> {
     let count = raw.environment_count;
     if count > MOST_ENVIRONMENTS || (count > 0 && raw.environments.is_null()) || raw.reserved != 0 {
@@ -166,7 +167,8 @@ fn environments(raw: &dtl_plugin_t) -> Result<Vec<Requirement>> {
     (0..count as usize).map(read).collect()
 }
 
-/// Returns the text as one line without control characters, truncated to 1000 characters.
+/// Returns the string as one line, truncated to 1000 characters; replaces control characters with
+/// spaces.
 fn a_line(text: &str) -> String {
     const MOST: usize = 1000;
     text.chars().take(MOST).map(|c| if c.is_control() { ' ' } else { c }).collect()

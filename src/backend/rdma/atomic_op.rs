@@ -41,7 +41,7 @@ pub(crate) enum AtomicKind {
 }
 
 /// Atomic work request in flight; the network card writes the previous value of the element to a
-/// result slot.
+/// result slot (a registered word).
 #[derive(Clone, Copy)]
 pub(crate) struct Try {
     pub(crate) op: OpId,
@@ -50,15 +50,16 @@ pub(crate) struct Try {
     pub(crate) work: WorkRequest,
 }
 
-/// Result slots of the atomic operations on a peer's memory, and the elements that operations in
-/// flight block.
+/// Result slots (registered words) of the atomic operations on a peer's memory, and the elements on
+/// which no other operation may start yet.
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) tries: Vec<Try>,
     pub(crate) free: Vec<usize>,
-    /// Result slots whose results have arrived.
+    /// Indices of the result slots to which the network card has written a result.
     pub(crate) answered: Vec<usize>,
-    /// Result slots whose work requests must be posted again because the send queue was full.
+    /// Indices of the result slots whose work requests must be posted again because the send queue
+    /// was full.
     pub(crate) again: Vec<usize>,
     /// Address ranges of elements on which no other operation may start, each with the operation
     /// that blocks it.

@@ -49,7 +49,8 @@ impl Peer {
         (!looks).then_some(op)
     }
 
-    /// Posts the work request of a result slot; returns false if the request must be retried later.
+    /// Posts the atomic work request whose result is written to result slot `slot`; returns false
+    /// if the request must be retried later.
     fn start_try(&mut self, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
         let local = Piece { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
@@ -80,7 +81,8 @@ impl RdmaEngine {
         Ok(op)
     }
 
-    /// Starts the remaining elements of `op`; returns true if all of them have been started.
+    /// Posts the work requests for the remaining elements of atomic operation `op`; returns true if
+    /// all have been posted.
     pub(crate) fn start_atomics(&mut self, op: OpId) -> Result<bool> {
         let Some(RdmaOperation::Atomic(atomic)) = self.operations.get_mut(op) else {
             return Ok(true);
@@ -128,7 +130,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Processes the results that a peer's card has returned.
+    /// Processes the results that a peer's network card has returned.
     pub(crate) fn poll_results(&mut self, rank: usize) {
         while let Some(slot) = self.peers.get_mut(rank).and_then(|peer| peer.results.answered.pop())
         {

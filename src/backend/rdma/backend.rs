@@ -189,8 +189,8 @@ impl RdmaOpener {
     }
 }
 
-/// Returns this rank's node-local rank: the rank in `args.over` if present, else the launcher's
-/// value, else the rank itself or 0.
+/// Returns this rank's node-local rank: the rank in `args.over` if present, else the node-local
+/// rank that the launcher has set, else the rank in the job if it is known, else 0.
 fn local_rank(args: &OpenArgs) -> Result<i32> {
     if let Some(over) = &args.over {
         return Ok(over.rank());

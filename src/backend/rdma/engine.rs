@@ -48,7 +48,7 @@ pub(crate) fn rank_of(rank: usize) -> i32 {
     i32::try_from(rank).unwrap_or(i32::MAX)
 }
 
-/// Returns the frame that arrived in receive `id`, as `p2p_protocol` gets it.
+/// Returns the frame that arrived in receive `id`, in the form that is passed to `p2p_protocol`.
 fn frame_of(id: WorkId, head: [u64; FRAME_WORDS], bytes: Region) -> RxFrame {
     RxFrame { source: rank_of(id.rank), status: DTL_SUCCESS, head, bytes, id: id.word() }
 }
@@ -59,7 +59,7 @@ pub(crate) struct RdmaWindow {
     pub(crate) memory: Region,
     #[allow(dead_code, reason = "keeps its memory registered")]
     pub(crate) registered: Option<Registered>,
-    /// Memory of the other ranks, by rank, with its key on the first rail.
+    /// Window memory of the other ranks, by rank, with its remote key (rkey) on the first rail.
     pub(crate) remotes: Vec<Option<Remote>>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct RdmaEngine {
     pub(crate) lost: VecDeque<usize>,
     /// Ranks to which rendezvous control records (notes) or credits must be sent.
     pub(crate) listed: Vec<usize>,
-    /// Operations of which some parts have not been posted yet.
+    /// Operations of which some parts (work requests) have not been posted yet.
     pub(crate) unfinished: Vec<OpId>,
     /// Failed peers whose connections will be closed.
     failing: Vec<usize>,
@@ -103,7 +103,7 @@ pub(crate) struct RdmaEngine {
     pub(crate) cache: Cache,
     pub(crate) windows: Vec<RdmaWindow>,
     pub(crate) last_window: usize,
-    /// Text of the last failure.
+    /// Error message of the last failure.
     pub(crate) failure: Option<String>,
 }
 
@@ -366,7 +366,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Posts the receives of messages that were read.
+    /// Posts receives again into the buffers whose messages have been consumed.
     pub(crate) fn post_again(&mut self) {
         if self.spent.is_empty() {
             return;

@@ -25,11 +25,12 @@ pub(crate) struct Payload {
     pub(crate) word: u32,
     /// Buffer in host memory.
     pub(crate) host: Region,
-    /// Buffer that devices access: `host`, or the device memory that `host` shadows.
+    /// Buffer that the network cards access: `host`, or the device memory for which `host` is the
+    /// staging buffer.
     pub(crate) place: Region,
     pub(crate) shadow: Option<Arc<HostShadow>>,
-    /// Number of bytes that have arrived, that were copied to slots, or whose write or read has
-    /// been posted.
+    /// Number of bytes that have arrived, that were copied to send slots, or whose write or read
+    /// has been posted.
     pub(crate) moved: usize,
     /// Number of writes or reads in flight.
     pub(crate) parts: u32,
@@ -96,7 +97,8 @@ pub(crate) struct OneSided {
     pub(crate) hold: Option<Arc<Registered>>,
 }
 
-/// Counts one completed part of an operation; returns true if it was the last part in flight.
+/// Counts one completed part (work request) of an operation; returns true if no other part is in
+/// flight.
 pub(crate) fn part_over(operations: &mut Operations<RdmaOperation>, op: OpId) -> bool {
     let parts = match operations.get_mut(op) {
         Some(RdmaOperation::Payload(payload)) => &mut payload.parts,

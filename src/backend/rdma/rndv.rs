@@ -43,7 +43,7 @@ impl RdmaEngine {
     // ---- start of operations ----
 
     /// Posts the receive of a payload; announces the receive buffer to the sender if the buffer is
-    /// registered. BUSY while the connection is established.
+    /// registered. Returns BUSY while the connection is being established.
     pub(crate) fn receive_payload(
         &mut self,
         host: Region,
@@ -68,8 +68,8 @@ impl RdmaEngine {
         Ok(op)
     }
 
-    /// Sends a payload that the peer has agreed to receive. BUSY while the connection is
-    /// established.
+    /// Sends a payload that the peer has agreed to receive. Returns BUSY while the connection is
+    /// being established.
     pub(crate) fn send_payload(
         &mut self,
         host: Region,
@@ -111,15 +111,15 @@ impl RdmaEngine {
 
     // ---- continuation of operations ----
 
-    /// Continues all operations of which some parts could not be posted earlier.
+    /// Continues all operations of which some parts (work requests) could not be posted earlier.
     pub(crate) fn go_on(&mut self) {
         for op in std::mem::take(&mut self.unfinished) {
             self.start_more(op);
         }
     }
 
-    /// Posts as many parts of an operation as possible now; `go_on` posts the remaining parts
-    /// later.
+    /// Posts as many parts (work requests) of an operation as possible now; `go_on` posts the
+    /// remaining parts later.
     pub(crate) fn start_more(&mut self, op: OpId) {
         let (rank, started) = match self.operations.get(op) {
             Some(RdmaOperation::Payload(payload)) => match payload.path {
@@ -205,8 +205,8 @@ impl RdmaEngine {
         Ok(true)
     }
 
-    /// Completes an operation, which must have no parts in flight, if all of its parts have been
-    /// posted.
+    /// Completes an operation if all of its parts (work requests) have been posted. No part may be
+    /// in flight.
     pub(crate) fn all_parts_over(&mut self, op: OpId) {
         match self.operations.get(op) {
             Some(RdmaOperation::OneSided(one_sided))
@@ -310,7 +310,8 @@ fn place_of(host: Region, shadow: Option<&Arc<HostShadow>>) -> Region {
     shadow.map_or(host, |shadow| shadow.device.part(0, host.len()))
 }
 
-/// Returns the note `about` a payload whose buffer is `place`.
+/// Returns the rendezvous control record (note) of kind `about` for payload `word`, whose buffer is
+/// `place`.
 fn note_of(about: NoteKind, word: u32, place: Region, hold: &Registered) -> Note {
     let (addr, len) = (place.addr().get() as u64, place.len() as u64);
     Note { about, word, addr, len, keys: hold.rkeys() }

@@ -180,7 +180,8 @@ impl WireWindows for RdmaEngine {
         Ok(COMPLETED)
     }
 
-    /// Returns true if devices execute all operations on elements of `dtype` in this rank's memory.
+    /// Returns true if network cards execute all atomic operations on elements of `dtype` in this
+    /// rank's memory.
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool> {
         let memory = self.window(window)?.memory;
         let is_able = self.rails.first().is_some_and(|rail| {

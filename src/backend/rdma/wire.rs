@@ -84,7 +84,8 @@ impl Wire for RdmaEngine {
         true
     }
 
-    /// Starts failure detection for the awaited rank `source`, or for all with DTL_ANY_SOURCE.
+    /// Starts failure detection for rank `source`, from which a message is awaited, or for all
+    /// ranks if `source` is DTL_ANY_SOURCE.
     fn awaits(&mut self, source: i32) {
         if source == DTL_ANY_SOURCE {
             self.oob.awaits_any(self.happened);
@@ -174,7 +175,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Returns true if data that this rank has sent is still in flight.
+    /// Returns true if work of this rank is not complete: data in flight, operations with unposted
+    /// work requests, or pending notes.
     fn is_busy(&mut self) -> bool {
         let mut is_busy = !self.unfinished.is_empty();
         for rank in 0..self.peers.ranks() {

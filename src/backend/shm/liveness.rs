@@ -5,7 +5,7 @@
 //! another process later. Unlike a socket, it does not stay open in forked children. It reports a
 //! zombie as dead and a stopped process as alive. One system call checks all ranks. It is made only
 //! after polls without progress, and only every few milliseconds. The rank that detects a death
-//! publishes it in the shared state words.
+//! publishes it in the dead rank's state word in shared memory.
 
 use super::memory::segment::PeerState;
 use super::protocol::engine::{Arrival, Engine, Receive, ShmOperation, rank_of};
@@ -66,8 +66,8 @@ impl Engine {
     }
 
     /// Completes all operations that cannot finish without `rank`, which left or died. First reads
-    /// the ring of `rank` to the end, so that messages sent earlier can still be received. Returns
-    /// false if memory for these messages is exhausted; the caller must retry.
+    /// all records in the ring from `rank` to this rank, so that the messages in the ring can still
+    /// be received. Returns false if memory for these messages is exhausted; the caller must retry.
     fn settle(&mut self, rank: usize, state: PeerState) -> bool {
         self.catch_up(rank);
         if !self.is_read(rank) {
@@ -98,7 +98,8 @@ impl Engine {
         true
     }
 
-    /// Reads the ring from `rank` to the end, or until memory is exhausted.
+    /// Reads records from the ring whose producer is `rank` until the ring is empty or memory is
+    /// exhausted.
     pub(super) fn catch_up(&mut self, rank: usize) {
         self.find_rings();
         while self.read_ring(rank, usize::MAX) > 0 {}
@@ -111,7 +112,8 @@ impl Engine {
     }
 
     /// Returns the operations that cannot finish without `rank`. Completes the receives from `rank`
-    /// that have all their bytes and only had a `Finish` record to send.
+    /// that have all their bytes: only their `Finish` record, which acknowledges the bytes to the
+    /// sender, was still to be sent.
     fn bound_to(&mut self, rank: usize) -> Vec<OpId> {
         let (mut bound, mut complete) = (Vec::new(), Vec::new());
         for (id, operation) in self.operations.iter_mut() {

@@ -181,8 +181,8 @@ impl ShmJob {
 }
 
 /// Sets up this rank during the bootstrap: opens and watches process descriptors of the other
-/// ranks, publishes the test word, and permits other processes to read this process' memory if
-/// `mode` is `Allow`.
+/// ranks, publishes a memory word that other ranks read to test cross-memory attach, and permits
+/// other processes to read this process' memory if `mode` is `Allow`.
 fn prepare(
     segment: &Segment,
     pids: &[i32],

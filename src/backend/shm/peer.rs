@@ -1,5 +1,6 @@
 //! State of the other ranks: the liveness of each rank, whether its memory can be read, and, for a
-//! rank with which messages were exchanged, the queues and this rank's ends of the rings.
+//! rank with which messages were exchanged, the queues of unfinished operations and this rank's
+//! ends of the message rings.
 
 use super::memory::cells::CellMemory;
 use super::memory::ring::{Consumer, Producer};
@@ -87,8 +88,8 @@ pub(super) struct Peer {
     pid: i32,
     /// Index of the rank's `Link` plus 1; 0 if no message was exchanged with the rank.
     link: u16,
-    /// Liveness state of the rank that this process handled last. When the rank has left or died,
-    /// handling completes the operations that cannot finish without it.
+    /// Last liveness state of the rank that this process has handled. To handle that the rank left
+    /// or died means to complete the operations that cannot finish without it.
     pub(super) state: PeerState,
     /// True if this process may read the rank's memory, as tested when the communicator was opened.
     pub(super) readable: bool,
@@ -102,18 +103,18 @@ pub(super) struct Link {
     /// View of the peer's cells (buffers for large messages); `None` until the peer has sent a
     /// cell.
     pub(super) cells: Option<CellMemory>,
-    /// Incoming message whose unrequested pieces (those sent without a `Clear` record) are
-    /// arriving.
+    /// Incoming message whose unrequested pieces are arriving: those that the sender sends without
+    /// a clear to send (`Clear` record).
     pub(super) long: Option<PipelineReceive>,
     /// Sends that are waiting for space in the ring, in posting order.
     pub(super) starts: VecDeque<OpId>,
     /// Receives whose control record is still to be sent: `Clear` (clear to send) or `Finish` (all
     /// bytes received).
     pub(super) answers: VecDeque<OpId>,
-    /// Sends whose pieces are being copied, in round-robin order.
+    /// Rendezvous sends whose data is being copied in pieces, in round-robin order.
     pub(super) streams: VecDeque<OpId>,
-    /// True if the peer is in the engine's `outbound` list, because at least one of these queues is
-    /// not empty.
+    /// True if the peer is in the engine's `outbound` list, because `starts`, `answers` or
+    /// `streams` is not empty.
     pub(super) is_listed: bool,
 }
 
@@ -176,13 +177,13 @@ impl Mode {
     }
 }
 
-/// Memory word that other ranks read as a test when the communicator is opened. Must live as long
-/// as the communicator.
+/// Memory word that other ranks read to test cross-memory attach when the communicator is opened.
+/// Must live as long as the communicator.
 pub(super) struct Probe(#[allow(dead_code, reason = "others read it")] Scratch);
 
 impl Probe {
-    /// Publishes the address and the value of a test word; with mode `Off`, publishes address 0,
-    /// from which no rank reads.
+    /// Publishes the address and the value of a memory word that other ranks read to test
+    /// cross-memory attach; with mode `Off`, publishes address 0, from which no rank reads.
     pub(super) fn publish(segment: &Segment, rank: usize, mode: Mode) -> Result<Probe> {
         // Random, so that no other process has the value at this address; not 0, the value of an
         // untouched page.
@@ -195,7 +196,8 @@ impl Probe {
         Ok(Probe(word))
     }
 
-    /// Tries to read the test word that `rank` has published; `Err` is the reason if that fails.
+    /// Tests cross-memory attach: reads the memory word that `rank` has published, and compares its
+    /// value with the published value. `Err` is the reason why the test failed.
     pub(super) fn read(
         segment: &Segment,
         rank: usize,

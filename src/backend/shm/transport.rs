@@ -35,8 +35,8 @@ const ROUNDS: u32 = 8;
 /// Maximum number of consecutive calls to `Engine::progress` that make no progress in one call to
 /// `test` for a message that is transferred in pieces: the peer may be copying the next piece.
 const SPINS: u32 = 64;
-/// Bit that distinguishes an opener word (a process ID with this bit set) from the internal state
-/// values of `OpenState`.
+/// Bit that is set in the stored process ID, to distinguish it from the internal state values of
+/// `OpenState`.
 const OPENER_BIT: u32 = 1 << 31;
 
 /// Transport of a communicator: the protocol engine, protected by one lock that is held only
@@ -59,8 +59,8 @@ struct OpenComm {
     claim: Option<Arc<Claim>>,
 }
 
-/// Records this process as the one that opens communicators from now on. Returns the number that
-/// identifies this process (opener word).
+/// Records this process as the one that opens communicators from now on. Returns the process ID
+/// with `OPENER_BIT` set.
 pub(super) fn enter() -> Result<u32> {
     static LOCK: Mutex<()> = Mutex::new(());
     let _guard = LOCK.lock();

@@ -1,5 +1,5 @@
-//! Tests that a mailbox reuses no block and no slot too early. The memory ordering between threads
-//! is tested in `tests/models`.
+//! Tests that no mailbox slot, and no message block in a mailbox, is reused too early. The memory
+//! ordering between threads is tested in `tests/models`.
 
 use super::*;
 use crate::sys::memory::buf::Scratch;
@@ -96,7 +96,7 @@ fn what_an_earlier_communicator_posted_is_not_seen() {
     assert!(!post(&one, BLOCKS + 1, 1), "the other one's word is of the earlier communicator");
 }
 
-/// The mailbox slots of two ranks, with the slots that each has reserved.
+/// Memory for the mailboxes of two ranks, and the mailbox slots that each rank has reserved.
 struct Two {
     memory: Arc<SharedMapping>,
     places: [Places; 2],

@@ -1,8 +1,9 @@
-//! Reference matcher for tests.
+//! Reference implementation of message matching for tests.
 
 use super::Selector;
 
-/// Reference matcher for tests: two plain lists, searched from the front.
+/// Reference implementation of message matching for tests: two lists (posted receives and queued
+/// messages), searched from the front.
 #[derive(Default)]
 pub(crate) struct ReferenceMatcher {
     pub(crate) posted: Vec<(Selector, u32)>,
@@ -10,7 +11,7 @@ pub(crate) struct ReferenceMatcher {
 }
 
 impl ReferenceMatcher {
-    /// Returns the first queued message that `select` accepts.
+    /// Returns the first queued message that matches `select`.
     pub(crate) fn peek(&self, select: Selector) -> Option<(i32, u64, u32)> {
         self.arrived.iter().copied().find(|(source, word, _)| select.takes(*source, *word))
     }

@@ -13,7 +13,8 @@ use crate::runtime::component::{Comm, Completion, OpId, OpenArgs, Properties, Tr
 use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
 
-/// Checks which slots a comm table has, and its numbers.
+/// Checks that a comm table has all mandatory slots (functions) and no incomplete group of optional
+/// slots, and that its numeric fields are valid.
 pub(super) fn check(table: &dtl_comm_vtable_t) -> Result<()> {
     required("comm", presence!(table, open, close, isend, irecv, test))?;
     let slots = presence!(table, win_create, win_attach, win_destroy, win_put, win_get, win_flush);

@@ -1,4 +1,5 @@
-//! Adapter from the C functions of an environment to [`Calls`].
+//! Adapter from the C functions of an environment (external prerequisite that is started once for
+//! all its users) to [`Calls`].
 
 use super::{begin, foreign_error};
 use crate::abi::backend::environment::*;

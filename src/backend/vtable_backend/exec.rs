@@ -5,7 +5,8 @@ use crate::abi::backend::vtable::dtl_exec_vtable_t;
 use crate::error::{Result, fail};
 use crate::runtime::component::{Exec, ExecGroups, HostExec, Launch, RangeCall, TaskCall, Token};
 
-/// Checks which slots of streams, events and host execution an exec table has.
+/// Checks the slots (functions) for streams, events and host execution in an exec table: each group
+/// must be complete or absent, and events require streams.
 pub(super) fn check(table: &dtl_exec_vtable_t) -> Result<()> {
     let slots = presence!(table, stream_create, stream_destroy, stream_synchronize);
     let streams = whole("exec", "streams", slots)?;

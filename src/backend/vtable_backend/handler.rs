@@ -24,7 +24,8 @@ pub struct NativeHandler {
 }
 
 impl NativeHandler {
-    /// Wraps the functions of a handler's C descriptor; each of them receives its `user`.
+    /// Wraps the functions of a handler's C descriptor; each function receives the descriptor's
+    /// `user` pointer.
     pub fn new(name: &str, handler: &dtl_dispatch_handler_t) -> Self {
         let &dtl_dispatch_handler_t { predicate, invoke, destroy, user, .. } = handler;
         let (user, is_disowned) = (Addr::new(user), AtomicBool::new(false));

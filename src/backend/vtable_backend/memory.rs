@@ -16,7 +16,8 @@ use crate::runtime::enums::schedule::check_memory_kind;
 use crate::runtime::memory::MOST_ALIGNMENT;
 use crate::sys::memory::buf::{Addr, Region};
 
-/// Checks which slots a memory table has.
+/// Checks that a memory table has all mandatory slots (functions) and no incomplete group of
+/// optional slots.
 pub(super) fn check(table: &dtl_memory_vtable_t) -> Result<()> {
     whole("memory", "stream-ordered", presence!(table, alloc_async, free_async))?;
     whole("memory", "registration", presence!(table, register_host, unregister_host))?;

@@ -3,7 +3,7 @@
 //! from a built-in one.
 //!
 //! In reading order:
-//! - `slot_call`: calls to slots
+//! - `slot_call`: calls to slots (C functions of a table)
 //! - `device`: the device table
 //! - `memory`: the memory and transfer tables
 //! - `exec`: the exec table
@@ -119,8 +119,8 @@ impl BackendObject {
         Ok(Addr::new(object))
     }
 
-    /// Returns the error NOT_SUPPORTED for a missing slot of an optional group of slots. `runtime`
-    /// checks the groups first, so its calls do not return this error.
+    /// Returns the error NOT_SUPPORTED for a missing slot (C function of a table) of an optional
+    /// group. `runtime` checks the groups first, so its calls do not return this error.
     #[cold]
     fn absent(&self, slot: &str) -> Error {
         Error::new(DTL_ERROR_NOT_SUPPORTED, format!("backend {} has no {slot}", self.name))
@@ -141,13 +141,13 @@ thread_local! {
     static ERROR_TEXT: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Sets the error message of a slot that is about to fail (`dtl_backend_set_error`), or the text
-/// for a fault that the adapter finds, which replaces the slot's own.
+/// Sets the error message of a slot (C function of a table) that is about to fail
+/// (`dtl_backend_set_error`). If the adapter finds a fault, its message replaces that of the slot.
 pub fn set_error_text(text: String) {
     let _ = ERROR_TEXT.try_with(|left| left.set(text));
 }
 
-/// Prepares a call of plugin code outside the fast path: drops the error message of an earlier call
+/// Prepares a call to plugin code outside the fast path: drops the error message of an earlier call
 /// and returns a mark of the current time, so that errors recorded during the call can be found.
 pub(super) fn begin() -> Mark {
     drop(take_error_text());
@@ -159,9 +159,9 @@ pub(super) fn take_error_text() -> String {
     ERROR_TEXT.try_with(Cell::take).unwrap_or_default()
 }
 
-/// Stores the error message for a status that foreign code reports otherwise than by its return
-/// value. If foreign code set no text, the text of a library call that failed with this status
-/// after the mark `before` is stored.
+/// Stores the error message for a status that plugin code reports through something other than its
+/// return value. If the plugin code set no message, the message of a library call that failed with
+/// this status after the mark `before` is stored.
 #[cold]
 fn keep_said(before: Mark, status: dtl_status_t) {
     let _ = ERROR_TEXT.try_with(|left| {
@@ -171,8 +171,8 @@ fn keep_said(before: Mark, status: dtl_status_t) {
 }
 
 /// Returns the error for an error status of foreign code, which this thread called after it took
-/// the mark `before`. The text is that set by the foreign code or, if there is none, that of the
-/// failed library call whose status the foreign code returns.
+/// the mark `before`. The error has the message that the foreign code set or, if there is none, the
+/// message of the failed library call whose status the foreign code returns.
 #[cold]
 pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Error {
     let left = take_error_text();
@@ -245,7 +245,8 @@ macro_rules! presence {
 }
 use presence;
 
-/// Returns an error that names the first mandatory slot that is missing.
+/// Returns an error that names the first missing slot, if any; all of `slots` are mandatory
+/// functions of a table.
 fn required(component: &str, slots: &[(&str, bool)]) -> Result<()> {
     match slots.iter().find(|(_, present)| !present) {
         None => Ok(()),
@@ -270,8 +271,8 @@ fn whole(component: &str, group: &str, slots: &[(&str, bool)]) -> Result<bool> {
     }
 }
 
-/// Creates a backend from C tables. If the tables have a fault, returns an error for the first one;
-/// `destroy` is then not called.
+/// Creates a backend from C tables. If the tables are invalid, returns an error for the first fault
+/// found; `destroy` is then not called.
 pub fn adapt(name: &str, tables: &Tables, self_: Addr) -> Result<(Backend, Arc<BackendObject>)> {
     check_main(&tables.main)?;
     let owner = Arc::new(BackendObject {
@@ -357,7 +358,7 @@ fn check_reserved(tables: &Tables) -> Result<()> {
     }
 }
 
-/// Table whose slots implement the traits of a component.
+/// C function table whose slots implement the traits of a component.
 struct NativeComponent<T> {
     owner: Arc<BackendObject>,
     table: T,

@@ -9,7 +9,8 @@ use crate::runtime::component::{
 };
 use std::ffi::{CString, c_char, c_void};
 
-/// Returns true if an exec table has the module slots; an error if some are missing.
+/// Returns true if an exec table has all module slots (functions) and false if it has none. Returns
+/// an error if only some are present, or if the stream slots are missing.
 pub(super) fn check(table: &dtl_exec_vtable_t) -> Result<bool> {
     let slots =
         presence!(table, module_compile, module_destroy, kernel_get, kernel_destroy, kernel_launch);

@@ -9,12 +9,12 @@ use super::BackendObject;
 use crate::abi::status::dtl_status_t;
 use crate::runtime::log;
 
-/// Function pointer of a slot, convertible to a function pointer that may unwind. Without the
-/// conversion the compiler omits the cleanup around the call.
+/// Function pointer of a slot (C function of a table), convertible to a function pointer that may
+/// unwind. Without the conversion the compiler omits the cleanup around the call.
 pub(super) trait Slot {
-    /// Type of the function that may unwind.
+    /// Type of the function pointer that may unwind.
     type Unwinding;
-    /// Returns the function as a function that may unwind.
+    /// Converts the function pointer to one that may unwind.
     fn unwinding(self) -> Self::Unwinding;
 }
 
@@ -45,8 +45,8 @@ slots! {
     A B C D E F G H I J K L;
 }
 
-/// Guard of a slot call. The caller forgets the guard when the slot has returned, so the guard is
-/// dropped only by unwinding.
+/// Guard of a call to a slot (C function of a table). When the slot has returned, the caller calls
+/// `mem::forget` on the guard, so the guard is dropped only by unwinding.
 pub(super) struct SlotGuard<'a> {
     pub(super) owner: &'a BackendObject,
     pub(super) slot: &'static str,
@@ -59,7 +59,7 @@ impl Drop for SlotGuard<'_> {
 }
 
 /// Logs an exception that left a slot. The function is out of line and receives references instead
-/// of the guard: otherwise each call of a slot would keep a [`SlotGuard`] on the stack.
+/// of the guard: otherwise each call to a slot would keep a [`SlotGuard`] on the stack.
 #[cold]
 #[inline(never)]
 fn exception_left(owner: &BackendObject, slot: &str) {

@@ -36,7 +36,7 @@ pub enum Rule {
     Custom(CustomRule),
 }
 
-/// Rule that the program implements by a table of functions.
+/// Rule that the program implements through a table of functions.
 pub struct CustomRule {
     /// Function table of the rule; no required function is NULL.
     pub ops: dtl_policy_ops_t,

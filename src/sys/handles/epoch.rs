@@ -354,9 +354,9 @@ impl Drop for Visit {
     }
 }
 
-/// State of a thread that runs a function of the program between two short stays inside the epoch
-/// ([`Visit`]): outside the epoch, and still in a call. Dropping the state runs no deferred work;
-/// other threads run it, or this thread after its next [`enter`].
+/// State of a thread that left the epoch ([`Visit`]) to run a function of the program within a call
+/// of the library. The thread enters the epoch again afterwards. Dropping the state runs no
+/// deferred work; other threads run it, or this thread after its next [`enter`].
 pub struct CallbackGuard {
     record: &'static ThreadRecord,
 }

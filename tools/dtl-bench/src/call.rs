@@ -1,4 +1,4 @@
-//! Subcommand `call`: measures the overhead of a library call over a direct call of the backend
+//! Subcommand `call`: measures the overhead of a library call over a direct call to the backend
 //! function that it calls. This program registers a backend whose functions do nothing, and calls
 //! them through the library and directly. benches/call.c measures the same from C, with the shared
 //! library.
@@ -128,7 +128,7 @@ fn register() -> Outcome<dtl_backend_t> {
     Ok(backend)
 }
 
-/// Creates a row of the table, which compares the call through the library with the equivalent
+/// Creates a row of the result table, which compares a call through the library with the equivalent
 /// direct call.
 fn row<'a>(
     name: &'static str,

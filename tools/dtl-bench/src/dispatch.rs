@@ -1,5 +1,5 @@
 //! Subcommand `dispatch`: measures how long it takes to find and to invoke the handler that a
-//! dispatcher selects for a query, compared with a direct call of the handler's function.
+//! dispatcher selects for a query, compared with a direct call to the handler's function.
 
 use crate::library::{call, check};
 use crate::local::{self, Case, time};

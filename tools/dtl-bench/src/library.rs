@@ -9,8 +9,8 @@ use std::ffi::{CStr, c_char};
 use std::path::PathBuf;
 use std::ptr;
 
-/// Converts a status to a result. The text of a failure contains the name of the function, the
-/// library's error message and the name of the status.
+/// Converts a status to a result. The error string contains the name of the function, the library's
+/// error message and the name of the status.
 #[inline]
 pub(crate) fn check(call: &str, status: dtl_status_t) -> Outcome {
     if status == DTL_SUCCESS { Ok(()) } else { Err(failure(call, status)) }

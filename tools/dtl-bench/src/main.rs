@@ -1,12 +1,13 @@
 //! dtl-bench: measures calls, messages, allocations, loops and copies of the library on this
 //! machine, and compares them with other libraries.
 //!
-//! `measure` contains the measuring method: the library and its peers run short batches
-//! alternately, and the results are grouped by the distance between the processors (round-trip time
-//! of a cache line). `table` and `json` print the results. Each subcommand has a file or folder:
-//! `comm`; `alloc`, `call`, `copy`, `dispatch`, `launch`, `parallel_for` and `select`, which use
-//! `local`; `report`, which runs all measurements and writes a page. `model` measures nothing: it
-//! computes from the steps of collectives how their cost grows with the number of ranks.
+//! `measure` contains the measuring method: the library and its peers (the implementations that it
+//! is compared with) run short batches alternately, and the results are grouped by the distance
+//! between the processors (round-trip time of a cache line). `table` and `json` print the results.
+//! Each subcommand has a file or folder: `comm`; `alloc`, `call`, `copy`, `dispatch`, `launch`,
+//! `parallel_for` and `select`, which use `local`; `report`, which runs all measurements and writes
+//! a page. `model` measures nothing: it computes from the steps of collectives how their cost grows
+//! with the number of ranks.
 //!
 //! Measured functions of the library are called through the C interface, as in a C program.
 #![allow(

@@ -9,15 +9,17 @@ use crate::out::Outcome;
 use crate::stats::{Regime, Samples};
 use std::time::{Duration, Instant};
 
-/// Maximum number of warm-up batches of each side. Warm-up ends earlier if the measuring time is
-/// over.
+/// Maximum number of warm-up batches of each compared implementation. Warm-up ends earlier if the
+/// measuring time is over.
 const WARM_UP: usize = 3;
-/// Maximum number of batches of each side. Only very fast operations reach it.
+/// Maximum number of batches of each compared implementation. Only very fast operations reach this
+/// maximum.
 const MOST: usize = 100_000;
 
 /// Test in which one or more implementations (sides) do the same work.
 pub(crate) trait Bench {
-    /// Runs one batch of the side with this index and returns nanoseconds per operation.
+    /// Runs one batch of the implementation with the index `side`. Returns nanoseconds per
+    /// operation.
     fn batch(&mut self, side: usize) -> Outcome<f64>;
 
     /// Returns the round-trip time of a cache line between two processors in nanoseconds; `None` if
@@ -31,8 +33,8 @@ pub(crate) trait Bench {
     }
 }
 
-/// Runs batches of all sides alternately until the measuring time `budget` for each side is over.
-/// Returns the samples of each side.
+/// Runs batches of all compared implementations (sides) alternately, until each has used its
+/// measuring time `budget`. Returns the samples of each implementation.
 pub(crate) fn in_turn(
     bench: &mut dyn Bench,
     sides: usize,
@@ -62,9 +64,9 @@ pub(crate) fn in_turn(
     Ok(samples)
 }
 
-/// Returns true if another batch is needed after `count` batches and the time `spent` for each
-/// side. Long operations get more time than `budget`, so that there are enough samples for a
-/// percentile.
+/// Returns true if another batch is needed after `count` batches and the time `spent` on each
+/// compared implementation. Long operations get more time than `budget`, so that there are enough
+/// samples for a percentile.
 fn goes_on(count: usize, spent: Duration, budget: Duration) -> bool {
     let is_early =
         spent < budget || (count < 15 && spent < 4 * budget) || (count < 3 && spent < 40 * budget);

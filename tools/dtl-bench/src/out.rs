@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 pub(crate) enum Stop {
     /// The command line is invalid.
     Misused(String),
-    /// An operation failed. If the operation was a call to the library, the text contains the
+    /// An operation failed. If the operation was a call to the library, the string contains the
     /// library's error message.
     Failed(String),
 }

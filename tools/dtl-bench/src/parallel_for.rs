@@ -30,8 +30,8 @@ use std::time::Duration;
 const REST: Duration = Duration::from_millis(2);
 /// Number of untimed loops at the beginning of a batch, which wake the threads after `REST`.
 const WAKE_UP: usize = 10;
-/// Number of polls (GOMP_SPINCOUNT) after which an idle OpenMP thread sleeps. They take a fraction
-/// of `REST`.
+/// Number of polls (GOMP_SPINCOUNT) after which an idle OpenMP thread sleeps. The polls take a
+/// fraction of the pause `REST`.
 const GOMP_SPINS: &str = "20000";
 
 /// Parameters of a loop: y += 0.5 x for `length` elements, or an empty loop if `length` is 0.

@@ -14,11 +14,11 @@ use std::time::Instant;
 
 const TRIPS: u64 = 60;
 const TRIES: usize = 3;
-/// Number of polls after which a waiting end of the probe yields its processor, because the other
-/// end may need the processor.
+/// Number of polls after which a thread that waits for the other end of the probe yields its
+/// processor, because the other end may need it.
 const PATIENCE: u32 = 20_000;
-/// Offset in bytes of the second word (`pong`): two cache lines, because processors prefetch pairs
-/// of lines.
+/// Offset of the word `pong` in the shared memory, in bytes. The offset is two cache lines, because
+/// processors prefetch pairs of lines.
 const PONG: usize = 128;
 
 /// Role of an end of the probe: `Ping` begins each round trip, `Pong` answers.
@@ -46,8 +46,8 @@ pub(crate) fn memory() -> Result<Arc<SharedMapping>, String> {
     make().map_err(|error: std::io::Error| format!("shared memory: {error}"))
 }
 
-/// Returns the id of this process and the number of the memory's descriptor, with which another
-/// process of this node opens the memory ([`open`]).
+/// Returns the id of this process and the file descriptor of the shared memory. With these values,
+/// another process of this node can open the memory ([`open`]).
 pub(crate) fn address_of(memory: &SharedMapping) -> [u64; 2] {
     let descriptor =
         memory.descriptor().and_then(|it| u64::try_from(it.as_raw_fd()).ok()).unwrap_or(0);
@@ -90,7 +90,7 @@ impl Probe {
     }
 }
 
-/// Probe within one process, whose other end is a thread that sleeps between measurements.
+/// Probe between two threads of one process. The second thread sleeps between measurements.
 pub(crate) struct Helper {
     own: Probe,
     ask: Sender<()>,

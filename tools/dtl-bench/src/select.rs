@@ -40,7 +40,7 @@ extern "C" fn nothing(
     DTL_SUCCESS
 }
 
-/// Row of the table, which measures one selection policy.
+/// Row of the results table: measures one selection policy.
 #[derive(Clone, Copy)]
 struct Row {
     test: &'static str,

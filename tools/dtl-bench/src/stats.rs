@@ -42,8 +42,8 @@ impl Regime {
     }
 }
 
-/// Samples of one implementation in one row of the table: nanoseconds per operation and regime, one
-/// value for each batch.
+/// Samples of one implementation in one row of the table: for each batch, the regime and the time
+/// in nanoseconds per operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<(Regime, f64)>);
 

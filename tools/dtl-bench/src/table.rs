@@ -1,4 +1,4 @@
-//! Output of the results as a string table; the module `json` converts them to JSON.
+//! Prints the results as a text table or as JSON; the module `json` converts them to JSON.
 
 use crate::json;
 use crate::machine;
@@ -52,7 +52,8 @@ pub(crate) struct Line {
     pub(crate) test: String,
     pub(crate) bytes: Option<u64>,
     pub(crate) unit: Unit,
-    /// Name and samples of each side: the library first, then its peers.
+    /// Name and samples of each implementation: the library first, then those that it is compared
+    /// with.
     pub(crate) sides: Vec<(String, Samples)>,
 }
 
@@ -63,13 +64,13 @@ pub(crate) struct Table {
     pub(crate) lines: Vec<Line>,
 }
 
-/// Minimum number of samples of each side with which the table shows a regime. If no regime has
-/// that many, the regimes with the most samples are shown.
+/// Minimum number of samples of each implementation (side) in a regime that the table shows. If no
+/// regime has that many, the table shows the regimes with the most samples.
 const FEW: usize = 5;
 
 impl Line {
-    /// Returns the regimes that have enough samples of every side, each with the statistics of each
-    /// side.
+    /// Returns the regimes that have enough samples (`FEW`) of every implementation, or else those
+    /// with the most samples. Each has the statistics of each implementation.
     pub(crate) fn regimes(&self) -> Vec<(Regime, Vec<Summary>)> {
         let of = |regime: Regime| {
             let all: Option<Vec<_>> =

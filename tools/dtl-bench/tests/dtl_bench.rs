@@ -486,7 +486,7 @@ fn a_model() {
     }
 }
 
-/// Checks the exit status, and that the error message names the problem.
+/// Checks, for invalid command lines, the exit status and that the error message names the problem.
 #[test]
 fn what_it_refuses() {
     let refused = |arguments: &[&str], status: i32, text: &str| {

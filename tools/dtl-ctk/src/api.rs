@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// Returns a zeroed message envelope as the output argument of a receive or probe.
+/// Returns a zeroed message envelope, for use as the output argument of a receive or probe.
 pub(crate) fn no_info() -> dtl_recv_info_t {
     dtl_recv_info_t { source: 0, tag: 0, size_bytes: 0, status: 0, reserved0: 0, reserved1: 0 }
 }

@@ -9,7 +9,8 @@ use crate::kit::outcome::{Failure, call, output};
 use crate::plan::{GUARD, View};
 use dtl_sys::*;
 
-/// Number of the first data block that messages use; collectives use lower numbers.
+/// Index of the first block of generated data that messages use; collectives use blocks with lower
+/// indices.
 const FIRST_BLOCK: u64 = 1000;
 
 /// A receive: its buffer and its envelope.
@@ -39,7 +40,8 @@ impl<'a> Batch<'a> {
         Batch { comm, view, timeout_ns }
     }
 
-    /// Runs the batch, checks it, and adds the received data to the hash.
+    /// Runs the batch and checks the received data. Returns the hash `before`, updated with this
+    /// data.
     pub(crate) fn run(&self, before: u64) -> Result<u64, Failure> {
         let mut receives = self.receives();
         for receive in receives.iter_mut().filter(|receive| receive.message.recv.is_early()) {
@@ -189,8 +191,8 @@ impl<'a> Batch<'a> {
         same_envelope(&seen, &receive.info)
     }
 
-    /// Finds the receive of each message, compares the data, and adds the data to the hash in list
-    /// order.
+    /// Finds the receive that matched each message and checks its data. Returns the hash `before`,
+    /// updated with the data in the order of the message list.
     fn judge(&self, before: u64, receives: &[Receive]) -> Result<u64, Failure> {
         let mut hash = before;
         let mut used = vec![false; receives.len()];

@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// Defines an enumeration and its table: `Variant "name": "what is checked";`.
 macro_rules! operations {
     ($($op:ident $name:literal: $what:literal;)+) => {
-        /// Operation of a step. The discriminants are the operation numbers in the files of cases.
+        /// Operation of a step. The discriminants are the operation numbers in files with cases.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Op {
             $($op),+

@@ -10,9 +10,10 @@ use std::ffi::c_void;
 use std::ptr;
 
 /// `form!(request, blocking, nonblocking, (arguments))` calls the nonblocking function if `request`
-/// is `Some`, the address for the new request, otherwise the blocking function. The plan's buffers
-/// have the lengths that its counts and displacements require. They live until the operation is
-/// complete, because the owner of the plan waits for the request.
+/// is `Some(out)`, where `out` is the address at which the function stores the new request;
+/// otherwise the blocking function. The plan's buffers have the lengths that its counts and
+/// displacements require. They live until the operation is complete, because the owner of the plan
+/// waits for the request.
 macro_rules! form {
     ($request:expr, $blocking:ident, $starting:ident, ($($argument:expr),*)) => {
         match $request {

@@ -120,7 +120,7 @@ pub(crate) fn mix(number: u64) -> u64 {
 /// Origin of an input: all parameters on which its values depend.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// Key of the step's data: see [`key`].
+    /// Key from which the step's data is generated (result of [`key`]).
     pub(crate) key: u64,
     /// Rank in the case's communicator that provides the input.
     pub(crate) source: u64,
@@ -129,16 +129,16 @@ pub(crate) struct Origin {
     pub(crate) ranks: u64,
 }
 
-/// Returns the key of a step's data in one group of a case.
+/// Returns the key from which a step's data is generated, in the communicator with the given color.
 pub(crate) fn key(seed: u64, case: u64, step: u64, color: u64) -> u64 {
     [case, step, color]
         .into_iter()
         .fold(mix(seed ^ GOLDEN), |key, part| mix(key ^ part.wrapping_mul(GOLDEN)))
 }
 
-/// Fills `out` with the elements of an origin, starting at index `block` x 2^40. With a
-/// `reduction`, the values are small operands; otherwise they are arbitrary values that the step
-/// only copies.
+/// Fills `out` with the input elements that `from` determines, starting at element index `block` x
+/// 2^40. With a `reduction`, the values are small operands; otherwise they are arbitrary values
+/// that the step only copies.
 pub(crate) fn fill(
     out: &mut [u8],
     ty: Type,
@@ -153,7 +153,7 @@ pub(crate) fn fill(
     }
 }
 
-/// Returns the value of an input element.
+/// Returns the value of an input element, derived from the random number `word`.
 fn input(word: u64, ty: Type, reduction: Option<dtl_reduce_op_t>, from: Origin) -> i64 {
     let signed = matches!(ty.class, Class::Signed | Class::Float);
     let modulo = |count: u64| (word % count) as i64;
@@ -186,7 +186,7 @@ fn input(word: u64, ty: Type, reduction: Option<dtl_reduce_op_t>, from: Origin) 
     }
 }
 
-/// Joins two parts into one value, for pairs and complex numbers.
+/// Joins the two parts of a pair or complex number into one value.
 pub(crate) fn join(first: i64, second: i64) -> i64 {
     (first << 32) | i64::from(second as u32)
 }
@@ -196,7 +196,7 @@ pub(crate) fn parts(value: i64) -> (i64, i64) {
     (value >> 32, i64::from(value as i32))
 }
 
-/// Joins the first six of eight numbers into one value.
+/// Joins the first six of eight 8-bit numbers into one value.
 fn join_six(numbers: [u8; 8]) -> i64 {
     i64::from_le_bytes(numbers) & ((1 << 48) - 1)
 }
@@ -247,7 +247,7 @@ fn whole(bits: u16) -> i64 {
     if bits >> 15 == 1 { -value } else { value }
 }
 
-/// Stores a value as an element, truncated to its width.
+/// Stores a value as an element, truncated to the width of the element type.
 pub(crate) fn encode(element: &mut [u8], ty: Type, value: i64) {
     if let Some((first, second, place)) = parts_of(ty) {
         let (a, b) = parts(value);

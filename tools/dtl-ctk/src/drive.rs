@@ -1,10 +1,10 @@
 //! Driver: the process that the user starts. It runs no tests itself, but starts workers
 //! (`session`), supervises them and prints their results. A crash or hang of a worker is a failure.
 //!
-//! Named tests: the first stage calls each slot on its own; if it fails, no other test runs. Then a
-//! worker runs the tests of each component. If the worker exits or hangs in a test, this test has
-//! failed, and the remaining tests run in a new worker. Random cases: a failing case is reduced to
-//! the smallest form that still fails.
+//! Named tests: the first stage calls each slot (function of a backend's vtable) on its own; if it
+//! fails, no other test runs. Then a worker runs the tests of each component. If the worker exits
+//! or hangs in a test, this test has failed, and the remaining tests run in a new worker. Random
+//! cases: a failing case is reduced to the smallest form that still fails.
 
 use crate::generate;
 use crate::kit::catalog::{self, COMPONENTS, Test};
@@ -119,8 +119,8 @@ fn say_command(run: &Run) {
     errln!("dtl-ctk: repeat with\n  dtl-ctk {}{launcher}", run.arguments().join(" "));
 }
 
-/// Adds reductions to the run as long as the reduced case still fails. Returns the error output of
-/// the ranks in the last failing run.
+/// Makes the failing case smaller, one change after another, as long as it still fails. Returns the
+/// error output of the ranks in the last failing run.
 fn smaller(run: &mut Run) -> String {
     let number = run.random.case.unwrap_or(0);
     let mut said = String::new();
@@ -139,7 +139,8 @@ fn smaller(run: &mut Run) -> String {
     }
 }
 
-/// Runs the case with one more reduction. Returns the outcome if the case still fails.
+/// Runs the case with one more change that makes it smaller. Returns the outcome if the case still
+/// fails.
 fn attempt(run: &Run, change: Change) -> Option<Outcome> {
     let mut changed = run.clone();
     changed.random.shrink.push(change);
@@ -261,8 +262,8 @@ impl<'a> Shown<'a> {
         self.entries.push(entry);
     }
 
-    /// Records the failure text of a test. Returns true if no earlier test has failed with this
-    /// text.
+    /// Records the failure message of a test. Returns true if no earlier test has failed with the
+    /// same message.
     fn is_new(&mut self, entry: &Entry) -> bool {
         let text = entry.text();
         match self.alike.iter_mut().find(|(known, _)| *known == text) {
@@ -273,7 +274,7 @@ impl<'a> Shown<'a> {
     }
 
     /// Counts a failure. Stops the run if the test belongs to the first stage (the tests that call
-    /// slots directly), or if the limit of `--max-failures` is reached.
+    /// functions of the backend's vtable directly), or if the limit of `--max-failures` is reached.
     fn count(&mut self, test: &Test) {
         let failures = 1 + self.failures();
         if test.body.is_first() {
@@ -311,7 +312,7 @@ impl<'a> Shown<'a> {
     }
 
     /// Prints one line for the failed tests that were not shown because an earlier failure has the
-    /// same text.
+    /// same message.
     fn fold(&self) {
         for (_, tests) in &self.alike {
             let [first, others @ ..] = tests.as_slice() else { continue };
@@ -328,7 +329,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Runs the slot tests, then all other tests component by component, then stress tests and timings.
+/// Runs the tests of single vtable functions (slots), then all other tests component by component,
+/// then stress tests and timings.
 fn all(run: &Run, tests: &[&'static Test], expected: &[Expected]) -> Result<Vec<Entry>, Hopeless> {
     let mut shown = Shown::new(run, expected, tests.len());
     for is_first in [true, false] {

@@ -5,7 +5,7 @@ use crate::case::*;
 use crate::data::{self, Class, Random, Type};
 use crate::window::{Schedule, schedule};
 
-/// Bounds on the contents of cases.
+/// Parameters and limits with which cases are generated.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     pub(crate) seed: u64,

@@ -1,5 +1,5 @@
-//! Communicator kind "minimal", which has only the five required functions of a comm table. Ranks
-//! are threads of this process; messages are copied into a queue of the receiver.
+//! Communicator kind "minimal", which has only the five required functions of a communicator's
+//! vtable. Ranks are threads of this process; messages are copied into a queue of the receiver.
 //!
 //! It shows what the library provides for a minimal backend; it is not meant to be fast.
 //! docs/how-to/register-a-backend.md describes real backends.
@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Size in bytes above which the kind "faulty" changes the last byte of a message.
 const FAULTY_BYTES: u64 = 1000;
 
-/// State shared by all ranks. The slots receive a pointer to it as `self`.
+/// State shared by all ranks. The vtable functions receive a pointer to it as `self`.
 pub(crate) struct Job {
     queues: Vec<Mutex<VecDeque<Message>>>,
     /// For each rank: the lock that is held while an element of its windows is changed.
@@ -103,8 +103,8 @@ impl Job {
     }
 }
 
-/// Returns the vtable of a minimal communicator, with the five functions of this module. Their
-/// argument `self` points to a [`Job`], or to a structure that begins with one.
+/// Returns the vtable of a minimal communicator, which contains only the five required functions.
+/// Their argument `self` points to a [`Job`], or to a structure that begins with one.
 pub(crate) fn table() -> dtl_comm_vtable_t {
     dtl_comm_vtable_t {
         open: Some(open),
@@ -116,7 +116,7 @@ pub(crate) fn table() -> dtl_comm_vtable_t {
     }
 }
 
-/// Registers the kind for a job of this number of ranks.
+/// Registers the communicator kind "faulty" or "minimal" for a job with `ranks` ranks.
 pub(crate) fn register(kind: &str, ranks: u64) -> Called {
     let is_faulty = kind == "faulty";
     // Backends live until the process ends.

@@ -286,7 +286,7 @@ pub(crate) enum Target<'a> {
     Kind(&'a str),
     /// Plugin file.
     Plugin(&'a Path),
-    /// Only the library itself, for which there are only abi tests.
+    /// Only the library itself, for which only the tests of component "abi" exist.
     Library,
 }
 
@@ -339,7 +339,7 @@ impl Run {
         }
     }
 
-    /// Returns the name of the backend or kind, if it has one.
+    /// Returns the value of --backend or --kind; `None` if neither is given.
     pub(crate) fn name(&self) -> Option<&str> {
         self.backend.as_deref().or(self.kind.as_deref())
     }
@@ -387,9 +387,9 @@ impl Run {
         limit_of(self.call_ns(), self.no_time_limit)
     }
 
-    /// Returns the time without progress after which a worker is killed. It is longer if each call
-    /// has its own time limit. For random cases, this limit ends runs in which ranks spin or sleep
-    /// forever.
+    /// Returns the time without progress after which a worker is killed. It ends runs in which
+    /// ranks spin or sleep forever. For random cases whose calls have their own time limit, it is
+    /// more than three times that limit.
     pub(crate) fn patience(&self) -> Duration {
         match self.is_random() && !self.no_time_limit {
             true => self.limit() * 3 + Duration::from_secs(40),

@@ -1,5 +1,6 @@
-//! One rank's part of a step: its buffers with their input, its counts and its displacements.
-//! `reference` computes the expected output; `collective` calls the library.
+//! One rank's part of a step (one operation of a random case): its buffers with their input, its
+//! counts and its displacements. `reference` computes the expected output; `collective` calls the
+//! library.
 
 use crate::case::{Op, Place, Step};
 use crate::data::{self, FILLER, Origin};
@@ -8,7 +9,7 @@ use dtl_sys::DTL_PROC_NULL;
 /// Number of guard bytes after each receive buffer. The library must not write them.
 pub(crate) const GUARD: usize = 16;
 
-/// One rank's arguments of a step.
+/// One rank's arguments for a step (one operation of a random case).
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Plan {
     pub(crate) send: Vec<u8>,
@@ -29,7 +30,7 @@ pub(crate) struct Plan {
     pub(crate) sources: Vec<i32>,
 }
 
-/// Step together with the rank that performs it.
+/// Step (one operation of a random case) together with the rank that performs it.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) step: &'a Step,

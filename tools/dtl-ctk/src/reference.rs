@@ -1,20 +1,21 @@
-//! Serial reference: computes the expected contents of a rank's receive buffer after a step with
-//! simple loops over all ranks' inputs. It calls no function of the library.
+//! Serial reference implementation: computes, with simple loops over all ranks' inputs, the
+//! expected contents of a rank's receive buffer after one operation of a random case. It calls no
+//! function of the library.
 
 use crate::case::Op;
 use crate::data::{self, Class, USER_SUM};
 use crate::plan::{GUARD, Plan, View, stacked};
 use dtl_sys::*;
 
-/// Expected result of a step.
+/// Expected result of one operation of a random case.
 pub(crate) struct Expected {
     /// Contents of the receive buffer.
     pub(crate) recv: Vec<u8>,
     /// Number of bytes that are compared. With DTL_IN_PLACE, the following bytes are input that may
     /// be overwritten.
     pub(crate) compared: usize,
-    /// Number of bytes that are added to the digest: those on which all correct implementations
-    /// agree.
+    /// Number of bytes that the hash of the outputs includes: those on which all correct
+    /// implementations agree.
     pub(crate) digested: usize,
 }
 

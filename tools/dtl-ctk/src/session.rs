@@ -27,7 +27,8 @@ pub(crate) fn cannot(error: Error) -> Hopeless {
 /// Time limit for a launcher to end its ranks.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Session: one worker and its files.
+/// Worker process with the temporary folder of its files (names of the tests, report files,
+/// standard error).
 pub(crate) struct Session<'a> {
     run: &'a Run,
     folder: PathBuf,
@@ -58,7 +59,8 @@ impl<'a> Session<'a> {
         self.folder.join(name)
     }
 
-    /// Returns the contents of a file of the session, or an empty text.
+    /// Returns the contents of a file in the worker's folder, or an empty string if it cannot be
+    /// read.
     pub(crate) fn text(&self, name: &str) -> String {
         let bytes = std::fs::read(self.file(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -70,7 +72,7 @@ impl<'a> Session<'a> {
         bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// Returns the size of the report in bytes.
+    /// Returns the size of the worker's report file in bytes.
     pub(crate) fn reported(&self) -> u64 {
         std::fs::metadata(self.file("report")).map_or(0, |data| data.len())
     }
@@ -174,8 +176,8 @@ pub(crate) type Results = Vec<(Ended, f64)>;
 
 impl Session<'_> {
     /// Runs named tests until the worker exits, crashes or hangs. Returns the results of the first
-    /// tests in the list, at least one. Fails if no test can be run. `most`: number of failures
-    /// after which the worker exits.
+    /// tests in the list, at least one. Fails if no test can be run. `most` is the number of
+    /// failures after which the worker exits.
     pub(crate) fn test(
         &self,
         tests: &[&'static Test],
@@ -229,8 +231,8 @@ impl Session<'_> {
         Ok(results)
     }
 
-    /// Returns the slots that ranks are executing, or were executing when they ended, each with its
-    /// ranks.
+    /// Returns the slots (functions of a backend's tables) and loading steps that ranks are
+    /// executing, or were executing when they ended, each with its ranks.
     fn places(&self) -> Option<String> {
         let ranks = self.ranks.unwrap_or(1) as usize;
         let places = current_slot::read(&self.file("report"), ranks);
@@ -242,7 +244,8 @@ impl Session<'_> {
         (!places.is_empty()).then(|| places.join(", "))
     }
 
-    /// Returns a string for a failed test that lists the slots that ranks were still executing.
+    /// Returns a string for a failed test that lists the slots (functions of a backend's tables)
+    /// and loading steps that ranks were still executing.
     fn stuck(&self) -> String {
         self.places().map_or(String::new(), |places| format!("; not returned: {places}"))
     }
@@ -282,7 +285,7 @@ impl Session<'_> {
     }
 }
 
-/// Groups ranks by their texts. Returns each text once, with its ranks.
+/// Groups ranks that have the same string. Returns each string once, with its ranks.
 fn grouped(texts: impl Iterator<Item = (i32, String)>) -> Vec<(String, Vec<i32>)> {
     let mut groups: Vec<(String, Vec<i32>)> = Vec::new();
     for (rank, text) in texts {
@@ -301,14 +304,15 @@ fn ranks_text(ranks: &[i32]) -> String {
     format!("rank{} {}", if ranks.len() > 1 { "s" } else { "" }, names.join(", "))
 }
 
-/// Parsed lines of a report.
+/// Parsed lines of a worker's report file.
 #[derive(Default)]
 struct Lines {
     /// Reason why no test can be run, if the worker has reported one.
     unable: Option<String>,
     /// True if a test has begun.
     begun: bool,
-    /// Outcome of all tests that have none of their own, if the worker could not run the tests.
+    /// Outcome of every test for which no rank has reported a result, if the worker could not run
+    /// the tests.
     absent: Option<Ended>,
     /// Results by test name: rank, outcome and seconds, for each rank that has reported the test.
     ended: HashMap<String, Vec<(i32, Ended, f64)>>,
@@ -347,8 +351,8 @@ impl Lines {
         lines
     }
 
-    /// Returns the combined result of all ranks for a test; `None` if no rank has failed and a rank
-    /// has not reported.
+    /// Returns the combined result of all ranks for a test; `None` if no rank has failed and not
+    /// all ranks have reported the test.
     fn of(&self, test: &str, ranks: usize) -> Option<(Ended, f64)> {
         let ended = self.ended.get(test)?;
         let seconds = ended.iter().fold(0.0, |most: f64, (_, _, seconds)| most.max(*seconds));

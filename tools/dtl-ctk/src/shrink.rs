@@ -45,7 +45,7 @@ pub(crate) enum Change {
 /// Constructor of a reduction with a number.
 type Numbered = fn(usize) -> Change;
 
-/// Reductions with a number, each with its letter. `PLAIN` lists those without.
+/// Reductions with a number, each with its letter. `PLAIN` lists the reductions without a number.
 const NUMBERED: [(char, Numbered); 5] = [
     ('d', Change::Drop),
     ('r', Change::Ranks),

@@ -1,5 +1,6 @@
-//! Element type and two operations that the kit registers, once per process. This module has the
-//! functions that the library calls; `reference` has an independent implementation.
+//! User-defined element type and two user-defined reduction operations that this program registers,
+//! once per process. This module has the functions that the library calls; `reference` has an
+//! independent implementation.
 
 use crate::data::{USER_DTYPE, USER_MATRIX, USER_SUM};
 use crate::kit::outcome::{Called, output};
@@ -11,8 +12,8 @@ use std::sync::OnceLock;
 /// Element: six numbers below 251.
 type Element = [u32; 6];
 
-/// Numbers assigned by the library: the dtype, the sum (commutes), the matrix product (does not
-/// commute).
+/// Values that the library assigned on registration to the dtype, the sum (commutative) and the
+/// matrix product (not commutative).
 static MADE: OnceLock<[i32; 3]> = OnceLock::new();
 
 /// Registers the type and the operations. Call before any rank runs cases.
@@ -27,12 +28,13 @@ pub(crate) fn make() -> Called {
     Ok(())
 }
 
-/// Returns the number that the library uses for a dtype of the kit.
+/// Returns the registered dtype for the placeholder `USER_DTYPE`, and any other dtype unchanged.
 pub(crate) fn dtype(dtype: dtl_dtype_t) -> dtl_dtype_t {
     if dtype == USER_DTYPE { made(0) } else { dtype }
 }
 
-/// Returns the library's number of an operation.
+/// Returns the registered operation for the placeholders `USER_SUM` and `USER_MATRIX`, and any
+/// other operation unchanged.
 pub(crate) fn operation(op: dtl_reduce_op_t) -> dtl_reduce_op_t {
     match op {
         USER_SUM => made(1),

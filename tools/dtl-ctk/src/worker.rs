@@ -27,10 +27,10 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Exit status if the kind could not be opened, or a file could not be written.
+/// Exit status if the communicator could not be opened, or a file could not be written.
 pub(crate) const CANNOT: u8 = 3;
 
-/// Returns true for kinds whose ranks are threads of one process.
+/// Returns true for communicator kinds whose ranks are threads of one process.
 pub(crate) fn is_threaded(kind: &str) -> bool {
     ["threads", "minimal", "faulty", "sample"].contains(&kind)
 }
@@ -152,7 +152,8 @@ fn register(kind: &str, ranks: u64) -> Result<Option<Backend>, Refused> {
     }
 }
 
-/// Report file. Each line is one write, so that the lines of several ranks do not mix.
+/// Report file of the worker. Each line is written with one call, so that the lines of several
+/// ranks do not mix.
 struct Report {
     file: File,
 }
@@ -265,7 +266,8 @@ fn without_comm() -> Halt {
     Halt::Absent("the backend has no comm table".to_owned())
 }
 
-/// Returns the tables of the backend for tests that call the slots, if the backend can run here.
+/// Returns the function tables of the backend, for tests that call their functions directly. Fails
+/// if the backend cannot run here.
 fn tables(run: &Run) -> Result<&'static Vtables, Halt> {
     here(run)?;
     vtables::tables().ok_or_else(|| {
@@ -375,7 +377,8 @@ fn of_ranks(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     on_ranks(run, &kind, threads, go).map(drop)
 }
 
-/// Runs the tests of a comm table's slots. This process is one rank, or its threads are all ranks.
+/// Runs the tests that call the functions of a comm table directly. This process is one rank, or
+/// its threads are all ranks.
 fn of_comm_slots(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     let vtables = tables(run)?;
     if vtables.tables.comm.is_none() {

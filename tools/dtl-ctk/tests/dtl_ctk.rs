@@ -1,5 +1,5 @@
-//! Command-line tests of dtl-ctk: exit statuses, shrinking and repeating a failing case; lists and
-//! explanations, report files, expected failures, crashes and hangs of named tests.
+//! Command-line tests of dtl-ctk: exit statuses, shrinking and rerunning a failing test case; and
+//! for named tests: lists and explanations, report files, expected failures, crashes and hangs.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -321,7 +321,7 @@ fn a_report_that_cannot_be_written_is_no_success() {
     }
 }
 
-/// Returns the number of processes that have this text among their arguments.
+/// Returns the number of processes whose command line contains `text`.
 fn processes_with(text: &str) -> usize {
     let entries = std::fs::read_dir("/proc").expect("processes").flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());

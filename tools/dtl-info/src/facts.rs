@@ -18,8 +18,8 @@ pub(crate) struct Facts {
     pub(crate) backends: Vec<BackendFacts>,
     /// Plugin files that the library has tried to load.
     pub(crate) plugins: Vec<Tried>,
-    /// Environments, which are services that backends require: registered by plugins, or named as a
-    /// requirement.
+    /// Environments (services that backends require) that are registered, or that a backend names
+    /// as a requirement.
     pub(crate) environments: Vec<EnvironmentFacts>,
     /// Default backend, or the reason why there is none.
     pub(crate) backend: std::result::Result<Choice, String>,
@@ -62,7 +62,7 @@ pub(crate) struct EnvironmentFacts {
     pub(crate) backends: Vec<String>,
 }
 
-/// Automatic choice with its reason.
+/// Choice of a backend or of a communicator kind, with its reason.
 pub(crate) struct Choice {
     pub(crate) name: String,
     pub(crate) why: String,
@@ -208,8 +208,8 @@ fn default_backend(library: &Library) -> Result<Choice> {
     Ok(Choice { why: recorded("backend", &name), name })
 }
 
-/// Returns the kind that the world communicator would have. Opens nothing, so no other rank is
-/// needed.
+/// Returns the kind that the world communicator would have. Opens no communicator, so the other
+/// ranks need not take part.
 fn communicator(launch: Option<&Launch>) -> dtl::tooling::Result<Choice> {
     let chosen = choose_world(launch)?;
     let why = if chosen.is_named {
@@ -220,7 +220,8 @@ fn communicator(launch: Option<&Launch>) -> dtl::tooling::Result<Choice> {
     Ok(Choice { name: chosen.name, why })
 }
 
-/// Returns the recorded reason for a choice, without the name and "because" at its beginning.
+/// Returns the reason for the automatic choice of `name`, which `dtl_explain` lists under `topic`.
+/// Removes the name and "because" from the beginning.
 fn recorded(topic: &str, name: &str) -> String {
     let record = explained(topic).unwrap_or_default();
     let reason = record.strip_prefix(name).unwrap_or(&record).trim_start_matches(", ");

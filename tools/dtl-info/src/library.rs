@@ -1,11 +1,11 @@
-//! Helper functions for the reports, which call the safe Rust interface of the library: names, and
-//! messages of failures.
+//! Helper functions for the reports: names of objects, and formatting of failures. They call the
+//! safe Rust interface of the library.
 
 use dtl_binding::sys::*;
 use dtl_binding::{Backend, Error, Result, call, explain};
 use std::ptr;
 
-/// Formats a failed call for the reports: status and text.
+/// Formats a failed call for the reports: status and error message.
 pub(crate) fn shown(error: &Error) -> String {
     format!("{}: {}", error.status, error.text)
 }
@@ -36,7 +36,7 @@ pub(crate) fn component_names(components: u32) -> Vec<&'static str> {
     NAMES.iter().filter(|(bit, _)| components & bit != 0).map(|(_, name)| *name).collect()
 }
 
-/// Returns the choice recorded under a topic, with its reason.
+/// Returns the automatic choice that `dtl_explain` lists under `topic`, with its reason.
 pub(crate) fn explained(topic: &str) -> Option<String> {
     let start = format!("{topic}: ");
     explain().ok()?.lines().find_map(|line| line.strip_prefix(&start)).map(str::to_owned)

@@ -168,7 +168,8 @@ fn probed(file: &Path, options: &Options) -> (String, Vec<String>, u8) {
     }
 }
 
-/// Returns the report on the plugin files, and the errors in them.
+/// Returns the report on the plugin files. If they cannot be listed, returns an empty report and
+/// the error message.
 fn plugin_files(as_json: bool) -> (String, Vec<String>) {
     match plugins::list() {
         Ok(listing) => {
@@ -178,7 +179,8 @@ fn plugin_files(as_json: bool) -> (String, Vec<String>) {
     }
 }
 
-/// Returns the report on the variables, and the errors in them.
+/// Returns the report on the environment variables, and the error about the first rejected value,
+/// if any.
 fn environment(as_json: bool) -> (String, Vec<String>) {
     let environment = environment::read();
     let report =
@@ -186,7 +188,9 @@ fn environment(as_json: bool) -> (String, Vec<String>) {
     (report, environment.error.into_iter().collect())
 }
 
-/// Returns the report on this machine, and the names of the automatic selections that failed.
+/// Returns the report on this machine, and an error message for each failed choice: default
+/// backend, communicator kind. If the library cannot be initialised, returns an empty report and
+/// the error message.
 fn machine(as_json: bool) -> (String, Vec<String>) {
     match facts::gather() {
         Ok(facts) => {

@@ -82,8 +82,8 @@ fn range(table: &Table) -> Result<Option<(u32, u32)>, String> {
 }
 
 impl Manifest {
-    /// Returns the conflict of the manifest with this library or with the plugin file, if there is
-    /// one.
+    /// Returns an error message if the manifest conflicts with the ABI versions of this library or
+    /// with the name of the plugin file.
     pub(crate) fn fault(&self, plugin: &Path) -> Option<String> {
         let name = plugin.file_name().unwrap_or_default().to_string_lossy();
         if !self.file.is_empty() && self.file != name {

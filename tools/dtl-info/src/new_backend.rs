@@ -1,6 +1,6 @@
 //! `dtl-info new-backend`: writes the sources of a plugin that compiles, loads and reports that it
-//! cannot run yet, with a comment on each slot. The texts are in `template/`; this file fills in
-//! their placeholders.
+//! cannot run yet, with a comment on each function pointer of its vtables. The templates are in
+//! `template/`; this file fills in their placeholders.
 
 use clap::{Args, ValueEnum};
 use std::fmt::Write as _;

@@ -8,7 +8,7 @@ use dtl_binding::sys::{DTL_PLUGIN_FAILED, DTL_PLUGIN_LOADED};
 use dtl_binding::{Library, Plugin, Result};
 use std::path::{Path, PathBuf};
 
-/// File or folder that the library has tried to load.
+/// Plugin file that the library has tried to load, or folder in which it has tried to find plugins.
 pub(crate) struct Tried {
     pub(crate) path: String,
     pub(crate) origin: String,
@@ -23,7 +23,7 @@ pub(crate) struct Tried {
     pub(crate) backends: Vec<String>,
 }
 
-/// Returns the files and folders that the library has tried so far.
+/// Returns the plugin files and folders that the library has tried to load so far.
 pub(crate) fn tried() -> Vec<Tried> {
     dtl_binding::plugins().unwrap_or_default().into_iter().map(describe).collect()
 }
@@ -56,8 +56,8 @@ pub(crate) struct Found {
     pub(crate) fault: Option<String>,
 }
 
-/// All files in the searched folders. For each folder: its path, its origin, and the reason why the
-/// library would reject it, if any.
+/// Plugin files in the searched folders, and the folders. An entry of `places` is a folder: its
+/// path, its origin, and the reason why the library would reject it, if any.
 pub(crate) struct Listing {
     pub(crate) places: Vec<(PathBuf, &'static str, Option<String>)>,
     pub(crate) files: Vec<Found>,

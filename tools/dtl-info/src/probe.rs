@@ -1,9 +1,9 @@
 //! `--probe`: loads a plugin file in a child process, so that a crash or a hang becomes one line of
 //! the report.
 //!
-//! Before each step the child writes a marked line with a JSON object to its output; output of the
-//! plugin itself is ignored. The parent derives the result from these lines and from the child's
-//! exit.
+//! Before each step, the child writes a line with a prefix and a JSON object to its standard
+//! output. Output of the plugin itself is ignored. The parent derives the result from these lines
+//! and from the exit status of the child.
 
 use crate::library::{component_names, unavailable};
 use dtl::tooling::plugins::load;

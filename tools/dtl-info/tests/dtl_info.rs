@@ -36,7 +36,7 @@ fn json(arguments: &[&str], variables: &[(&str, &str)]) -> Value {
     serde_json::from_str(&out(&output)).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Returns the text of one entry of the section "Chosen here".
+/// Returns the value of the entry `what` in the section "Chosen here" of the report.
 fn chosen(what: &str, variables: &[(&str, &str)]) -> String {
     let text = out(&run(&[], variables));
     let (_, section) = text.split_once("Chosen here\n").expect("the section");

@@ -371,20 +371,21 @@ fn a_header_with_another_layout_is_refused_by_struct_and_field() {
     assert!(line.contains(text), "{line}");
 }
 
-/// Replaces a text, which must occur.
+/// Replaces the string `from` in the header by `to`. Panics if the header does not contain `from`.
 fn swap(header: &str, from: &str, to: &str) -> String {
     assert!(header.contains(from), "the header has no `{from}` any more: adapt this test");
     header.replace(from, to)
 }
 
-/// Returns the part of the header that begins and ends with these texts.
+/// Returns the part of the header from the string `begins` to the end of the next string `ends`.
 fn piece<'a>(header: &'a str, begins: &str, ends: &str) -> &'a str {
     let begin = header.find(begins).expect("the header has changed: adapt this test");
     let end = header[begin..].find(ends).expect("the header has changed: adapt this test");
     &header[begin..begin + end + ends.len()]
 }
 
-/// Returns the header with one field more or less at the end of the comm table.
+/// Returns the header with one field appended to (`step` 1) or removed from (`step` -1) the end of
+/// the struct `dtl_comm_vtable_t`.
 fn resized(header: &str, step: i32) -> String {
     let init = piece(header, "#define DTL_COMM_VTABLE_INIT", "}\n");
     let last = piece(header, LAST, ");\n");

@@ -29,13 +29,13 @@ impl Folder {
         self.0.join("dtl-info")
     }
 
-    /// Makes the copy a set-uid program of another user.
+    /// Makes the copy of dtl-info a set-uid program of another user.
     fn raise(&self) {
         chown(self.program(), Some(65534), None).unwrap();
         mode(&self.program(), 0o4755);
     }
 
-    /// Runs the copy with one of the library's variables set.
+    /// Runs the copy of dtl-info with one of the library's environment variables set.
     fn run(&self, argument: &str, name: &str, value: &Path) -> Output {
         let mut command = Command::new(self.program());
         for (name, _) in std::env::vars_os() {

@@ -168,8 +168,8 @@ impl Stream {
         })
     }
 
-    /// Writes the partial line, with a newline if it has none. Returns false if the reader has
-    /// closed the pipe.
+    /// Writes the buffered line after the prefix with the rank. Appends a newline if the line has
+    /// none. Returns false if the reader has closed the pipe.
     pub(crate) fn flush(&mut self, output: &mut Output) -> bool {
         if self.line.is_empty() {
             return true;

@@ -95,7 +95,8 @@ fn job_name() -> std::io::Result<String> {
     Ok(format!("dtlrun-{:016x}{:016x}", random_u64()?, random_u64()?))
 }
 
-/// Returns the processor of each rank; empty if ranks are not bound.
+/// Returns the processors to which the ranks are bound, in rank order; empty if ranks are not
+/// bound.
 fn cpus(options: &Options) -> Result<Vec<usize>, Failure> {
     if options.bind == Bind::None {
         return Ok(Vec::new());

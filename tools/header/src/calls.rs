@@ -94,7 +94,7 @@ fn parameter(text: &str) -> Option<Parameter> {
     Some(Parameter { name: name.into(), base, whole: whole.into(), depth, is_const })
 }
 
-/// Returns the C expression that converts generated value number `at` to the type of the parameter.
+/// Returns the C expression that converts the generated value `v[at]` to the type of the parameter.
 fn argument(at: usize, parameter: &Parameter, source: &Source) -> String {
     let Parameter { whole, base, depth, .. } = parameter;
     if *depth > 0 {
@@ -108,8 +108,8 @@ fn argument(at: usize, parameter: &Parameter, source: &Source) -> String {
     }
 }
 
-/// Returns the fields of every struct that begins with its size and is passed to a function, and
-/// the handle types.
+/// Appends C tables to `text`: the handle types, and the fields of every struct that begins with
+/// `struct_size` and is passed to a function.
 fn shapes(source: &Source, is_passed: impl Fn(&str) -> bool, text: &mut String) -> Outcome<()> {
     let handles: Vec<&str> = source.handles().collect();
     write!(text, "static const char* const nouns[] = {{")?;

@@ -8,7 +8,7 @@ use crate::source::{Source, docs, path_name};
 use crate::{Outcome, initial};
 use std::fmt::Write;
 
-/// Returns `/// doc` and `#define NAME value` of a constant.
+/// Returns the C header text of a constant: its comment, followed by its `#define` line.
 pub fn define(constant: &syn::ItemConst, source: &Source) -> Outcome<String> {
     let name = constant.ident.to_string();
     let explain =
@@ -36,7 +36,8 @@ pub fn comment(lines: &[String]) -> String {
     lines.iter().map(|line| format!("/// {line}").trim_end().to_owned() + "\n").collect()
 }
 
-/// Returns the three forms of a constant handle: see DTL_CONSTANT_OBJECTS in the preamble.
+/// Returns the C++ form and the two C forms of a constant handle: see DTL_CONSTANT_OBJECTS in the
+/// preamble.
 fn handle_macro(name: &str, ty: &str, id: &str) -> String {
     let cpp = if id == "0" { String::new() } else { id.to_owned() };
     let object = name.to_lowercase() + "_";

@@ -1,4 +1,4 @@
-//! Assembles the header: preamble, sections in the order of the sources, closing macros.
+//! Assembles `include/dtl.h`: preamble, sections in the order of the sources, closing macros.
 
 use crate::source::{Item, Kind, Module, Source};
 use crate::{Outcome, constants, initial, layouts, source};
@@ -195,7 +195,7 @@ fn declaration(
     Ok(text)
 }
 
-/// Rejects names of slots and parameters that are keywords of C++.
+/// Rejects names of struct fields and parameters that are keywords of C++.
 fn refuse_cpp_keywords(text: &str) -> Outcome<()> {
     const KEYWORDS: &[&str] = &[
         "export",

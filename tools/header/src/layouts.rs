@@ -8,7 +8,7 @@ use std::fmt::Write;
 use syn::spanned::Spanned;
 
 /// Structs from which all structs that pass between a plugin and the library are reachable, and the
-/// arguments of handlers, which are passed as `void *`.
+/// argument structs of dispatch handlers, which are passed as `void *`.
 const ROOTS: [&str; 7] = [
     "dtl_host_api_t",
     "dtl_plugin_t",
@@ -57,7 +57,8 @@ pub fn table(source: &Source) -> String {
     text + "}\n"
 }
 
-/// Returns a row: `name: [fields of the first version] [fields that a later one appended];`.
+/// Returns a row of the Rust table: `name: [fields of the first version] [fields that a later
+/// version appended];`.
 fn row(structure: &syn::ItemStruct) -> String {
     let mut text = String::new();
     let mut line = format!("    {}: [", structure.ident);

@@ -1,5 +1,5 @@
-//! Reads the Rust sources: the items that are visible in C, in their order, with their texts and
-//! values.
+//! Parses the Rust sources: the items that are visible in C, in source order, with their doc
+//! comments and values.
 
 use crate::Outcome;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ pub struct Source {
     pub aliases: HashMap<String, String>,
 }
 
-/// Source file, which is a section of the header.
+/// Rust source file, whose items form one section of the header.
 pub struct Module {
     pub path: PathBuf,
     /// First paragraph of the file's module comment.

@@ -1,5 +1,5 @@
-//! Child processes of libdtl's programs: starts them so that they end with their parent, signals
-//! them, reads signals without a handler, and places them on processors.
+//! Child processes of libdtl's programs: starts them so that they end with their parent, binds them
+//! to processors, and sends them signals. Reads the signals of this process without a handler.
 //!
 //! `start` prepares a command, `signals` sends and receives signals, `cpus` binds to processors,
 //! `fd` has the programs' functions for descriptors, `random` creates random numbers for names.

@@ -14,7 +14,7 @@ pub struct Signal {
     pub from_kernel: bool,
 }
 
-/// Descriptor of signals that are blocked and read instead of being handled.
+/// Descriptor (signalfd) from which blocked signals are read.
 pub struct Signals(OwnedFd);
 
 impl Signals {

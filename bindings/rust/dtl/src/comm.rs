@@ -83,8 +83,8 @@ impl Comm {
         Ok(Comm::from_raw(handle))
     }
 
-    /// Returns the world communicator. It lives until the library is finalised, even if this owner
-    /// is dropped.
+    /// Returns the world communicator. It lives until the library is finalised, even if the
+    /// returned value is dropped.
     ///
     /// # Errors
     /// See `dtl_comm_world`.

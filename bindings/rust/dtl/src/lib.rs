@@ -2,7 +2,7 @@
 //!
 //! Reading order:
 //! - `error`: failed calls, [`Error`]; [`check`] and [`call!`] for functions of [`sys`].
-//! - `text`: texts of the library as Rust strings.
+//! - `text`: C strings of the library as Rust strings.
 //! - `library`: initialisation and finalisation ([`Library`]), versions, explanations.
 //! - `handle`: ownership of the library's objects.
 //! - `backend`: backends and their devices.

@@ -52,7 +52,8 @@ pub fn version() -> String {
     unsafe { text::text_of(sys::dtl_version_string()) }
 }
 
-/// Returns all automatic choices so far with their reasons, one line each.
+/// Returns all automatic choices that the library has made so far, with their reasons, one line
+/// each.
 ///
 /// # Errors
 /// See `dtl_explain`.

@@ -101,8 +101,9 @@ impl Memory {
     /// Returns the bytes for reading on the host.
     ///
     /// # Safety
-    /// The kind is DTL_MEMORY_HOST_ACCESSIBLE and every byte was written before. During the borrow
-    /// no stream, device or rank writes to the memory, and the library is not finalised.
+    /// The memory kind has the flag DTL_MEMORY_HOST_ACCESSIBLE, and every byte of the allocation
+    /// has been initialised. During the borrow no stream, device or rank writes to the memory, and
+    /// the library is not finalised.
     #[must_use]
     pub unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: a live allocation of this size; the rest is the caller's contract.

@@ -10,13 +10,13 @@ use std::ptr;
 pub struct Plugin {
     /// State of the plugin: DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
     pub state: i32,
-    /// Status with which the attempt ended.
+    /// Status with which loading the plugin, or searching the folder, ended.
     pub status: Status,
     /// ABI version that the library and the plugin agreed on; 0 if loading failed before that.
     pub abi_version: u32,
     /// Path of the file or folder.
     pub path: String,
-    /// Reason for the failure; empty if there was none.
+    /// Error message of a failure; empty if there was no failure.
     pub reason: String,
     /// Call or setting that specified the plugin file, or the folder that contains it.
     pub origin: String,
@@ -75,7 +75,7 @@ pub struct Environment {
     pub version: String,
     /// Environments on which this environment depends.
     pub depends: Vec<String>,
-    /// Reason for the failure; empty if there was none.
+    /// Error message of a failure; empty if there was no failure.
     pub reason: String,
 }
 

@@ -84,7 +84,8 @@ impl Event {
         call!(dtl_event_record(self.raw(), stream.raw()))
     }
 
-    /// Waits up to `timeout_ns` until the work before the record is complete.
+    /// Waits up to `timeout_ns` until the work that was queued before the event was recorded is
+    /// complete.
     ///
     /// # Errors
     /// See `dtl_event_wait`; a failure of the work.
@@ -92,7 +93,7 @@ impl Event {
         call!(dtl_event_wait(self.raw(), timeout_ns))
     }
 
-    /// Returns true if the work before the record is complete.
+    /// Returns true if the work that was queued before the event was recorded is complete.
     ///
     /// # Errors
     /// See `dtl_event_query`; a failure of the work.
@@ -103,7 +104,7 @@ impl Event {
         Ok(state == sys::DTL_EVENT_COMPLETE)
     }
 
-    /// Returns the nanoseconds between this event's record and the record of a later event.
+    /// Returns the time in nanoseconds from this event to the later event `stop`.
     ///
     /// # Errors
     /// See `dtl_event_elapsed_ns`.

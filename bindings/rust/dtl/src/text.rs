@@ -16,7 +16,7 @@ pub unsafe fn text_of(text: *const c_char) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Returns the text in a fixed-size field, up to the NUL or the end of the field.
+/// Returns the string in a fixed-size field, up to the NUL or the end of the field.
 #[must_use]
 pub fn field(field: &[c_char]) -> String {
     let bytes: Vec<u8> = field.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
@@ -24,7 +24,7 @@ pub fn field(field: &[c_char]) -> String {
 }
 
 /// Reads a string of variable length through a function with the parameters `(buf, cap, out_len)`:
-/// first the length, then the text. Retries if the text has grown between the two calls.
+/// first the length, then the string. Retries if the string has grown between the two calls.
 ///
 /// `read` passes its arguments to a function of the library: a buffer of `cap` writable bytes (NULL
 /// for 0) and the output for the length.

@@ -1,6 +1,6 @@
-//! Windows: memory of each rank that other ranks access. Memory is accessed with the functions of
-//! `sys`, because their buffers are in use until an epoch ends. The functions of this module create
-//! windows, and open and close epochs.
+//! Windows: memory of each rank that other ranks access. One-sided operations (put, get,
+//! accumulate) are called through `sys`, because they use their buffers until an epoch ends. The
+//! functions of this module create windows, and open and close epochs.
 
 use crate::{Comm, Result, call, sys};
 use std::ptr;
@@ -41,7 +41,7 @@ impl Window {
         self.handle
     }
 
-    /// Describes the window memory of one rank. The address is set only for this rank.
+    /// Describes the window memory of one rank. The address is set only for the calling rank.
     ///
     /// # Errors
     /// See `dtl_win_info`.

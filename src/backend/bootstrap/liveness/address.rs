@@ -7,12 +7,12 @@ use crate::sys::os::process;
 use crate::sys::os::tcp::{self, Interface};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-/// Maximum number of addresses in a record.
+/// Maximum number of addresses in a rank's bootstrap record.
 const MOST: usize = 3;
-/// Number of words of a record: one word with the node ID; one word with the port, the number of
-/// addresses and the flag `EVERYWHERE`; two words per address.
+/// Number of 64-bit words of a rank's bootstrap record: one word with the node ID; one word with
+/// the port, the number of addresses and the flag `EVERYWHERE`; two words per address.
 pub(super) const WORDS: usize = 2 + 2 * MOST;
-/// Flag of a record: the rank listens on all addresses of its machine.
+/// Flag in a rank's bootstrap record: the rank listens on all addresses of its machine.
 const EVERYWHERE: u64 = 1 << 32;
 /// Name prefixes of network interfaces of virtual machines and containers. Their addresses are not
 /// unique across nodes, and other nodes cannot connect to them.
@@ -29,7 +29,8 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Starts to listen. `named`: address or interface of this machine (`None`: all).
+    /// Starts to listen for control connections. `named`: address or interface of this machine at
+    /// which to listen (`None`: all addresses).
     pub(super) fn listen(named: Option<&str>) -> Result<(TcpListener, Address)> {
         let failed = |what: &str, error: &std::io::Error| {
             os_error(crate::abi::status::DTL_ERROR_UNAVAILABLE, what, error)
@@ -106,8 +107,8 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Returns at most `MOST` addresses at which other ranks may reach this rank, in order of
-/// decreasing probability.
+/// Returns at most `MOST` addresses at which other ranks may reach this rank, the most likely
+/// reachable address first.
 fn in_order(all: &[Interface]) -> Vec<IpAddr> {
     let is_local = |address: &IpAddr| match address {
         IpAddr::V4(address) => address.is_link_local(),

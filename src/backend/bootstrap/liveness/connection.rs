@@ -73,7 +73,7 @@ pub(super) struct Connection {
     pub(super) is_brief: bool,
     /// True if this side initiated the connection.
     is_ours: bool,
-    /// Index of the connection's slot.
+    /// Index of the connection in `Oob::connections`.
     pub(super) index: u32,
     pub(super) serial: u32,
     pub(super) since_ns: u64,
@@ -422,7 +422,7 @@ impl Oob {
         }
     }
 
-    /// Closes a connection that the caller has removed from its slot.
+    /// Closes a connection that the caller has removed from `connections`.
     pub(super) fn discard(&mut self, one: Connection) {
         self.poller.remove(one.channel.as_fd());
         // A forked child may have a copy of the descriptor; shutdown makes the other side detect

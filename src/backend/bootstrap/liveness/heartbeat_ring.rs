@@ -15,11 +15,12 @@ use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::sync::wait::now_ns;
 
-/// Delay between the farewell of a rank and the notification of the other ranks by its watcher, in
-/// nanoseconds.
+/// Delay between the farewell of a rank and the notification of the other ranks by its watcher (the
+/// rank that monitors it), in nanoseconds.
 const TOGETHER_NS: u64 = 100_000_000;
-/// Time for which a watcher only suspects a rank that refuses connections before the watcher
-/// considers the rank failed, in nanoseconds. Ranks other than the watcher wait twice as long.
+/// Time after which a rank that refuses connections counts as failed for its watcher (the rank that
+/// monitors it), in nanoseconds. Until then, the rank is only suspected. Ranks other than the
+/// watcher wait twice as long.
 const SUSPECT_NS: u64 = 200_000_000;
 /// Delay before retrying a connection for which this process had no file descriptor, in
 /// nanoseconds.
@@ -159,8 +160,8 @@ impl Oob {
         }
     }
 
-    /// Records that a rank has died or left, and queues the event. Has no effect if this is already
-    /// recorded.
+    /// Records that a rank has died or left, and queues an `OobEvent::Gone` event. Has no effect if
+    /// the rank's death or departure is already recorded.
     pub(super) fn is_gone(&mut self, rank: i32, life: PeerLiveness, why: &str) {
         if self.life(rank) != PeerLiveness::Here || rank == self.rank {
             return;

@@ -1,8 +1,9 @@
-//! Failure detection for ranks from which a message is awaited. The watcher of such a rank reports
-//! the rank's failure, but only while the watcher calls the library. So a rank that waits for
-//! longer than `MOMENT_NS` opens its own connection to the awaited rank. If that rank is alive but
-//! makes no library calls, the connection is completed later. Only a refused connection shows that
-//! a rank has died or left; a full accept queue does not.
+//! Failure detection for ranks from which a message is awaited. The watcher of such a rank (the
+//! rank that monitors it in the heartbeat ring) reports the rank's failure, but only while the
+//! watcher calls the library. So a rank that waits for longer than `MOMENT_NS` opens its own
+//! connection to the awaited rank. If that rank is alive but makes no library calls, the connection
+//! is completed later. Only a refused connection shows that a rank has died or left; a full accept
+//! queue does not.
 //!
 //! A rank that awaits a message from any source opens these connections in batches of doubling size
 //! while no event occurs.
@@ -80,8 +81,8 @@ impl Oob {
         }
     }
 
-    /// Returns true if only the watcher of `rank` can detect a failure of `rank`: `rank` counts as
-    /// alive, and this rank has no connection to it.
+    /// Returns true if this rank cannot detect a failure of `rank` itself: `rank` counts as alive,
+    /// and this rank has no connection to it.
     pub(super) fn is_unknown(&self, rank: i32) -> bool {
         let is_unlinked = |of: &Rank| of.life == PeerLiveness::Here && of.link.is_none();
         rank != self.rank && self.known(rank).is_some_and(is_unlinked)

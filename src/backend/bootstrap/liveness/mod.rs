@@ -44,8 +44,8 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// Number of words of a rank's record, which contains the addresses at which other ranks connect to
-/// the rank.
+/// Number of 64-bit words of a rank's bootstrap record, which contains the addresses at which other
+/// ranks connect to the rank.
 pub const WORDS: usize = address::WORDS;
 /// Maximum size of a message, in bytes.
 pub const LONGEST: usize = 1000;
@@ -67,7 +67,7 @@ const LISTENER: u64 = u64::MAX;
 pub enum OobEvent {
     /// Message from a rank: the rank and the bytes.
     Message(i32, Vec<u8>),
-    /// The rank has left (true) or died (false); the text is the reason. This event is reported
+    /// The rank has left (true) or died (false); the string is the reason. This event is reported
     /// once per rank, and no later event refers to that rank.
     Gone(i32, bool, String),
 }
@@ -75,7 +75,8 @@ pub enum OobEvent {
 /// State of another rank.
 #[derive(Clone, Copy, Default)]
 struct Rank {
-    /// Slot of the connection on which messages to the rank are sent, if there is one.
+    /// Index in `Oob::connections` of the connection on which messages to the rank are sent; `None`
+    /// if there is no connection.
     link: Option<u32>,
     life: PeerLiveness,
     /// True if a message from the rank is awaited, so that a connection to it is open or planned
@@ -100,14 +101,14 @@ pub struct Oob {
     silent: Duration,
     rank: i32,
     cookie: u64,
-    /// Records of all ranks, `WORDS` words each.
+    /// Bootstrap records of all ranks, concatenated in rank order; `WORDS` words each.
     records: Vec<u64>,
     ranks: Vec<Rank>,
     connections: Vec<Option<Connection>>,
-    /// Free slots of `connections`.
+    /// Indices of the free entries of `connections`.
     free: Vec<u32>,
-    /// Serial number of the latest connection. A late event of an earlier connection in the same
-    /// slot has a different serial number.
+    /// Serial number of the latest connection. A late event of an earlier connection at the same
+    /// index of `connections` has a different serial number.
     serial: u32,
     events: VecDeque<OobEvent>,
     ring: HeartbeatRing,
@@ -126,7 +127,8 @@ pub struct Oob {
 impl Oob {
     /// Starts to listen at an address or interface of this machine (`None`: at all addresses). A
     /// machine without response for `silent_ns` nanoseconds counts as failed. Returns the control
-    /// sockets and this rank's record for `set_members`.
+    /// sockets and this rank's bootstrap record, which all ranks must exchange and pass to
+    /// `set_members`.
     pub fn listen(named: Option<&str>, silent_ns: u64) -> Result<(Oob, [u64; WORDS])> {
         let (listener, own) = Address::listen(named)?;
         let failed =
@@ -303,7 +305,8 @@ impl Oob {
         self.known(rank)?.link.map(|index| index as usize)
     }
 
-    /// Returns the connection with this index, unless it is taken out of its slot.
+    /// Returns the connection at this index of `connections`, or `None` if there is none or if it
+    /// is temporarily taken out.
     fn connection(&self, index: usize) -> Option<&Connection> {
         self.connections.get(index)?.as_ref()
     }

@@ -13,7 +13,8 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 const COOKIE: u64 = 0x1234_5678;
-/// As dtl_rdma_config_t.silence_ms by default.
+/// Time without a response after which a machine counts as failed, in nanoseconds: the default of
+/// dtl_rdma_config_t.silence_ms.
 const SILENT_NS: u64 = 5_000_000_000;
 
 impl Oob {

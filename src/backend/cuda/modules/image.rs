@@ -38,7 +38,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Returns an error if the PTX text contains a NUL.
+/// Returns an error if the PTX source `bytes` contains a NUL.
 pub(super) fn check_text(bytes: &[u8]) -> Result<()> {
     match bytes.iter().position(|byte| *byte == 0) {
         None => Ok(()),

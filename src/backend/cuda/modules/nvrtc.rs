@@ -51,9 +51,9 @@ pub(super) const HEADER_TEXT: &str = include_str!("../../../../include/dtl_kerne
 /// Loaded NVRTC library.
 pub(super) struct Nvrtc {
     calls: &'static Functions,
-    /// Path of the library file.
+    /// Path of the loaded NVRTC library.
     pub(super) file: PathBuf,
-    /// Major and minor version of the library.
+    /// Major and minor version of NVRTC.
     pub(super) version: (i32, i32),
     /// Architectures that the compiler supports, as numbers such as 90; empty if the compiler does
     /// not report them.
@@ -69,9 +69,9 @@ pub(super) struct Output {
 }
 
 impl Nvrtc {
-    /// Opens the NVRTC library that the settings name. If they name none, opens an installed NVRTC,
-    /// preferably the newest one whose code a driver of version `driver_version` (such as 12040)
-    /// can load.
+    /// Opens the NVRTC library that `DTL_NVRTC_LIBRARY` names. If it is not set, opens an installed
+    /// NVRTC, preferably the newest one whose code a driver of version `driver_version` (such as
+    /// 12040) can load.
     pub(super) fn find(driver_version: i32) -> Result<Self> {
         let named = settings::current().compiler.device_compiler;
         let calls = match named.as_deref() {
@@ -271,8 +271,9 @@ unsafe extern "C" fn is_over(end: *mut c_void, _: *mut c_void) -> c_int {
     c_int::from(now_ns() > end)
 }
 
-/// Lists candidate library names in order of preference. A driver loads code from compilers of its
-/// own major version and of older ones, so compilers with a newer major version come last.
+/// Returns the candidate file names of the NVRTC library in order of preference. A driver loads
+/// code from compilers of its own major version and of older ones, so compilers with a newer major
+/// version come last.
 fn candidates(driver_version: i32) -> Vec<&'static str> {
     let major = driver_version / 1000;
     let (fit, newer): (Vec<_>, Vec<_>) = SONAMES.iter().partition(|(of, _)| *of <= major);

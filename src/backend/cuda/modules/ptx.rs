@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Parameter sizes in bytes, keyed by kernel name.
 pub(super) type Entries = BTreeMap<String, Vec<u64>>;
 
-/// Parses the kernels of a PTX text. A kernel with a parameter of unknown size is omitted.
+/// Parses the kernels of PTX source `text`. A kernel with a parameter of unknown size is omitted.
 pub(super) fn entries(text: &[u8]) -> Entries {
     let text = bare(&String::from_utf8_lossy(text));
     let mut found = Entries::new();
@@ -36,7 +36,7 @@ fn is_of_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '$' | '%')
 }
 
-/// Removes comments and quoted strings from a PTX text.
+/// Returns PTX source `text` without its comments and quoted strings.
 fn bare(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut rest = text;

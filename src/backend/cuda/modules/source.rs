@@ -2,7 +2,7 @@
 //! kernel cache does not have the result.
 //!
 //! A cache entry is one file: a line "kernel NAME SIZE..." for each kernel whose parameter sizes
-//! are known, an empty line, then the code (a cubin, or PTX with its NUL).
+//! are known, an empty line, then the code (a cubin, or NUL-terminated PTX).
 
 use super::includes;
 use super::nvrtc::{HEADER_TEXT, Nvrtc, Output};

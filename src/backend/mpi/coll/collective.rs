@@ -1,8 +1,8 @@
 //! Native collectives of MPI: conversion of the library's arguments to MPI's.
 //!
-//! Data that is moved but not reduced is sent as bytes. Blocks of different sizes become counts and
-//! displacements from the block with the lowest address. `large_count` handles counts that exceed
-//! `int`.
+//! Data that is moved but not reduced is sent as bytes. Blocks of different sizes are described by
+//! counts and by displacements relative to the block with the lowest address. `large_count` handles
+//! counts that exceed `int`.
 
 use super::{large_count, reduce_op};
 use crate::backend::mpi::ids::id_of;
@@ -108,9 +108,11 @@ struct MpiCall<'a> {
     is_large: bool,
 }
 
-/// Calls the blocking or the nonblocking function: of a pair, or of a list of four, which ends with
-/// the _c functions. The last arguments of all these functions are the communicator and, if
-/// nonblocking, the request. Counts (`as _`) and lists (`cast`) get the type that a function takes.
+/// Calls an MPI function: the nonblocking one if the call has a request, otherwise the blocking
+/// one. The brackets contain both names, optionally followed by the names of their _c variants,
+/// which are called if `is_large` is true. The macro appends the communicator and, for a
+/// nonblocking function, the request to the arguments. The conversions of counts (`as _`) and lists
+/// (`cast`) infer the parameter types of the called function.
 macro_rules! mpi {
     ($self:ident, [$now:ident $later:ident] $(, $arg:expr)*) => {{
         let (mpi, comm) = ($self.endpoint.mpi, $self.endpoint.user);
@@ -153,8 +155,8 @@ macro_rules! mpi {
     };
 }
 
-/// Blocks of memory as lists of counts and displacements in multiples of a unit datatype:
-/// MPI_BYTE, or one that was created.
+/// Blocks of memory as lists of counts and displacements in multiples of a unit datatype: MPI_BYTE
+/// or a derived datatype.
 struct Spread {
     base: *mut c_void,
     counts: *const c_void,

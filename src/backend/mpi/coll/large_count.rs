@@ -1,8 +1,9 @@
 //! MPI's own collectives with counts that exceed `int` (more than 2 GiB): whether the _c functions
 //! of MPI 4 can be used.
 //!
-//! `collective` calls them. Where they cannot be used, the library's own algorithms run instead;
-//! blocks of different sizes get a larger unit.
+//! `collective` calls these functions. Where they cannot be used, the library's own algorithms run
+//! instead. For blocks of different sizes, MPI is called with counts in units of more than one
+//! byte.
 
 use super::collective::{MOST, bytes};
 use super::reduce_op;

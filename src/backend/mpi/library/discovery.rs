@@ -49,8 +49,8 @@ impl FoundLibrary {
         }
     }
 
-    /// Returns the MPI library in the scope `place`; `None` if the scope has no MPI library. `why`:
-    /// the reason why it is chosen.
+    /// Returns the MPI library in the scope `place`; `None` if the scope has no MPI library. `why`
+    /// is the reason for choosing it.
     fn at(place: SymbolScope, why: &str) -> Option<Self> {
         let mut found = FoundLibrary { place, file: PathBuf::new(), why: why.to_owned() };
         let mark = found.symbol(MARK)?;
@@ -68,7 +68,7 @@ impl FoundLibrary {
     }
 }
 
-/// Returns the MPI library that is already loaded in this process, whether or not this library
+/// Returns the MPI library that is already loaded in this process, whether the program or libdtl
 /// loaded it.
 pub fn present() -> Option<FoundLibrary> {
     let why = "it is in this process already: the program is linked with it or has loaded it";
@@ -104,7 +104,8 @@ pub fn locate(named: Option<&str>) -> Result<FoundLibrary> {
     }
 }
 
-/// Returns an error if `name` denotes a file other than `file`, the file of the MPI in the process.
+/// Returns an error if `name` denotes a file other than `file`, the file of the MPI library in this
+/// process.
 pub fn check_same(name: &str, file: &Path) -> Result<()> {
     let named = SharedObject::loaded(Path::new(name))
         .and_then(|module| FoundLibrary::at(SymbolScope::Module(module), ""));

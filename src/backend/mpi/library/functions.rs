@@ -9,7 +9,7 @@
 //! `int` (MPICH family). As an argument an `int` is the low half of a register or stack slot, and
 //! the callee does not read the high half. In memory, an `int` is the first four bytes of a word
 //! that is zeroed beforehand, because the supported machines are little-endian. So one set of types
-//! serves all interfaces.
+//! serves all binary interfaces.
 //!
 //! `abi` and `constants` have the constants, `discovery` finds the library.
 

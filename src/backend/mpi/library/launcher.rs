@@ -29,7 +29,8 @@ pub struct LaunchContext<'a> {
     variable: Variable<'a>,
     /// Executables of the ancestor processes, beginning with the parent.
     programs: Vec<PathBuf>,
-    /// True if the program is privileged, so that its user must not choose its libraries.
+    /// True if the program has raised privileges (set-uid, set-gid, file capabilities), so that its
+    /// user must not choose its libraries.
     is_privileged: bool,
 }
 
@@ -108,8 +109,9 @@ fn names(launchers: Launchers) -> Vec<&'static str> {
 
 /// Returns the libraries to try, from these sources in this order: the installation that the
 /// launcher's environment names, the installation of the launcher's executable, LD_LIBRARY_PATH,
-/// the dynamic loader. The loader comes last because it searches all folders for one name at a
-/// time: it would find the first name in a system folder before the second name in LD_LIBRARY_PATH.
+/// the dynamic loader. The loader comes last because it searches all directories for one library
+/// name at a time: it would find the first name in a system directory before the second name in
+/// LD_LIBRARY_PATH.
 pub fn candidates(around: &LaunchContext<'_>) -> Vec<Candidate> {
     let launchers = Launchers::read(around.variable);
     let names = names(launchers);

@@ -1,4 +1,4 @@
-//! MPI of this process: loading, initialization, entering, finalization.
+//! MPI of this process: loading, initialization, permission of threads to call MPI, finalization.
 //!
 //! This library never finalizes an MPI that the program has initialized. It finalizes an MPI that
 //! it has initialized itself when the last [`Hold`] is dropped. The last `Hold` belongs to the
@@ -50,7 +50,7 @@ pub struct Mpi {
     pub file: String,
     /// Reason why this library was chosen, for messages.
     why: String,
-    /// First line of the library's version text.
+    /// First line of the library's version string.
     pub version: String,
     /// Short form of `version`, for descriptions.
     pub name: String,
@@ -86,7 +86,7 @@ pub enum PendingFree {
     Over(Handle),
 }
 
-/// Permission to call MPI, until the guard is dropped.
+/// Guard that permits calls to MPI until it is dropped.
 #[must_use]
 pub struct MpiGuard<'a> {
     _others_wait: Option<MutexGuard<'a, ()>>,
@@ -259,7 +259,8 @@ impl Mpi {
         Ok(if is_draft { DRAFT_ERRORS_RETURN } else { self.k.errors_return })
     }
 
-    /// Makes errors on a communicator of the library return to the caller.
+    /// Sets the error handler of a communicator of the library so that MPI functions return errors
+    /// to the caller.
     pub fn make_quiet(&self, comm: Handle) -> Result<()> {
         // SAFETY: the communicator is alive, and the error handler is MPI's own.
         let code = unsafe {
@@ -268,7 +269,8 @@ impl Mpi {
         self.check("MPI_Comm_set_errhandler", code)
     }
 
-    /// Makes errors on a window of the library return to the caller.
+    /// Sets the error handler of a window of the library so that MPI functions return errors to the
+    /// caller.
     pub fn make_window_quiet(&self, win: Handle) -> Result<()> {
         // SAFETY: the window is alive, and the error handler is MPI's own.
         let code =
@@ -310,7 +312,8 @@ impl Mpi {
         Ok(turn)
     }
 
-    /// Enters MPI. Returns `None` if MPI is finalized; then no operation is in flight any more.
+    /// Checks that this thread may call MPI and returns a guard; returns `None` if MPI is
+    /// finalized, because no operation is in flight then.
     pub fn enter_unless_over(&self) -> Result<Option<MpiGuard<'_>>> {
         match self.enter() {
             Ok(turn) => Ok(Some(turn)),
@@ -319,8 +322,8 @@ impl Mpi {
         }
     }
 
-    /// Frees an object of the library. If this thread may not call MPI, the next thread that may
-    /// call MPI frees the object. The caller must not hold an `MpiGuard`.
+    /// Frees an MPI object of the library. If this thread may not call MPI, the next thread that
+    /// may call MPI frees the object. The caller must not hold an `MpiGuard`.
     pub fn free_soon(&self, left: PendingFree) -> Result<()> {
         match self.enter_unless_over() {
             Ok(Some(_turn)) => self.free_now(left),
@@ -349,7 +352,7 @@ impl Mpi {
         }
     }
 
-    /// Returns the error of a call while MPI is not running.
+    /// Returns the error for a call while MPI is not running.
     fn stopped(&self) -> Error {
         if self.is_over() {
             failure!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}")
@@ -373,8 +376,8 @@ impl Mpi {
         self.state.load(Ordering::Acquire) == OVER
     }
 
-    /// Creates the tester of MPI requests. `often` is the maximum number of MPI_Test calls in one
-    /// test by a waiting thread.
+    /// Creates the object that tests requests with MPI_Test. `often` is the maximum number of
+    /// MPI_Test calls in one test by a waiting thread.
     pub(crate) fn asking(&'static self, often: u32) -> ForeignTester {
         // SAFETY: the function is MPI_Test, for requests of MPI; the words are those of `ids`. It
         // is called without a guard only where all threads may call MPI.
@@ -383,7 +386,7 @@ impl Mpi {
         }
     }
 
-    /// Returns true if all threads may call MPI at once.
+    /// Returns true if threads may call MPI concurrently (MPI_THREAD_MULTIPLE).
     pub fn is_multiple(&self) -> bool {
         self.state.load(Ordering::Acquire) == MULTIPLE
     }
@@ -437,7 +440,7 @@ fn level_name(state: u32) -> &'static str {
     }
 }
 
-/// One counted user of MPI. If this library initialized MPI, dropping the last `Hold` finalizes
+/// Counted reference to MPI. If this library initialized MPI, dropping the last `Hold` finalizes
 /// MPI.
 #[derive(Debug)]
 pub struct Hold(());

@@ -32,7 +32,8 @@ const END: usize = 6;
 /// queue pair has room for four times as many atomic requests.
 const OWN_DEPTH: u32 = 4;
 
-/// Builds a setup message of kind `what` with the text `why`, truncated to the longest message.
+/// Builds a setup message of kind `what` with the string `why`, truncated to the maximum size of a
+/// message.
 fn with_text(what: u64, why: &str) -> Vec<u64> {
     let mut words = [&[what], text_words(why).as_slice()].concat();
     words.truncate(LONGEST / 8 - 1);

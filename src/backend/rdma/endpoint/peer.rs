@@ -69,7 +69,8 @@ pub(crate) struct Peer {
     pub(crate) awaited: Vec<(u32, OpId)>,
     /// Payloads announced to the peer (RTS): the tag of each, and the send operation.
     pub(crate) offered: Vec<(u32, OpId)>,
-    /// Result slots and blocked elements of the atomic operations in flight on the peer's memory.
+    /// Result slots (registered words) of the atomic operations on the peer's memory, and the
+    /// elements on which no other operation may start yet.
     pub(crate) results: Results,
     /// True if the peer is in `RdmaEngine::listed`.
     pub(crate) is_listed: bool,
@@ -370,7 +371,8 @@ impl Peer {
     }
 
     /// Writes `bytes`, which are not registered, to the peer's memory `there` through a send slot,
-    /// or reads them from there; returns false if there is no room.
+    /// or reads them from there; returns false if the request must be retried later, for example
+    /// because no send slot is free.
     pub(crate) fn start_with_slot(
         &mut self,
         bytes: Region,
@@ -440,7 +442,7 @@ impl Peer {
     }
 
     /// Removes the work requests of queue pair `lane` up to request `number`, which have completed,
-    /// and passes the operation of each completed part to `part`.
+    /// and calls `part` with the operation of each completed part.
     pub(crate) fn over(&mut self, lane: usize, number: u32, mut part: impl FnMut(OpId)) {
         loop {
             let Some(of) = self.lanes.get_mut(lane) else { return };
@@ -472,8 +474,8 @@ impl Peer {
         }
     }
 
-    /// Destroys the queue pairs, so that no network card accesses the memory in this state. Arrived
-    /// messages stay readable.
+    /// Destroys the queue pairs, so that no network card accesses the registered slots for this
+    /// peer any longer. Arrived messages stay readable.
     pub(crate) fn give_up(&mut self) {
         self.stage = ConnectStage::Gone;
         self.lanes.clear();

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// Queue pair and its work requests in flight.
 pub(crate) struct Lane {
     pub(crate) queue: QueuePair,
-    /// Index of the rail of the queue pair.
+    /// Index of the rail (local port) of the queue pair.
     pub(crate) rail: usize,
     /// Number of messages sent that consume a receive of the peer.
     pub(crate) sent: u32,
@@ -120,16 +120,16 @@ pub(crate) enum OnCompletion {
     Mark,
     /// Frees this slot.
     Slot(usize),
-    /// Completes a part of this operation.
+    /// Completes a part (one work request) of this operation.
     Part(OpId),
     /// Completes a sent part of this operation and frees the send slot from which the part was
     /// sent.
     Sent(OpId, usize),
-    /// Copies the bytes that have arrived in this slot to the program's memory, frees the slot and
-    /// completes a part of this operation.
+    /// Copies the bytes that an RDMA read has written to this send slot to the program's memory,
+    /// frees the slot and completes a part of this operation.
     Got(OpId, usize, Region),
     /// Processes the previous value of an element, which the network card has written to this
-    /// result slot.
+    /// result slot (a registered word).
     Answer(usize),
 }
 
@@ -139,7 +139,7 @@ pub(crate) struct WorkId {
     pub(crate) is_receive: bool,
     pub(crate) rank: usize,
     pub(crate) lane: usize,
-    /// Slot of a receive, or number of a work request in the send queue.
+    /// Index of a receive, or number of a work request in the send queue.
     pub(crate) number: u32,
 }
 

@@ -148,8 +148,8 @@ impl Cache {
         }
     }
 
-    /// Returns the registration of a payload's buffer: the one that a message of device memory came
-    /// with, or else that of host memory; `None` if it is not registered.
+    /// Returns the registration of a payload's buffer: the registration in `shadow` for a message
+    /// in device memory, else that of `host`; `None` if the buffer is not registered.
     pub(crate) fn hold_of(
         &mut self,
         host: Region,

@@ -43,7 +43,8 @@ pub(crate) fn register(rails: &[Arc<Rail>], region: Region) -> Result<Registered
     Ok(Registered { region, keys })
 }
 
-/// Registrations by key. The least recently used one can be removed.
+/// Registrations, by the address of host memory or the serial number of a device allocation. The
+/// least recently used one can be removed.
 #[derive(Default)]
 pub(super) struct RegTable {
     entries: BTreeMap<u64, RegEntry>,
@@ -70,7 +71,7 @@ impl RegTable {
         Some(Arc::clone(&entry.registered))
     }
 
-    /// Adds a registration; its key must be new.
+    /// Adds a registration under `key`, which must not be in the table yet.
     pub(super) fn add(&mut self, key: u64, registered: &Arc<Registered>) {
         self.bytes += registered.region.len() as u64;
         let entry = RegEntry { registered: Arc::clone(registered), used: self.clock };

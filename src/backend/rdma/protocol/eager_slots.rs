@@ -14,16 +14,18 @@ use crate::sys::memory::buf::{Region, Scratch};
 const HEADER: usize = 16;
 /// Size of a note in bytes.
 const NOTE: usize = 48;
-/// Maximum number of message bytes in a slot, excluding the header and the note: one frame of
-/// `p2p_protocol`.
+/// Maximum number of message bytes in a slot, excluding the header and the note (rendezvous control
+/// data): one frame of `p2p_protocol`.
 pub(crate) const DATA: usize = 8192;
-/// Size of a slot in bytes, a multiple of the cache line size.
+/// Size of an eager slot (buffer for one small message) in bytes, a multiple of the cache line
+/// size.
 pub(crate) const SLOT: usize = HEADER + NOTE + DATA;
 const _: () = assert!(SLOT % 64 == 0);
-/// Maximum number of rails: a note has space for one remote key (rkey) per rail.
+/// Maximum number of rails: a note (rendezvous control data) has space for one remote key (rkey)
+/// per rail.
 pub(crate) const RAILS: usize = 4;
 
-/// Kind of a message in a slot.
+/// Kind of a message in an eager slot (registered buffer).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EagerKind {
     /// Frame of `p2p_protocol`.
@@ -39,9 +41,11 @@ pub(crate) enum EagerKind {
 /// Kind of a note: rendezvous control data about a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoteKind {
-    /// The receiver has posted the note's memory as the buffer of the payload (clear to send).
+    /// The receiver has posted the memory range in the note as the buffer of the payload (clear to
+    /// send).
     Landing = 1,
-    /// The sender announces the payload (RTS), which the receiver can read from the note's memory.
+    /// The sender announces the payload (RTS), which the receiver can read from the memory range in
+    /// the note.
     Offer = 2,
     /// The receiver has read the payload.
     Fetched = 3,
@@ -62,7 +66,7 @@ pub(crate) struct Note {
     pub(crate) keys: [u32; RAILS],
 }
 
-/// Header of a message in a slot.
+/// Header of a message in an eager slot (registered buffer).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EagerHeader {
     pub(crate) consumed: u32,

@@ -68,7 +68,7 @@ const ALL: [(&str, &str); 21] = [
     ("DTL_RDMA_RECONNECT_MS", "0"),
 ];
 
-/// Returns the configuration without any value from the struct or the environment.
+/// Returns the default configuration: neither the struct nor the environment sets a value.
 fn usual() -> Config {
     Config {
         devices: Vec::new(),

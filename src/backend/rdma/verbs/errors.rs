@@ -1,4 +1,4 @@
-//! Errors of verbs: the status of this library for each error, and advice for the user.
+//! Conversion of libibverbs errors to statuses of this library, with advice for the user.
 
 use super::functions::*;
 use super::types::Text;
@@ -57,7 +57,7 @@ pub(crate) fn may_pass(status: u32) -> bool {
     )
 }
 
-/// Copies a string of libibverbs; returns `None` for a null pointer.
+/// Copies a string that libibverbs returned; returns `None` for a null pointer.
 ///
 /// # Safety
 /// `text` is null or points to a NUL-terminated string.
@@ -85,8 +85,8 @@ pub(crate) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> St
     format!("{meaning} (status {status}, vendor's {vendor:#x}){advice}")
 }
 
-/// Prefixes the text of an error with the note that it occurred on this rank, for reports about the
-/// peer that is lost because of the error.
+/// Prefixes the error message with "on this rank", for reports about the peer whose connection is
+/// lost because of the error.
 pub(crate) fn here(error: Error) -> Error {
     error.within("on this rank")
 }

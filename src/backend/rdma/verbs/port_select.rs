@@ -29,7 +29,7 @@ pub struct PortInfo {
 }
 
 impl PortInfo {
-    /// Formats the port, such as "mlx5_0:1 (InfiniBand, active)".
+    /// Returns a description of the port, such as "mlx5_0:1 (InfiniBand, active)".
     pub fn text(&self) -> String {
         let layer = match u32::from(self.layer) {
             LINK_ETHERNET => "Ethernet",
@@ -55,19 +55,20 @@ fn state(state: u32) -> &'static str {
     }
 }
 
-/// Result of the choice among the discovered ports.
+/// Result of [`choose_ports`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// Device and port of each rail; at least one.
+    /// Device name and port number of each chosen port; at least one port.
     pub ports: Vec<(String, u8)>,
-    /// Text for each rejected port: its name and the reason.
+    /// Message for each rejected port: the name of the port and the reason for the rejection.
     pub passed_over: Vec<String>,
 }
 
 /// Chooses the ports for the rank with node-local rank `local_rank`. Candidates are the active
-/// ports among those of `wanted` (empty for all), first the ports that are close to the CPUs of
-/// this process. The choice has `rails` ports, or fewer if there are fewer candidates, and starts
-/// at a different port for each rank. `Err` is the reason why no port can be used.
+/// ports among those of `wanted` (empty for all); ports close to the CPUs of this process come
+/// first. The choice has `rails` ports (at least one), or fewer if there are fewer candidates. The
+/// first port depends on `local_rank`, so that the ranks share the ports. `Err` is the reason why
+/// no port can be used.
 ///
 /// If `wanted` is empty, all chosen ports have the same link layer, InfiniBand if it has an active
 /// port: ports of different link layers cannot reach each other.
@@ -148,7 +149,7 @@ pub enum GidKind {
     RoceV1,
     /// RoCE v2: UDP.
     RoceV2,
-    /// Neither libibverbs nor the kernel reports the kind.
+    /// Neither libibverbs nor the kernel reports the transport.
     Unknown,
 }
 
@@ -157,7 +158,7 @@ pub enum GidKind {
 pub struct GidInfo {
     /// Index of the address in the port's GID table.
     pub index: u8,
-    /// Transport of the address.
+    /// Transport that packets to the address use.
     pub kind: GidKind,
     /// Bytes of the address.
     pub gid: Gid,
@@ -194,8 +195,8 @@ pub fn needs_route(layer: u8, ours: &Gid, theirs: &Gid) -> bool {
     u32::from(layer) == LINK_ETHERNET || ours.0.first_chunk::<8>() != theirs.0.first_chunk::<8>()
 }
 
-/// Lists the ports of all devices that can be opened and queried. If there are no ports, `Err` is
-/// the reasons.
+/// Lists the ports of all devices that can be opened and queried. If there are no ports, `Err`
+/// describes the reason for each device.
 pub fn look(calls: &'static Functions) -> Result<Vec<PortInfo>, String> {
     // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
     let _places = process::occupy_standard();
@@ -253,8 +254,8 @@ fn attribute(sys: &Path, file: &str) -> Option<String> {
     std::fs::read_to_string(sys.join(file)).ok().map(|text| text.trim().to_owned())
 }
 
-/// Returns true if one of the CPUs `own` is close to the device. Devices without a PCI slot
-/// (soft-RoCE) are close to all CPUs.
+/// Returns true if one of the CPUs `own` is close to the device, or if `own` is empty. Devices
+/// without a PCI slot (soft-RoCE) are close to all CPUs.
 fn is_near(sys: &Path, name: &str, own: &[usize]) -> bool {
     let cpus = attribute(sys, &format!("{name}/device/local_cpulist"));
     let cpus = cpus.map(|text| process::listed(&text)).unwrap_or_default();
@@ -272,12 +273,12 @@ fn unfit(sys: &Path, name: &str) -> String {
     }
 }
 
-/// Maximum number of GID table entries that are read, because the index in a queue pair's address
-/// has one byte.
+/// Maximum number of GID table entries that are read: the address attributes of a queue pair store
+/// the GID index in one byte.
 const MOST_GIDS: u32 = 256;
 
 /// Returns the addresses of a port of an open device, from the first `count` entries
-/// (`gid_tbl_len`) of the port's GID table. `device` is the kernel's folder of the device.
+/// (`gid_tbl_len`) of the port's GID table. `device` is the device's directory in sysfs.
 pub(super) fn gids(
     calls: &Functions,
     context: ContextIn,

@@ -11,11 +11,11 @@ use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// Maximum number of this side's reads and atomic requests in flight.
+/// Maximum number of RDMA reads and atomics in flight per queue pair and direction.
 const READS: u8 = 16;
-/// Minimum RNR timer as an enumerator of verbs: 12 is 0.64 ms until the sender retries.
+/// Minimum RNR NAK timer in the encoding of verbs: 12 means that the sender retries after 0.64 ms.
 const RECEIVER_PAUSE: u8 = 12;
-/// Maximum number of work requests in flight for each receive that the peer has posted.
+/// Number of send queue entries per receive queue entry of a queue pair.
 pub(crate) const SENDS: u32 = 4;
 /// Hop limit of a routed packet.
 const HOPS: u8 = 64;
@@ -43,7 +43,7 @@ pub(crate) struct QpAttributes {
     pub(crate) number: u32,
     pub(crate) first_packet: u32,
     pub(crate) lid: u16,
-    /// Number of the peer's reads and atomic requests that this side accepts at a time.
+    /// Maximum number of RDMA reads and atomics from the peer that may be in flight.
     pub(crate) reads: u8,
     pub(crate) mtu: u32,
     pub(crate) gid: Gid,
@@ -54,7 +54,7 @@ pub(crate) struct QpAttributes {
 pub(crate) struct Piece {
     pub(crate) region: Region,
     pub(crate) lkey: u32,
-    /// True for device memory, which the processor cannot read, so that it cannot be sent inline.
+    /// True for device memory, which cannot be sent inline, because the CPU cannot read it.
     pub(crate) is_device: bool,
 }
 
@@ -101,7 +101,7 @@ impl WorkRequest {
 }
 
 impl QueuePair {
-    /// Creates a queue pair that is ready for posted receives, of which it has `config.depth`.
+    /// Creates a queue pair to which up to `config.depth` receives can be posted.
     pub(crate) fn make(completions: &Arc<Completions>, config: &Config) -> Result<QueuePair> {
         let receives = config.depth;
         let rail = &completions.rail;
@@ -169,7 +169,7 @@ impl QueuePair {
         self.modify(&mut attr, QP_STATE, "its end")
     }
 
-    /// Returns the attributes of this side for the peer.
+    /// Returns the attributes that the peer needs to connect to this queue pair.
     pub(crate) fn end(&self) -> QpAttributes {
         let rail = self.rail();
         QpAttributes {

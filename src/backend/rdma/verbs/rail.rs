@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const ACCESS: u32 =
     ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
 
-/// Access rights of registered device memory. They exclude atomics, because windows have no such
-/// memory.
+/// Access rights of registered device memory. They exclude atomics, because windows never use
+/// device memory.
 const DEVICE_ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
 
 /// Opened device and port.
@@ -36,7 +36,7 @@ pub(crate) struct Rail {
     pub(crate) gid: Gid,
     pub(crate) gid_index: u8,
     pub(crate) lid: u16,
-    /// MTU as an enumerator of verbs: 1 for 256 bytes up to 5 for 4096 bytes.
+    /// MTU in the encoding of verbs: from 1 for 256 bytes to 5 for 4096 bytes.
     pub(crate) mtu: u32,
     pub(crate) layer: u8,
     pub(crate) limits: DeviceAttr,
@@ -262,7 +262,7 @@ fn check(what: &str, code: c_int) -> Result<()> {
     }
 }
 
-/// Returns an error if the configuration requests more than the device has.
+/// Returns an error if the configuration exceeds the limits of the device.
 fn check_limits(config: &Config, port: u8, limits: &DeviceAttr, attr: &PortAttr) -> Result<()> {
     let receives = limits.max_qp_wr.unsigned_abs();
     if config.depth > receives {
@@ -342,7 +342,7 @@ impl Drop for Registration {
     }
 }
 
-/// Completion queue of a rail's queue pairs.
+/// Completion queue for the queue pairs of a rail (opened port of a device).
 pub(crate) struct Completions {
     pub(crate) rail: Arc<Rail>,
     pub(crate) cq: CqIn,

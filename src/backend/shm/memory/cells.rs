@@ -40,13 +40,14 @@ const LOOKS: u16 = 2;
 
 /// Size, in bytes, of the area before the cells, which has a read count per cell.
 const HEADER: usize = sync::size(4096, 64);
-/// Distance between the pools of two ranks, in bytes; a multiple of the page size.
+/// Distance between the cell pools of consecutive ranks, in bytes; a multiple of the page size.
 pub(crate) const STRIDE: usize = (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
 
 /// Value that means that a cell has no last receiver: it was never sent, or it was reclaimed.
 const NOBODY: u16 = u16::MAX;
 
-/// View of a pool's memory: the words of its cells, and the cells. A receiver needs no more.
+/// View of the memory of a cell pool: the read count of each cell, and the cells. A receiver uses
+/// only this view.
 pub(crate) struct CellMemory {
     words: Span,
     cells: Span,
@@ -88,7 +89,7 @@ impl CellMemory {
     }
 }
 
-/// Sender's side of a pool: this rank's own cells.
+/// Sender's side of this rank's pool of cells (shared buffers for large messages).
 pub(crate) struct CellPool {
     place: CellMemory,
     /// For each cell: number of times that it was sent, and the rank that received it last.

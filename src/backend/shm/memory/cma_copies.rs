@@ -1,15 +1,16 @@
 //! Puts and gets on windows in memory that the application allocated: the OS kernel copies between
 //! the processes.
 //!
-//! A rank's memory is opened once (/proc/PID/mem) and verified by a test word that the rank
-//! published when the communicator was opened. From then on the descriptor refers to the memory of
-//! that program and no other. So a write never reaches a process that reuses the process ID, or a
-//! program that the same process executes later (exec). A check before process_vm_writev could not
-//! guarantee that: the target may end between the check and the call.
+//! A rank's memory is opened once (/proc/PID/mem) and verified by means of a memory word with a
+//! random value, whose address and value the rank published when the communicator was opened. From
+//! then on the descriptor refers to the memory of that program and no other. So a write never
+//! reaches a process that reuses the process ID, or a program that the same process executes later
+//! (exec). A check before process_vm_writev could not guarantee that: the target may end between
+//! the check and the call.
 //!
 //! process_vm_readv copies large blocks two to four times as fast as /proc/PID/mem. Only reads use
-//! it, because a read can be verified: the same call also reads the published word, and one call
-//! reads the memory of one program.
+//! it, because a read can be verified: the same call also reads the word at the published address,
+//! and one call reads the memory of one program.
 
 use super::segment::Segment;
 use crate::abi::status::{DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE};
@@ -36,7 +37,8 @@ pub(crate) struct Copies {
 
 struct CmaMemory {
     memory: ForeignMemory,
-    /// Address and value of the test word that the rank published.
+    /// Address and expected value of a memory word, published by the rank, that identifies its
+    /// memory.
     probe: (u64, u64),
 }
 

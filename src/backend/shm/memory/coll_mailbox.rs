@@ -8,8 +8,9 @@ use crate::backend::os_error::memory_error;
 use crate::error::Result;
 use crate::runtime::component::{CollMailbox, Member};
 
-/// Reserves a slot for the mailbox of rank `own` and allocates its memory. Returns `None` if no
-/// slot is free, memory is exhausted, or the segment has no mailboxes.
+/// Reserves a slot (area of the segment with one mailbox per rank) for the mailbox of rank `own`,
+/// and allocates the memory of that mailbox. Returns `None` if no slot is free, memory is
+/// exhausted, or the segment has no mailboxes.
 pub(crate) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Option<u32> {
     if !segment.has_boards() {
         return None;

@@ -1,8 +1,9 @@
-//! Single-producer, single-consumer ring of records from one rank to another, in shared memory.
+//! Single-producer, single-consumer ring of records (messages, pieces of messages, and control
+//! messages) from one rank to another, in shared memory.
 //!
 //! A record has a slot of two cache lines: a header with kind and key, and the payload if it fits.
-//! So a short message moves only one cache line between cores. Longer payloads are stored in a
-//! separate byte ring in slot order, each of them contiguous.
+//! So a short message moves only one cache line between cores. Payloads that do not fit are stored
+//! in a separate byte ring in slot order, each of them contiguous.
 //!
 //! Layout (`STRIDE` bytes): the counts of slots and bytes that the consumer has freed, in a cache
 //! line that the producer reads only when it runs out of space; the slots; the bytes; the state
@@ -33,7 +34,8 @@ const SLOTS: u64 = sync::size(256, 2) as u64;
 /// lines in pairs.
 const SLOT: usize = 128;
 /// Size of a slot's header in bytes. The first word has the record number, the kind, and the
-/// payload length or the index of a rendezvous request (`claim`); the second word has the key.
+/// payload length or the index of a rendezvous request (`claim`); the second word has the key
+/// (match bits or operation ID).
 const WORDS: usize = 16;
 /// Maximum size of a payload that fits into a slot, in bytes.
 const IN_SLOT: usize = sync::size(SLOT - WORDS, 32);
@@ -54,7 +56,7 @@ const BYTES_AT: usize = HEADER + SLOTS as usize * SLOT;
 const CLAIMS_AT: usize = BYTES_AT + CAPACITY;
 /// Number of bytes of a ring that are committed when the ring is opened.
 pub(crate) const FIRST_BYTES: usize = (CLAIMS_AT + rndv_claims::FIRST_BYTES).next_multiple_of(4096);
-/// Distance between two rings in bytes; a multiple of the page size.
+/// Distance between consecutive rings in bytes; a multiple of the page size.
 pub(crate) const STRIDE: usize = (CLAIMS_AT + rndv_claims::BYTES).next_multiple_of(4096);
 
 /// Kind of a record.
@@ -104,7 +106,8 @@ impl RecordKind {
 pub(crate) enum Payload {
     Bytes(Region),
     Words([u64; 4]),
-    /// Words of an Offer record, and its claim.
+    /// Arguments of an `Offer` record (rendezvous request), and the index of the request's state
+    /// words.
     Offer([u64; 4], u16),
 }
 
@@ -118,7 +121,7 @@ pub(crate) struct RingRecord {
     pub(crate) words: [u64; 4],
     /// Message bytes of an `Eager` or `Data` record.
     pub(crate) payload: Region,
-    /// End of this record's payload in the byte ring, as a running byte count.
+    /// End of this record's payload in the byte ring, as a byte count since the ring was created.
     end: u64,
 }
 
@@ -362,8 +365,8 @@ impl Consumer {
         Some(record)
     }
 
-    /// Returns the payload of `len` bytes whose space in the byte ring ends at the running byte
-    /// count `end`; `None` if `len` or `end` is invalid.
+    /// Returns the payload of `len` bytes whose space in the byte ring ends at byte count `end`
+    /// (since the ring was created); `None` if `len` or `end` is invalid.
     fn long(&self, len: usize, end: u64) -> Option<Region> {
         let start = end.checked_sub(space_of(len)).filter(|_| len <= FRAGMENT)?;
         let is_sound = start >= self.read

@@ -67,8 +67,8 @@ fn word_of(left: &Range<u32>) -> u64 {
 }
 
 /// Claims pieces of the message of request `claim`; `choose` receives the range of unclaimed pieces
-/// and returns the range that remains unclaimed. Returns the unclaimed range before and after this
-/// claim, or `None` if no unclaimed piece is left.
+/// and returns the range that remains unclaimed. Returns the unclaimed range before and after the
+/// call, or `None` if no unclaimed piece is left.
 fn take_some(
     words: &Span,
     claim: u16,
@@ -127,7 +127,7 @@ impl OwnClaims {
         self.not_before_ns = now_ns + ASK_AGAIN_NS;
     }
 
-    /// Adds the state words that have now been committed to the free ones.
+    /// Adds the newly committed state words to the free list.
     pub(crate) fn grow(&mut self) {
         self.is_grown = true;
         self.free.extend(FIRST_CLAIMS..CLAIMS);

@@ -4,11 +4,11 @@
 //! Rank 0 commits the control area when it creates the segment: a header, a block per rank, and a
 //! bit per ordered pair of ranks that is set once the pair's ring has memory. A ring per ordered
 //! pair follows, committed by its sender on first use: if each of 8 ranks exchanges messages with
-//! two neighbors, they use 3 MiB in total instead of 11 MiB. Next are the cells of each rank,
-//! committed when the rank sends its first large message. If there are few ranks, the slots for
-//! collective mailboxes are next; a slot is committed when a communicator gets it. Window memory
-//! (parts) follows at the end: the file grows when a part is created, and each rank maps separately
-//! the parts that it uses.
+//! two neighbors, they use 3 MiB in total instead of 11 MiB. Next are the cells (buffers for large
+//! messages) of each rank, committed when the rank sends its first large message. If there are few
+//! ranks, the slots for collective mailboxes are next; a slot is committed when a communicator gets
+//! it. Window memory (parts) follows at the end: the file grows when a part is created, and each
+//! rank maps separately the parts that it uses.
 
 use super::cells::{self, CellMemory, CellPool};
 use super::ring::{self, Consumer, Producer, STRIDE};
@@ -45,7 +45,8 @@ pub(crate) enum PeerState {
     Dead,
 }
 
-/// Offset of the state change counter, in a cache line of its own, because each poll reads it.
+/// Offset of the counter of rank state changes, in a cache line of its own, because each poll reads
+/// it.
 const CHANGES_AT: usize = 128;
 /// Offset of the number of bytes that `reserve_part` has reserved for window segments.
 const PARTS_AT: usize = 256;
@@ -54,8 +55,8 @@ const RANK_STRIDE: usize = 128;
 const STATE: usize = 0;
 const PROBE_ADDRESS: usize = 8;
 const PROBE_VALUE: usize = 16;
-/// Offset of the affinity mask in a rank's block. The mask has one bit per logical core; core
-/// numbers are taken modulo the number of bits.
+/// Offset of the affinity mask in a rank's block of the control area. The mask has one bit per
+/// logical core; core numbers are taken modulo the number of bits.
 const PROCESSORS: usize = 32;
 const PROCESSOR_WORDS: usize = 4;
 const PAGE: usize = 4096;
@@ -199,7 +200,8 @@ impl Segment {
         }
     }
 
-    /// Publishes the address of `rank`'s test word, and the value that other ranks must read there.
+    /// Publishes the address of the memory word that other ranks read to test direct access to the
+    /// memory of `rank`, and the value expected there.
     pub(crate) fn set_probe(&self, rank: usize, address: u64, value: u64) {
         for (field, content) in [(PROBE_VALUE, value), (PROBE_ADDRESS, address)] {
             if let Some(word) = self.rank_word(rank, field) {
@@ -245,7 +247,7 @@ impl Segment {
         has_boards(self.size)
     }
 
-    /// Allocates memory for the mailboxes of `ranks` in slot `place`.
+    /// Allocates memory for the collective mailboxes of `ranks` in mailbox slot `place`.
     pub(crate) fn commit_mailboxes(&self, place: usize, ranks: Range<usize>) -> io::Result<()> {
         let slots = coll_mailbox::mailboxes_at(self.size, place, ranks);
         self.memory.commit(mailboxes_at(self.size) + slots.start, slots.len())
@@ -280,8 +282,8 @@ impl Segment {
         Ok(producer)
     }
 
-    /// Allocates memory for the remaining state words in a ring, so that more rendezvous requests
-    /// can be open.
+    /// Allocates memory for the state words in a ring that are not committed yet, so that more
+    /// rendezvous requests can be open.
     pub(crate) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
         let first = ring::FIRST_BYTES;
         self.memory.commit(self.ring_offset(from, to) + first, STRIDE - first)

@@ -121,8 +121,8 @@ impl Parts {
         Ok(self.part(memory, span, key, len))
     }
 
-    /// Wraps a mapped part and sets the bit of this rank in the part's header, whose count of ranks
-    /// already includes this rank.
+    /// Wraps a mapped part (shared window memory) and sets the bit of this rank in the part's
+    /// header, whose count of ranks already includes this rank.
     fn part(
         &self,
         memory: Arc<SharedMapping>,
@@ -136,9 +136,9 @@ impl Parts {
         Box::new(ShmRegion { parts: self.clone(), memory, span, key, len })
     }
 
-    /// Returns the offset of a part, and the sizes of its data and of the whole part, from its
-    /// header; `None` if `key` is not valid. The part is not mapped: its header may change
-    /// meanwhile.
+    /// Returns the offset of a part (shared window memory), and the sizes of its data and of the
+    /// whole part, from its header; `None` if `key` is not valid. The part is not mapped: its
+    /// header may change meanwhile.
     fn look_up(&self, key: PartKey) -> Option<(usize, usize, usize)> {
         let offset = usize::try_from(key[0]).ok()?;
         if offset % page_size() != 0 || offset < self.segment.parts_at() {

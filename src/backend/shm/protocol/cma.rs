@@ -20,8 +20,8 @@ const LOOKS: u32 = 32;
 /// ranks share cores, one poll may last that long, because the waiting rank yields its core to
 /// other ranks.
 const PATIENCE_NS: u64 = 20_000;
-/// Number of bytes that a receiver claims at a time. A sender that resumes waits for the copy of at
-/// most that many bytes.
+/// Maximum number of bytes that a receiver claims at a time, to read them from the sender's memory.
+/// A sender that resumes waits for the copy of at most that many bytes.
 const STEP: usize = 256 << 10;
 /// Maximum number of steps (`STEP` bytes each) per call to `progress`.
 const STEPS: usize = 2;
@@ -95,8 +95,8 @@ impl Engine {
     }
 }
 
-/// Claims pieces of an accepted message if its sender is inactive. Returns false if it claimed
-/// none.
+/// Claims pieces of a matched message, which the receiver then reads from the sender's memory, if
+/// the sender is inactive. Returns false if no piece is claimed.
 fn claim_pieces(taken: &mut TakenOffer, consumer: &Consumer) -> bool {
     let help = &mut taken.help;
     if help.seen != consumer.count() {

@@ -97,8 +97,9 @@ pub(crate) enum SendStage {
     Offered { claim: u16 },
     /// The receiver has requested the bytes up to `end`.
     Streaming { claim: u16, receiver: u64, end: usize },
-    /// All pieces are copied, or the receiver has claimed them. The send waits for the `Finish`
-    /// record, which the receiver sends once it has read the claimed pieces.
+    /// Each piece is either copied or claimed by the receiver, which reads it from the sender's
+    /// memory. The send waits for the `Finish` record, which the receiver sends once it has read
+    /// the claimed pieces.
     Meeting { claim: u16 },
 }
 
@@ -123,15 +124,16 @@ pub(crate) struct TakenOffer {
     pub(crate) help: CmaProgress,
 }
 
-/// Progress of a receive that reads pieces of the sender's memory, from the end.
+/// Progress of a receive that reads pieces of the message from the sender's memory, starting at the
+/// end.
 #[derive(Clone, Copy)]
 pub(crate) struct CmaProgress {
     /// Offset in the message from which on all bytes have been read.
     pub(crate) from: usize,
-    /// Offset of the first claimed piece that is not completely read; equal to `from` if there is
-    /// no such piece.
+    /// Start of the range that the receiver has claimed and is reading; equal to `from` if there is
+    /// no such range.
     pub(crate) first: usize,
-    /// Offset up to which the claimed pieces have been read.
+    /// Offset up to which the range that begins at `first` has been read.
     pub(crate) next: usize,
     /// Number of records from the sender that had been consumed at the last poll. `quiet` counts
     /// the subsequent polls without a new record; `since_ns` is the time from which the sender's

@@ -76,7 +76,8 @@ impl Engine {
         self.operations.take(&mut self.matcher, &select, done).map(Some)
     }
 
-    /// Starts the receive of reserved message `message`; the receive has the same ID.
+    /// Starts the receive of `message`, which a matched probe has reserved; the ID of the receive
+    /// is `message`.
     pub(crate) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         let receive = Receive { into, source: DTL_ANY_SOURCE, taken: None };
         let Some(taken) = self.operations.start_matched(message, receive)? else {

@@ -1,12 +1,12 @@
 //! Sender's side of large messages: copies pieces into cells (shared buffers), or into the ring if
 //! there are no cells.
 //!
-//! Up to `LONG` bytes are sent at once if there are cells for all of them: the receiver copies the
-//! first piece while the second is filled, and no rendezvous request precedes the pieces. The
-//! rendezvous request of a larger message is followed by the first pieces in the same way, and by
-//! the other pieces once the receiver has sent Clear. If no receive matches yet, the receiver
-//! copies unrequested pieces to its own memory, so a message that waits for its receive never
-//! occupies a cell.
+//! A message of up to `LONG` bytes is sent at once if there are cells for all its pieces: the
+//! receiver copies the first piece while the sender copies the second one into its cell, and no
+//! rendezvous request precedes the pieces. The rendezvous request of a larger message is followed
+//! by the first pieces in the same way, and by the other pieces once the receiver has sent Clear.
+//! If no receive matches yet, the receiver copies unrequested pieces to its own memory, so a
+//! message that waits for its receive never occupies a cell.
 
 use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
@@ -16,8 +16,8 @@ use crate::runtime::component::OpId;
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::Region;
 
-/// Size of a piece in bytes: the size of a cell, or the maximum payload of a record if that is
-/// smaller.
+/// Size of a piece of a large message in bytes: the size of a cell (shared buffer), or the maximum
+/// payload of a ring record if that is smaller.
 pub(crate) const PIECE: usize = if CELL < FRAGMENT { CELL } else { FRAGMENT };
 /// Number of pieces that are sent before the receiver requests any; the receiver's answer arrives
 /// while these pieces are copied.
@@ -45,8 +45,8 @@ enum Streamed {
 }
 
 impl Engine {
-    /// Sends a complete message through cells; returns false, having sent nothing, if too few cells
-    /// are free or the ring has too little space for the records.
+    /// Sends a complete message through cells (shared buffers); returns false, having sent nothing,
+    /// if too few cells are free or the ring has too little space for the records.
     pub(crate) fn send_long(&mut self, dest: usize, word: u64, data: Region) -> bool {
         let count = data.len().div_ceil(PIECE);
         let Some(cells) = self.take_cells(dest, count, count) else { return false };
@@ -54,15 +54,16 @@ impl Engine {
         true
     }
 
-    /// Allocates cells for the pieces that are sent right after a rendezvous request. Returns count
-    /// 0 if the message is not large, too few cells are free, or the ring has too little space.
+    /// Allocates cells (shared buffers) for the pieces that are sent right after a rendezvous
+    /// request. Returns count 0 if the message is not large, too few cells are free, or the ring
+    /// has too little space.
     pub(crate) fn cells_for_first(&mut self, dest: usize, len: usize) -> ([u16; FIRST], usize) {
         let count = if len > FRAGMENT { len.div_ceil(PIECE).min(FIRST) } else { 0 };
         self.take_cells(dest, count, 1 + count).map_or(([0; FIRST], 0), |cells| (cells, count))
     }
 
-    /// Allocates `count` cells (at most `FIRST`). Returns `None`, with nothing allocated, if fewer
-    /// are free or the ring to `dest` has no space for `records` records.
+    /// Allocates `count` cells (shared buffers), at most `FIRST`. Returns `None`, with nothing
+    /// allocated, if fewer cells are free or the ring to `dest` has no space for `records` records.
     fn take_cells(&mut self, dest: usize, count: usize, records: usize) -> Option<[u16; FIRST]> {
         if !self.peers.producer(dest)?.has_slots(records) {
             return None;
@@ -79,8 +80,9 @@ impl Engine {
         Some(cells)
     }
 
-    /// Fills cells with the first pieces and writes a record that announces each cell as soon as
-    /// the cell is full. The caller must have checked that the ring has space for the records.
+    /// Fills cells (shared buffers) with the first pieces and writes a record that announces each
+    /// cell as soon as the cell is full. The caller must have checked that the ring has space for
+    /// the records.
     pub(crate) fn send_first(
         &mut self,
         dest: usize,
@@ -193,13 +195,15 @@ impl Engine {
         Streamed::Over
     }
 
-    /// Returns the index of the next unclaimed piece; `None` if the ring has no space for a record.
+    /// Returns the index of the next piece that neither side has claimed for copying; `None` if the
+    /// ring has no space for a record.
     fn next_piece(&mut self, dest: usize, claim: u16) -> Option<u32> {
         let producer = self.peers.producer(dest)?;
         producer.has_room(0).then(|| producer.offers.left(claim).start)
     }
 
-    /// Writes the record that announces a filled cell with `len` bytes of a message of `all` bytes.
+    /// Writes the record that announces a filled cell (shared buffer) with `len` bytes of a message
+    /// of `all` bytes.
     fn send_cell(
         &mut self,
         dest: usize,
@@ -214,8 +218,8 @@ impl Engine {
     }
 
     /// Ends the copying of the pieces of send `id`. Completes the send if this rank has copied all
-    /// pieces; if the receiver has claimed some pieces, the send waits for the receiver's `Finish`
-    /// record.
+    /// pieces; if the receiver reads some pieces from this rank's memory, the send waits for the
+    /// receiver's `Finish` record.
     fn end_pieces_of(&mut self, id: OpId) -> Streamed {
         let Some(ShmOperation::Send(send)) = self.operations.get_mut(id) else {
             return Streamed::Over;

@@ -1,5 +1,5 @@
-//! Fast path of receives, which creates no operation. It is for an application that waits for one
-//! short message while nothing else is pending, as in a round trip. This file also contains
+//! Fast path of receives, which creates no operation object. It is for an application that waits
+//! for one short message while nothing else is pending, as in a round trip. This file also contains
 //! `progress_others`, through which fast-path receives and fast-path sends (in `engine`) advance
 //! all other operations.
 //!

@@ -26,7 +26,8 @@ fn warn_of_memory(source: usize) {
     }
 }
 
-/// A message whose unrequested pieces (those sent without a `Clear` record) are arriving.
+/// Incoming message whose unrequested pieces are arriving: those that the sender sends without a
+/// clear to send (`Clear` record).
 pub(crate) struct PipelineReceive {
     into: Into,
     word: u64,
@@ -206,8 +207,9 @@ impl Engine {
         self.free_cell(source, record);
     }
 
-    /// Ends the reception of the pieces that `source` sent without a `Clear` record: completes the
-    /// receive of a complete message, or queues the message if no receive matches it.
+    /// Ends the reception of the pieces that `source` sent without a clear to send (`Clear`
+    /// record): completes the receive of a complete message, or queues the message if no receive
+    /// matches it.
     fn end_long(&mut self, source: usize) {
         let from = rank_of(source);
         let long = self.peers.link_mut(source).and_then(|link| link.long.take());
@@ -239,7 +241,8 @@ impl Engine {
     }
 
     /// Drops the incomplete message from `source`, which died or left before it sent the last
-    /// piece. Returns the posted receive of that message, if any.
+    /// piece. If the message has no rendezvous request, returns the receive that was matched to it,
+    /// if any.
     pub(crate) fn forsaken(&mut self, source: usize) -> Option<OpId> {
         match self.peers.link_mut(source)?.long.take()?.into {
             Into::Posted(id) => Some(id),
@@ -248,7 +251,8 @@ impl Engine {
         }
     }
 
-    /// Returns the bytes in the cell that `record` refers to; `None` if the record is invalid.
+    /// Returns the bytes in the cell (shared buffer) that `record` refers to; `None` if the record
+    /// is invalid.
     fn cell_of(&mut self, source: usize, record: &RingRecord) -> Option<Region> {
         let [cell, _, len, _] = record.words;
         self.cells_of(source)?.bytes(u16::try_from(cell).ok()?, usize::try_from(len).ok()?)
@@ -329,9 +333,9 @@ impl Engine {
     }
 
     /// Ends the transfer of receive `id`, which has all its pieces. If the receiver has read some
-    /// pieces from the sender's memory, or if all pieces were sent without a `Clear` record, the
-    /// sender waits for the `Finish` record. In these cases the receive completes only after that
-    /// record is sent.
+    /// pieces from the sender's memory, or if all pieces were sent without a clear to send (`Clear`
+    /// record), the sender waits for the `Finish` record. In these cases the receive completes only
+    /// after that record is sent.
     pub(crate) fn end_pieces(&mut self, id: OpId) {
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)

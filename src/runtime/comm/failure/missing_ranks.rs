@@ -1,5 +1,5 @@
-//! Lists of members of a communicator that no longer take part: dead ranks, and absent ranks
-//! (`absence`).
+//! Lists of members of a communicator that no longer participate: ranks that have failed, and
+//! absent ranks, which are alive but do not have the communicator open (`absence`).
 
 use crate::sys::sync::lock::Mutex;
 use std::collections::{BTreeSet, VecDeque};

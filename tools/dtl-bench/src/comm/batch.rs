@@ -16,7 +16,7 @@ pub(crate) struct Buffers {
 const PAGE: usize = 4096;
 
 impl Buffers {
-    /// Allocates send and receive buffers that are large enough for all the tests `rows`.
+    /// Allocates send and receive buffers that are large enough for all tests in `rows`.
     pub(crate) fn new(rows: &[Row], ranks: usize) -> Buffers {
         let room = |part: fn((usize, usize)) -> usize| {
             rows.iter().map(|row| part(row.room(ranks))).max().unwrap_or(0) + 2 * PAGE
@@ -56,7 +56,8 @@ impl Place {
     }
 }
 
-/// Largest size in bytes of which the caches still contain the data of an earlier repetition.
+/// Largest data size in bytes for which the caches still contain the data of the previous
+/// repetition.
 const WARMED: usize = 1 << 20;
 
 /// Runs one batch of the test `row`. Returns nanoseconds per operation on this rank. For sizes up
@@ -118,7 +119,7 @@ fn latency<E: Endpoint>(
 }
 
 /// Measures the time of a window of nonblocking messages from rank 0 to rank 1. The window ends
-/// when rank 0 receives the confirmation of rank 1 for all of them.
+/// when rank 0 receives the message with which rank 1 confirms that all have arrived.
 fn bandwidth<E: Endpoint>(
     end: &mut E,
     from: &[u8],

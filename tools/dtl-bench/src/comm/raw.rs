@@ -40,7 +40,7 @@ pub(crate) struct Raw {
     pub(crate) file: String,
 }
 
-/// Maximum number of requests that are open at the same time.
+/// Maximum number of requests that are active at the same time.
 pub(crate) const MOST_STARTED: usize = 128;
 
 impl Raw {

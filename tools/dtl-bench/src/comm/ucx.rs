@@ -30,8 +30,8 @@ pub(crate) struct Ucx {
 }
 
 impl Ucx {
-    /// Creates one rank's side. The first port is derived from `first`, which must be equal on all
-    /// ranks.
+    /// Creates the state of one rank for measurements of UCX. The first TCP port is derived from
+    /// `first`, which must be equal on all ranks.
     pub(crate) fn new(rank: i32, first: u64) -> Outcome<Ucx> {
         let text = |output: Output| String::from_utf8_lossy(&output.stdout).into_owned();
         let found = Command::new("ucx_info").arg("-v").output();

@@ -49,8 +49,8 @@ impl Costs {
     }
 }
 
-/// Computes the completion time of a collective from its plan. `counts` contains the numbers of
-/// messages in this plan.
+/// Computes the completion time of a collective from `plan`, the steps of all ranks. `counts`
+/// contains the numbers of messages in the plan.
 pub(crate) fn times(
     plan: &mut CollectivePlan,
     job: &DryRunJob,
@@ -107,7 +107,7 @@ impl Sizes {
 struct Lists {
     first_rank: u32,
     ops: Vec<Op>,
-    /// Start of each rank's list, and the end of the last list.
+    /// Index in `ops` at which each rank's list begins, and the end (exclusive) of the last list.
     starts: Vec<usize>,
     sizes: Sizes,
 }
@@ -154,7 +154,7 @@ impl Lists {
 /// Message in flight.
 #[derive(Clone, Copy)]
 struct Message {
-    /// Time at which the first byte arrives.
+    /// Time in nanoseconds at which the first byte arrives.
     first: f64,
     /// Rank of the sender. The cost at the receiver depends on whether the sender is on the same
     /// node.
@@ -164,7 +164,8 @@ struct Message {
     steps: u32,
 }
 
-/// Clock and ports of a rank.
+/// Simulated time of a rank, the times at which its send and receive ports become free, and the
+/// length of its longest chain of messages.
 #[derive(Clone, Default)]
 struct Clock {
     now: f64,
@@ -174,7 +175,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// Sends a message. Returns when the first byte leaves, and when the last byte has left.
+    /// Sends a message. Returns the times in nanoseconds at which the first byte leaves and the
+    /// last byte has left.
     fn send(&mut self, by: &Network, bytes: u64) -> (f64, f64) {
         self.now += by.overhead;
         let first = self.now.max(self.out_free);
@@ -199,17 +201,17 @@ struct Place {
     round: usize,
     next: usize,
     has_sent: bool,
-    /// Time at which the last byte of this round's messages has left.
+    /// Time in nanoseconds at which the last byte of this round's messages has left.
     sent: f64,
-    /// Clock at the beginning of the current round.
+    /// Value of `clock` at the beginning of the current round.
     begun: Clock,
     /// Messages of this round that have arrived.
     come: Vec<Message>,
 }
 
 impl Place {
-    /// Returns the arrival of a message from a rank that is not simulated, as if that rank had
-    /// begun this round at the same time as this rank.
+    /// Returns a message from a rank that is not simulated. Its arrival time is computed as if the
+    /// sender had begun this round at the same time as this rank.
     fn of_another(&self, op: Op, by: &Network) -> Message {
         let first = (self.begun.now + by.overhead).max(self.begun.out_free) + by.latency;
         Message { first, from: op.peer(), size: op.size, steps: self.begun.steps + 1 }
@@ -271,7 +273,8 @@ struct Simulation<'a> {
     costs: &'a Costs,
     places: Vec<Place>,
     mail: Mail,
-    /// For each rank: the message for which the rank waits, if any.
+    /// For each rank: key in `mail` of the message for which the rank waits; `NONE` if it waits for
+    /// no message.
     awaited: Vec<u64>,
     ready: Vec<u32>,
 }
@@ -384,9 +387,10 @@ impl Simulation<'_> {
     }
 }
 
-/// Estimates the times from some ranks. If the steps depend on the nodes, each rank is simulated
-/// together with the other ranks of its node, otherwise alone. Other ranks are assumed to have
-/// begun each round at the same time as the rank that receives from them.
+/// Estimates the completion time and the number of steps from a simulation of some ranks. If the
+/// steps depend on the nodes, each rank is simulated together with the other ranks of its node,
+/// otherwise alone. Other ranks are assumed to have begun each round at the same time as the rank
+/// that receives from them.
 fn estimate(plan: &mut CollectivePlan, job: &DryRunJob, costs: &Costs) -> Outcome<Times> {
     let each = if plan.is_two_level() { job.per_node } else { 1 };
     let mut most = Times { ns: 0.0, steps: 0, is_exact: false };

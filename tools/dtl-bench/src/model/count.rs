@@ -4,7 +4,7 @@
 use crate::out::Outcome;
 use dtl::tooling::schedules::{CollectivePlan, DryRunJob, PlanStep};
 
-/// Maximum total number of steps for which all ranks are counted.
+/// Maximum total number of steps for which the steps of all ranks are counted.
 const ALL_STEPS: u64 = 300_000_000;
 
 /// Counts of one rank.
@@ -55,7 +55,7 @@ impl Counts {
 
 /// Counter of the steps of one rank at a time.
 struct Counter {
-    /// For each rank: the latest rank that was found to be its partner.
+    /// For each rank: the value of `number` when a partner of this rank was last counted.
     met_by: Vec<u32>,
     number: u32,
 }
@@ -144,7 +144,7 @@ pub(crate) fn count(plan: &mut CollectivePlan, job: &DryRunJob) -> Outcome<Count
     Ok(counts)
 }
 
-/// Total number of steps of the sampled ranks.
+/// Approximate total number of steps of the ranks that [`spread`] samples.
 const SPREAD_STEPS: u64 = ALL_STEPS / 30;
 
 /// Returns up to `number` ranks other than 0 and the root, evenly spread at irregular distances,

@@ -8,7 +8,7 @@ use dtl::tooling::schedules::{
     CollectivePlan, DryRunJob, STEP_BYTES, comm_bytes, hier, p2p_protocol, rdma, shm,
 };
 
-/// Maximum number of ranks of kind shm.
+/// Maximum number of ranks of a communicator of kind "shm".
 pub(crate) const SHM_RANKS: i32 = shm::MOST_RANKS as i32;
 
 /// Returns true if communicators of this kind, with this number of ranks, run the collective

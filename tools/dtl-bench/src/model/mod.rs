@@ -22,7 +22,7 @@ use dtl::tooling::schedules::{CollectivePlan, DryRunJob};
 use memory::Memory;
 use wanted::Kind;
 
-/// Collective with a number of ranks and a size.
+/// Row of the tables: a collective with a number of ranks and a data size.
 pub(crate) struct Row {
     pub(crate) op: &'static str,
     pub(crate) ranks: i32,
@@ -32,8 +32,8 @@ pub(crate) struct Row {
     pub(crate) times: Times,
     pub(crate) memory: Memory,
     /// True if communicators of this kind run the collective through mailboxes in shared memory.
-    /// The messages of this row are then sent only in communicators that have no mailboxes, because
-    /// their number is limited.
+    /// The number of communicators with mailboxes is limited; only those without mailboxes then
+    /// send the messages of this row.
     pub(crate) has_board: bool,
 }
 

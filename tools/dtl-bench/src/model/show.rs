@@ -138,7 +138,8 @@ pub(crate) fn text(wanted: &Model, rows: &[Row]) -> String {
     text + "\n" + &legend(rows).join("\n") + "\n"
 }
 
-/// Formats the results as JSON. Numbers of more than 64 bits are floating-point numbers.
+/// Formats the results as JSON. Integers that do not fit 64 bits are written as floating-point
+/// numbers.
 pub(crate) fn json(wanted: &Model, rows: &[Row]) -> Value {
     let large = |value: u128| {
         u64::try_from(value).map_or_else(|_| json!(value as f64), |value| json!(value))
@@ -192,8 +193,8 @@ pub(crate) fn write(folder: &Path, wanted: &Model, rows: &[Row]) -> Outcome {
     Ok(())
 }
 
-/// The page shows the first of every `SHOWN` rows of a table, and the last row. The plots show all
-/// rows.
+/// The file tables.md contains the first of every `SHOWN` rows of a table, and the last row. The
+/// plots show all rows.
 const SHOWN: usize = 4;
 
 fn page(wanted: &Model, rows: &[Row]) -> String {

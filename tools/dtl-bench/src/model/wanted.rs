@@ -98,7 +98,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Returns the time from the first to the last byte of a message at a port.
+    /// Returns the time in nanoseconds between the first and the last byte of a message at a send
+    /// or receive port.
     pub(crate) fn stream(&self, bytes: u64) -> f64 {
         bytes.saturating_sub(1) as f64 * self.per_byte
     }

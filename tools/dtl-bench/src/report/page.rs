@@ -36,7 +36,7 @@ the column dtl has the middle one of all runs.";
 /// Contents of a page.
 pub(crate) struct Parts<'a> {
     pub(crate) runs: &'a [Run],
-    /// Texts that name what could not be measured.
+    /// Messages that name what could not be measured.
     pub(crate) missing: &'a [String],
     pub(crate) notes: &'a Notes,
     /// Titles and file names of the plots.

@@ -101,7 +101,7 @@ impl Run {
         self.text("measured")
     }
 
-    /// Returns a text field of the head; empty if it is missing.
+    /// Returns a string property of the run from `head`; empty if it is missing.
     pub(crate) fn text(&self, key: &str) -> &str {
         self.head[key].as_str().unwrap_or_default()
     }
@@ -121,7 +121,8 @@ impl Run {
     }
 }
 
-/// Shortens a version: "Open MPI v4.1.4" of a longer line, "MPICH 4.0.2" of "MPICH Version: 4.0.2".
+/// Shortens a version string: removes the part after a comma or asterisk, and words such as
+/// "Version:". "MPICH Version: 4.0.2" becomes "MPICH 4.0.2".
 fn short(version: &str) -> String {
     let first = version.split([',', '*']).next().unwrap_or_default().trim_end_matches(" for Linux");
     first

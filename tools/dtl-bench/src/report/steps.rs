@@ -1,5 +1,5 @@
-//! Runs of a report: this program with each subcommand, under each launcher. Also the peers that
-//! are missing on this machine.
+//! Runs of a report: this program with each subcommand, under each launcher. Also determines which
+//! peers are missing on this machine.
 
 use crate::library::own_file;
 use crate::machine;
@@ -91,7 +91,8 @@ impl Plan {
     }
 
     /// Adds a run that measures `rows` rows for each of `sides` implementations (the library and
-    /// its peers). Both numbers determine the estimated duration of all rounds.
+    /// its peers). Both numbers determine the estimated duration of all rounds (passes over the
+    /// rows).
     fn add(
         &mut self,
         part: Part,
@@ -140,7 +141,7 @@ impl Plan {
         self.limit_rounds(1); // some launchers take half a second
     }
 
-    /// Limits the number of rounds of the last step.
+    /// Limits the number of rounds (passes over the rows) of the last step.
     fn limit_rounds(&mut self, most: u32) {
         let Some(step) = self.steps.last_mut().filter(|_| self.rounds > most) else { return };
         step.seconds *= f64::from(most) / f64::from(self.rounds);
@@ -199,7 +200,7 @@ impl Plan {
     }
 }
 
-/// Returns variables that allow any MPI to start more ranks than processors.
+/// Returns environment variables that allow any MPI to start more ranks than processors.
 fn oversubscribed() -> [(String, String); 2] {
     let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     [
@@ -230,8 +231,8 @@ fn in_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// Returns the variable that selects the MPI library in the `lib` folder next to the launcher's
-/// folder, so that the loader does not choose another MPI.
+/// Returns the environment variable that selects the MPI library in the `lib` folder next to the
+/// launcher's folder, so that the loader does not choose another MPI.
 fn library_beside(launcher: &Launcher) -> Option<(String, String)> {
     let variable = "DTL_MPI_LIBRARY";
     if launcher.variables.iter().any(|(name, _)| name == variable)

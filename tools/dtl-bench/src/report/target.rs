@@ -1,5 +1,5 @@
-//! Targets of the library: mostly ratios to the best peer, of 10th percentiles in the same run and
-//! regime.
+//! Performance targets of the library. Most of them limit the ratio of the library's 10th
+//! percentile to that of the fastest peer in the same run and regime (distance of the processors).
 
 use super::run::{Of, Row, Run};
 use crate::stats::Regime;
@@ -15,7 +15,7 @@ pub(crate) enum By {
     Most,
 }
 
-/// Target of one or more rows.
+/// Performance target of one or more rows of a report.
 pub(crate) struct Target {
     of: Of,
     test: &'static str,
@@ -61,7 +61,7 @@ const fn at_most(
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const ANY: &[u64] = &[];
-/// Sizes of large collectives.
+/// Data sizes of large collectives in bytes.
 const LARGE: &[u64] = &[64 * KIB, MIB];
 const SMALL: &[u64] = &[8, KIB];
 const LIBC: &str = "malloc (libc";

@@ -11,7 +11,7 @@ use std::fmt::Write;
 /// Regimes that a report shows.
 pub(crate) const SHOWN: [Regime; 3] = [Regime::Near, Regime::Far, Regime::Unknown];
 
-/// Minimum number of batches for a verdict.
+/// Minimum number of batches for a comparison with the target.
 const ENOUGH: u64 = 10;
 
 /// Result of the comparison for a row in a regime.
@@ -27,7 +27,7 @@ struct Finding<'a> {
     ours: f64,
     theirs: Option<f64>,
     peer: String,
-    /// Value that the target limits: a ratio or nanoseconds.
+    /// Value that the target limits: a ratio, or a time in nanoseconds.
     value: f64,
 }
 

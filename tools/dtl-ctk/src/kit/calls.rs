@@ -12,7 +12,7 @@ pub(crate) struct Backend {
     pub(crate) handle: dtl_backend_t,
 }
 
-/// Returns the NUL-terminated string in a field of fixed size; `None` if it is not valid text.
+/// Returns the NUL-terminated string in a field of fixed size; `None` if it is not valid UTF-8.
 pub(crate) fn field(bytes: &[c_char]) -> Option<String> {
     let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).collect();
     CStr::from_bytes_until_nul(&bytes).ok().and_then(|text| text.to_str().ok().map(str::to_owned))
@@ -64,7 +64,7 @@ impl Backend {
         Ok((free, total))
     }
 
-    /// Returns DLPack's type and id of a device.
+    /// Returns the DLPack device type and the DLPack device id of a device.
     pub(crate) fn dlpack(self, device: i32) -> Called<(i32, i32)> {
         let mut kind = -1;
         let id = output!(-1, dtl_backend_dlpack_device(self.handle, device, &raw mut kind))?;
@@ -98,14 +98,14 @@ impl Backend {
         Ok(Block { backend: self, pointer, size })
     }
 
-    /// Allocates memory of a kind with these contents.
+    /// Allocates memory of kind `kind` and copies `contents` to it.
     pub(crate) fn alloc_with(self, kind: u64, contents: &[u8]) -> Called<Block> {
         let block = self.alloc(kind, contents.len() as u64, 0)?;
         block.write(0, contents)?;
         Ok(block)
     }
 
-    /// Allocates device memory with these contents.
+    /// Allocates device memory and copies `bytes` to it.
     pub(crate) fn to_device(self, bytes: &[u8]) -> Called<Block> {
         let (from, size) = (bytes.as_ptr().cast(), bytes.len() as u64);
         let out = output!(ptr::null_mut(), dtl_mem_to_device(self.handle, from, size))?;

@@ -28,13 +28,13 @@ pub(crate) enum Body {
     Backend(fn(Backend) -> Outcome),
     /// Called on every rank of a communicator.
     Ranks(fn(&Rank) -> Outcome),
-    /// Test of the library itself, with tables that the kit registers.
+    /// Test of the library itself, with function tables that the test registers.
     Tables(fn() -> Outcome),
-    /// Test of the first stage, which must pass before other tests run: calls the slots of the
-    /// backend's tables in one process.
+    /// Test of the first stage, which must pass before other tests run: calls the functions of the
+    /// backend's tables directly, in one process.
     Slots(fn(&Vtables) -> Outcome),
-    /// Test of the first stage, which must pass before other tests run: calls the slots of a comm
-    /// table on every rank.
+    /// Test of the first stage, which must pass before other tests run: calls the functions of a
+    /// comm table directly, on every rank.
     SlotComm(fn(&SlotComm) -> Outcome),
 }
 
@@ -44,8 +44,8 @@ impl Body {
         matches!(self, Body::Ranks(_) | Body::SlotComm(_))
     }
 
-    /// Returns true if the test calls the slots directly. If such a test fails, the tests that
-    /// depend on the slots are not run.
+    /// Returns true if the test calls the functions of a backend's tables directly. If such a test
+    /// fails, the tests that depend on these functions are not run.
     pub(crate) fn is_first(&self) -> bool {
         matches!(self, Body::Slots(_) | Body::SlotComm(_))
     }
@@ -64,7 +64,7 @@ pub(crate) struct Test {
     pub(crate) body: Body,
     /// Minimum number of ranks.
     pub(crate) least: i32,
-    /// Slot under test, for example "memory.alloc".
+    /// Function of a backend's table that is under test, for example "memory.alloc".
     pub(crate) slot: &'static str,
     /// Requirements of the test on a backend.
     pub(crate) needs: Vec<Need>,
@@ -94,7 +94,7 @@ pub(crate) enum Need {
     /// Kernel launches and parallel loops execute their functions. A null backend ignores these
     /// functions.
     Compute,
-    /// A message longer than its buffer is truncated as dtl.h specifies.
+    /// A message longer than the receive buffer is truncated as dtl.h specifies.
     Cut,
 }
 
@@ -152,7 +152,7 @@ macro_rules! functions {
 }
 pub(crate) use functions;
 
-/// Components, in testing order.
+/// Components of the interface, in the order in which they are tested.
 pub(crate) const COMPONENTS: [&str; 6] = ["abi", "device", "memory", "transfer", "exec", "comm"];
 
 impl Test {
@@ -186,7 +186,8 @@ fn paragraphs() -> impl Iterator<Item = &'static str> {
     TEXT.split("\n\n").flat_map(repeated)
 }
 
-/// Reads the catalog. Rows without a function are skipped here and reported by a unit test.
+/// Reads the catalog. Lines that describe a test without a function are skipped here and reported
+/// by a unit test.
 fn read() -> Vec<Test> {
     let mut found = Vec::new();
     for paragraph in paragraphs() {
@@ -246,7 +247,7 @@ pub(crate) fn matches_one(patterns: &[String], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, name))
 }
 
-/// Returns true if a name matches a pattern. `*` stands for any text. A pattern without `*` matches
+/// Returns true if a name matches a pattern. `*` matches any string. A pattern without `*` matches
 /// if it is the whole name, or a part of the name that ends before a dot.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     if !pattern.contains('*') {

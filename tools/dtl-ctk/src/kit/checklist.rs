@@ -87,7 +87,8 @@ impl Source {
     }
 }
 
-/// Required slots of each component, by the names of their fields in C, C++ and Rust sources.
+/// Required functions of each component's table, by the names of their fields in C, C++ and Rust
+/// sources.
 const REQUIRED: [(&str, &[&str]); 5] = [
     ("device", &["count", "set", "get"]),
     ("memory", &["alloc", "free"]),
@@ -104,7 +105,8 @@ fn has_table(files: &[Source], component: &str) -> bool {
     files.iter().filter(|file| file.is_code()).any(|file| has(&file))
 }
 
-/// Returns true if a slot is set: `.alloc = ...`, `table.alloc = ...` or `alloc: Some(...)`.
+/// Returns true if the sources set the function pointer `slot` of a table: `.alloc = ...`,
+/// `table.alloc = ...` or `alloc: Some(...)`.
 fn sets(files: &[Source], slot: &str) -> bool {
     let (assigned, named) = (format!(".{slot}"), format!("{slot}: Some("));
     let set = |line: &str| {
@@ -178,7 +180,7 @@ const FORMS: [&str; 2] = [
     include_str!("../../../dtl-info/src/template/page.md"),
     include_str!("../../../dtl-info/src/template/adr.md"),
 ];
-/// Beginnings of template lines that may stay unchanged.
+/// Prefixes of template lines that may stay unchanged.
 const KEPT: [&str; 4] = ["# Backend ", "## ", "| components |", "| chosen |"];
 
 /// Returns the template lines that an author must replace: prose outside of listings, split where

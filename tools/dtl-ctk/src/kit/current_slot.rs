@@ -1,21 +1,23 @@
-//! Record of the slot or the loading step that a worker is executing, in one file for each rank.
-//! The supervising process reads it when the worker has crashed or hangs.
+//! Records the slot (function of a backend's table) or the plugin loading step that a worker is
+//! executing, in one file for each rank. The supervising process reads the files when the worker
+//! has crashed or hangs.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Size of a record in bytes. A record that begins with a space means that the rank is in no slot
-/// and no loading step.
+/// Size in bytes of a rank's file, which contains the name of the slot (function of a backend's
+/// table) or loading step that the rank executes. If the file begins with a space, the rank
+/// executes neither.
 const RECORD: usize = 96;
 
 thread_local! {
     static FILE: RefCell<Option<File>> = const { RefCell::new(None) };
 }
 
-/// Creates a file next to the report. [`enter`] and [`within`] record in it which slot or loading
-/// step the calling thread executes.
+/// Creates a file for this rank next to the report file. [`enter`] and [`within`] write to it which
+/// slot (function of a backend's table) or loading step the calling thread executes.
 pub(crate) fn write_beside(report: &Path, rank: i32) {
     let file =
         OpenOptions::new().write(true).create(true).truncate(true).open(place(report, rank)).ok();
@@ -26,8 +28,8 @@ fn place(report: &Path, rank: i32) -> std::path::PathBuf {
     report.with_extension(rank.to_string())
 }
 
-/// Records the slot or loading step that this thread enters. An empty text means that the thread
-/// has left it.
+/// Records the slot (function of a backend's table) or loading step that this thread enters. An
+/// empty string means that the thread has left it.
 pub(crate) fn enter(what: &str) {
     FILE.with_borrow(|file| {
         let Some(file) = file else { return };
@@ -37,7 +39,8 @@ pub(crate) fn enter(what: &str) {
     });
 }
 
-/// Runs `call`, and records the slot `what` for the duration of the call.
+/// Runs `call`, and records for its duration that this thread executes the slot (function of a
+/// backend's table) `what`.
 pub(crate) fn within<T>(what: &str, call: impl FnOnce() -> T) -> T {
     enter(what);
     let result = call();
@@ -45,8 +48,8 @@ pub(crate) fn within<T>(what: &str, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns the slot or loading step that each rank is executing, or was executing when it ended.
-/// Ranks in neither are omitted.
+/// Returns the slot (function of a backend's table) or loading step that each rank is executing, or
+/// was executing when it ended. Omits ranks that executed neither.
 pub(crate) fn read(report: &Path, ranks: usize) -> Vec<(i32, String)> {
     let of = |rank: i32| std::fs::read_to_string(place(report, rank)).unwrap_or_default();
     (0..ranks as i32)

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// Function to run on streams and executors, with the number of its calls.
+/// Function that tests run on streams and executors, with a counter of its completed calls.
 pub(crate) struct Job {
     body: Box<dyn Fn() -> i32 + Send + Sync>,
     runs: AtomicU64,
@@ -391,21 +391,21 @@ impl Executor {
 #[repr(align(64))]
 struct Wide(u64);
 
-/// Arguments and position of one call of a kernel.
+/// Arguments and thread indices of one call to a kernel's function.
 pub(crate) struct Thread<'a> {
     pub(crate) context: &'a dtl_kernel_context_t,
     args: *const *const c_void,
 }
 
 impl Thread<'_> {
-    /// Reads the bytes of an argument as a number.
+    /// Reads the 8 bytes of an argument as an integer.
     pub(crate) fn number(&self, index: usize) -> u64 {
         let place = self.place(index);
         // SAFETY: the argument has 8 bytes.
         unsafe { place.cast::<u64>().read_unaligned() }
     }
 
-    /// Returns the first bytes of an argument.
+    /// Returns the first `count` bytes of an argument.
     pub(crate) fn bytes(&self, index: usize, count: usize) -> &[u8] {
         let place = self.place(index);
         // SAFETY: the argument has as many bytes.

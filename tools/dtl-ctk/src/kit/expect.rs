@@ -12,8 +12,8 @@ pub(crate) struct Expected {
     pub(crate) reason: String,
 }
 
-/// Maximum size of the file in bytes. Without a limit, reading from a device such as /dev/zero
-/// would never end.
+/// Maximum size of the file of expected failures in bytes. Without a limit, reading from a device
+/// such as /dev/zero would never end.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Reads a file.
@@ -29,7 +29,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Expected>, String> {
     parse(&text)
 }
 
-/// Parses the text of the file. Every pattern must have a reason and match a test.
+/// Parses the contents of the file of expected failures. Every pattern must have a reason and match
+/// a test.
 pub(crate) fn parse(text: &str) -> Result<Vec<Expected>, String> {
     let lines = text.lines().map(str::trim).zip(1..);
     let meant = lines

@@ -1,9 +1,10 @@
 //! Infrastructure of the named tests: `catalog` (the list of tests), `report` (results), `expect`
 //! (expected failures), `show` (list and explain), `checklist`, `stress` and `timing` (further
-//! commands and options), `current_slot` (the slot that a worker is executing). `vtables` and
-//! `slot_comm` call the backend's slots directly; `calls`, `exec_calls`, `rank` and `win` are safe
-//! wrappers of the C API that return statuses as values (`outcome`). `subject` is the backend under
-//! test, `malloc` counts what the C library has allocated, `prelude` has the imports of test files.
+//! commands and options), `current_slot` (the function of a backend's table that a worker is
+//! executing). `vtables` and `slot_comm` call the functions of the backend's tables directly;
+//! `calls`, `exec_calls`, `rank` and `win` are safe wrappers of the C API that return statuses as
+//! values (`outcome`). `subject` is the backend under test, `malloc` counts what the C library has
+//! allocated, `prelude` has the imports of test files.
 //!
 //! The tests are in `crate::tests`; the driver, the worker and the options are in the parent
 //! folder.

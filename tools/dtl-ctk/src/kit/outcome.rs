@@ -126,13 +126,13 @@ pub(crate) fn lost() -> Option<&'static str> {
     LOST.get().map(String::as_str)
 }
 
-/// Ends the test with a failure that has this text.
+/// Fails the test with this message.
 macro_rules! wrong {
     ($($text:tt)+) => { return Err($crate::kit::outcome::Stop::Failed(format!($($text)+))) };
 }
 pub(crate) use wrong;
 
-/// Fails the test with this text unless the condition holds.
+/// Fails the test with this message unless the condition holds.
 macro_rules! ensure {
     ($condition:expr, $($text:tt)+) => {
         if !$condition {
@@ -142,7 +142,7 @@ macro_rules! ensure {
 }
 pub(crate) use ensure;
 
-/// Returns an outcome: success if the condition holds, otherwise a failure with this text.
+/// Returns an outcome: success if the condition holds, otherwise a failure with this message.
 macro_rules! check {
     ($condition:expr, $($text:tt)+) => {
         match $condition {
@@ -153,8 +153,8 @@ macro_rules! check {
 }
 pub(crate) use check;
 
-/// Returns the outcome of a comparison of bytes. The first difference replaces the last `{}` of the
-/// text.
+/// Compares two byte arrays and returns the outcome. A description of the first difference replaces
+/// the last `{}` of the message.
 macro_rules! same {
     ($is:expr, $should:expr, $text:literal $(, $argument:expr)* $(,)?) => {
         match $crate::kit::subject::difference($is, $should) {
@@ -167,7 +167,8 @@ macro_rules! same {
 }
 pub(crate) use same;
 
-/// Ends a test that cannot be run here. The test counts as skipped, with this text as the reason.
+/// Ends a test that cannot be run here. The test counts as skipped, with this message as the
+/// reason.
 macro_rules! skip {
     ($($text:tt)+) => { return Err($crate::kit::outcome::Stop::Skipped(format!($($text)+))) };
 }

@@ -64,7 +64,7 @@ impl Rank {
         (self.rank + self.size - 1) % self.size
     }
 
-    /// Returns true if a message longer than its buffer is truncated as dtl.h specifies.
+    /// Returns true if a message longer than the receive buffer is truncated as dtl.h specifies.
     pub(crate) fn cuts(&self) -> bool {
         api::cuts(&self.kind, self.no_time_limit)
     }
@@ -297,7 +297,8 @@ impl Rank {
 }
 
 impl Got {
-    /// Compares the received data with message `number` of the rank that the envelope names.
+    /// Compares the received data with message `number` of the rank that is the source in the
+    /// envelope.
     pub(crate) fn is_due(&self, p: &Rank, number: u64, size: u64, tag: i32) -> Outcome {
         let from = self.info.source;
         self.is(&message(from, p.rank, number, size), from, tag)

@@ -82,7 +82,7 @@ impl Entry {
         self.test.split('.').next().unwrap_or(self.test)
     }
 
-    /// Returns the verdict in the text report, the verdict in JSON, and the details.
+    /// Returns the name of the verdict in the text report, its name in JSON, and the details.
     fn words(&self) -> (&'static str, &'static str, String) {
         match &self.verdict {
             Verdict::Pass => ("pass", "pass", String::new()),

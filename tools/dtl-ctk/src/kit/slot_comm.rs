@@ -1,5 +1,5 @@
-//! One rank of a communicator that a comm table implements. Calls the slots as the library does and
-//! checks every result.
+//! One rank of a communicator that a comm table implements. Calls the functions of the table as the
+//! library does and checks every result.
 
 use crate::kit::outcome::{Outcome, ensure, name_of, skip, wrong};
 use crate::kit::vtables::{Vtables, slot};
@@ -100,7 +100,7 @@ impl SlotComm {
         (self.rank + self.size - 1) % self.size
     }
 
-    /// Starts a send. Returns `None` if the slot returns DTL_ERROR_BUSY.
+    /// Starts a send. Returns `None` if `isend` returns DTL_ERROR_BUSY.
     pub(crate) fn try_send(&self, bytes: Vec<u8>, dest: i32, word: u64) -> Outcome<Option<Op>> {
         let Some(isend) = self.table.isend else { skip!("the comm table has no isend") };
         let mut op = Op { id: 0, source: None, word, buffer: bytes };
@@ -153,8 +153,9 @@ impl SlotComm {
         }
     }
 
-    /// Pauses between two calls to slots; fails after the time limit. A rank does not pause within
-    /// a slot. Therefore, if the record shows that a rank is in a slot, the slot has not returned.
+    /// Pauses between two calls to functions of the comm table; fails after the time limit. A rank
+    /// never pauses inside such a function. Therefore, if the file of `current_slot` names a
+    /// function, that function has not returned.
     pub(crate) fn pause(&self, begin: Instant, what: impl Fn() -> String) -> Outcome {
         ensure!(begin.elapsed() < self.limit, "{} for {:?}", what(), self.limit);
         let short = begin.elapsed().as_millis() < 1;

@@ -130,7 +130,7 @@ pub(crate) fn pattern(seed: u64, size: u64) -> Vec<u8> {
     bytes
 }
 
-/// Describes the first difference between two byte arrays, for the text of a failure.
+/// Describes the first difference between two byte arrays, for an error message.
 pub(crate) fn difference(is: &[u8], should: &[u8]) -> Option<String> {
     if is.len() != should.len() {
         return Some(format!("{} bytes, expected {}", is.len(), should.len()));
@@ -199,9 +199,9 @@ fn mapped_bytes() -> u64 {
 /// Minimum size of the stack that stays mapped for a thread that was not joined.
 const STACK: u64 = 64 << 10;
 
-/// Fails if the rounds leave address space mapped, for example the stacks of threads that have
-/// ended but were not joined. The rounds run in six batches. The allocator maps more memory now and
-/// then, so one batch with little growth is enough to pass.
+/// Fails if calls to `round` leave address space mapped, for example the stacks of threads that
+/// have ended but were not joined. The calls are made in up to six batches. The allocator maps more
+/// memory now and then, so one batch with little growth is enough to pass.
 pub(crate) fn keeps_no_addresses(what: &str, mut round: impl FnMut() -> Outcome) -> Outcome {
     const ROUNDS: u64 = 50;
     let mut least = u64::MAX;

@@ -6,7 +6,7 @@ use crate::kit::outcome::{Called, Outcome, outln};
 use crate::kit::subject::{Subject, pattern};
 use std::time::{Duration, Instant};
 
-/// Minimum measuring time of one row.
+/// Minimum time for the measurement of one row of the table.
 const LONG: Duration = Duration::from_millis(60);
 
 /// Measures and prints the table.

@@ -1,8 +1,9 @@
-//! Tables of the backend under test as the backend passed them to dtl_backend_register, for the
-//! tests that call slots directly.
+//! Function tables of the backend under test as the backend passed them to dtl_backend_register,
+//! for the tests that call these functions directly.
 //!
-//! A plugin is loaded with a host table that keeps a copy of the registered tables and passes them
-//! on to the library.
+//! A plugin is loaded with a host table (the library functions that it can call) whose
+//! `backend_register` passes the registered tables on to the library and keeps a copy of the tables
+//! that the library accepts.
 
 use crate::kit::calls::Backend;
 use crate::kit::current_slot;
@@ -14,7 +15,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Copies of the tables of a backend.
+/// Copies of the function tables of a backend.
 pub(crate) struct Tables {
     pub(crate) device: Option<dtl_device_vtable_t>,
     pub(crate) memory: Option<dtl_memory_vtable_t>,
@@ -23,7 +24,7 @@ pub(crate) struct Tables {
     pub(crate) comm: Option<dtl_comm_vtable_t>,
 }
 
-/// Registered tables and the `self` pointer of their slots.
+/// Registered function tables and the pointer that their functions take as `self`.
 pub(crate) struct Vtables {
     pub(crate) tables: Tables,
     pub(crate) own: *mut c_void,
@@ -37,8 +38,8 @@ unsafe impl Sync for Vtables {}
 
 static BARE: OnceLock<Vtables> = OnceLock::new();
 
-/// Returns the tables of the first registered backend; `None` if the backend under test is one that
-/// the library itself contains.
+/// Returns the function tables of the first registered backend; `None` if the backend under test is
+/// one that the library itself contains.
 pub(crate) fn tables() -> Option<&'static Vtables> {
     BARE.get()
 }
@@ -69,7 +70,7 @@ pub(crate) unsafe fn keep(vtable: *const dtl_backend_vtable_t, own: *mut c_void)
 /// NULL.
 ///
 /// # Safety
-/// `table` is NULL or a table of slots that begins with its size in bytes.
+/// `table` is NULL or a function table that begins with its size in bytes.
 unsafe fn take<T>(table: *const T) -> Option<T> {
     if table.is_null() {
         return None;
@@ -85,7 +86,8 @@ unsafe fn take<T>(table: *const T) -> Option<T> {
 }
 
 impl Vtables {
-    /// Fails the test unless a slot succeeded.
+    /// Fails the test unless `status`, which the function `slot` of a table has returned, is
+    /// DTL_SUCCESS.
     pub(crate) fn check(slot: &str, status: dtl_status_t) -> Outcome {
         if status == DTL_SUCCESS {
             return Ok(());
@@ -94,8 +96,8 @@ impl Vtables {
     }
 }
 
-/// Calls a slot of a table with the backend's `self`: `slot!(vtables, "memory.alloc",
-/// function(arguments...))`.
+/// Calls a function of a backend's table with the backend's `self` pointer: `slot!(vtables,
+/// "memory.alloc", function(arguments...))`.
 macro_rules! slot {
     ($vtables:expr, $name:expr, $function:ident($($argument:expr),* $(,)?)) => {
         $crate::kit::current_slot::within($name, || {
@@ -107,7 +109,8 @@ macro_rules! slot {
 }
 pub(crate) use slot;
 
-/// Loads a plugin file and keeps its first backend's tables. The steps of loading are recorded.
+/// Loads a plugin file and keeps the function tables of its first backend. During each step of
+/// loading, the file of `current_slot` names the step.
 pub(crate) fn load(path: &Path) -> Called<Backend> {
     let loaded = load_observed::<Keeper>(path, "dtl-ctk", &current_slot::enter);
     current_slot::enter("");

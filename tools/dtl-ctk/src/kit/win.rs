@@ -245,7 +245,7 @@ impl<'a> Win<'a> {
         self.accumulate((DTL_DTYPE_INT64, DTL_OP_SUM), &bytes, target, at)
     }
 
-    /// Calls get_accumulate. Returns the buffer of the previous values.
+    /// Calls get_accumulate. Returns the index of the buffer for the previous values.
     pub(crate) fn get_accumulate(
         &self,
         (dtype, op): (dtl_dtype_t, dtl_reduce_op_t),
@@ -259,7 +259,8 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// Calls fetch_op on one 64-bit integer. Returns the buffer of the previous value.
+    /// Calls fetch_op on one 64-bit integer. Returns the index of the buffer for the previous
+    /// value.
     pub(crate) fn fetch_op(
         &self,
         op: dtl_reduce_op_t,
@@ -273,7 +274,7 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// Compares and swaps one element. Returns the buffer of the previous value.
+    /// Compares and swaps one element. Returns the index of the buffer for the previous value.
     pub(crate) fn compare_and_swap(
         &self,
         dtype: dtl_dtype_t,
@@ -295,7 +296,7 @@ impl<'a> Win<'a> {
         Ok(self.integer(slot))
     }
 
-    /// Returns a result as a 64-bit integer.
+    /// Returns the result of a completed operation as a 64-bit integer.
     pub(crate) fn integer(&self, slot: Slot) -> i64 {
         self.got(slot).try_into().map_or(0, i64::from_ne_bytes)
     }

@@ -1,6 +1,6 @@
 //! Exec table of the backend "sample". A stream is a queue with a thread. An event refers to the
-//! fence of its latest record. A parallel loop runs on several threads, which take chunks of its
-//! iterations.
+//! completion state ([`Fence`]) of the latest `event_record` call for it. A parallel loop runs on
+//! several threads, which take chunks of its iterations.
 
 use super::launch::launch;
 use super::{Out, Ptr, Status, fault, module, put};
@@ -48,8 +48,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 type Work = Box<dyn FnOnce() -> Status + Send>;
 
-/// Queue entry: work, or a record of an event, which copies the stream's failure without clearing
-/// it.
+/// Queue entry: work, or an `event_record` operation, which copies the stream's failure status
+/// without clearing it.
 enum Item {
     Work(Work),
     Record(Arc<Fence>),
@@ -158,8 +158,9 @@ impl Shared {
     }
 }
 
-/// State of one record of an event: `done` is `None` while the record is pending, then the failure
-/// status of the stream and the time in nanoseconds at which the stream reached the record.
+/// State of one `event_record` operation: `done` is `None` while the operation is pending, then the
+/// failure status of the stream and the time in nanoseconds at which the stream reached the
+/// operation.
 struct Fence {
     done: Mutex<Option<(dtl_status_t, u64)>>,
     changed: Condvar,
@@ -192,7 +193,8 @@ fn now_ns() -> u64 {
     BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// Event, represented by the [`Fence`] of its latest record; `None` before the first record.
+/// Event, represented by the [`Fence`] of the latest `event_record` call for it; `None` before the
+/// first call.
 type Event = Mutex<Option<Arc<Fence>>>;
 
 pub(super) fn stream<'a>(pointer: Ptr) -> &'a Stream {

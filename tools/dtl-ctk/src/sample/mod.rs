@@ -83,7 +83,8 @@ impl Parts {
         Parts::for_ranks(1)
     }
 
-    /// Creates tables with a communicator of this many ranks in this process.
+    /// Creates function tables for communicators of this many ranks, which are threads of this
+    /// process.
     pub(crate) fn for_ranks(ranks: u64) -> Parts {
         let (allocations, destroyed) = Default::default();
         let mut comm = minimal::table();

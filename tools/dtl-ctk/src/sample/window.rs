@@ -201,7 +201,8 @@ macro_rules! given {
     };
 }
 
-/// Writes an operation to `out_op` that is already complete, even if other operations are pending.
+/// Creates an operation that is already complete, even if other operations are pending, and writes
+/// its id to `out_op`.
 fn over(rank: &mut Rank, out_op: *mut u64) -> Status {
     let op = rank.next_op();
     rank.finish(op, (0, 0, 0), DTL_SUCCESS);

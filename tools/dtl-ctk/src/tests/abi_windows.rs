@@ -1,6 +1,6 @@
 //! Tests of the window functions of a comm table: incomplete function groups, tables of older
-//! versions, invalid results, and the choice between these functions and messages. The tests use a
-//! single rank, which accesses only its own windows.
+//! versions, invalid results, and the library's choice between these functions and its own
+//! implementation with messages. The tests use a single rank, which accesses only its own windows.
 
 use crate::api::Comm;
 use crate::kit::prelude::*;

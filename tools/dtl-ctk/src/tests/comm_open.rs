@@ -169,7 +169,7 @@ fn small_leaves_at_once(p: &Rank) -> Outcome {
     )
 }
 
-/// Returns the folders in which files could be left.
+/// Returns the folders in which communicators could leave files.
 fn folders() -> Vec<PathBuf> {
     let mut folders = vec![PathBuf::from("/dev/shm"), PathBuf::from("/tmp"), std::env::temp_dir()];
     folders.extend(std::env::current_dir());
@@ -184,8 +184,8 @@ fn names() -> HashSet<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Returns this user's files that appear during `work` and are still there afterwards. Barriers
-/// ensure that no rank works while another one lists the files.
+/// Returns this user's files in [`folders`] that appear during `work` and are still there
+/// afterwards. Barriers ensure that no rank runs `work` while another one lists the files.
 fn left_by(p: &Rank, work: impl FnOnce() -> Outcome) -> Outcome<Vec<PathBuf>> {
     p.barrier()?;
     let before = names();

@@ -1,4 +1,4 @@
-//! Tests of availability, features and the device table.
+//! Tests of a backend's availability, its features and its device table.
 
 use crate::kit::prelude::*;
 use std::sync::Barrier;

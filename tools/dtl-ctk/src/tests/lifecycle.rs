@@ -1,5 +1,5 @@
-//! Tests of a backend's properties before its first use, and of destroying its objects, where the
-//! library can report failures only in the log.
+//! Tests of the query whether a backend is available, and of destroying streams, events and
+//! communicators, where the library can report failures only in the log.
 
 use crate::api::Comm;
 use crate::kit::prelude::*;

@@ -4,8 +4,8 @@
 use crate::kit::prelude::*;
 use crate::tests::memory_kinds::are_apart;
 
-/// Memory kind that is never registered: bits 47..32 contain the member's value, and no member has
-/// the value 0.
+/// Memory kind that is never registered: its bits 47..32, which contain the value of the
+/// enumeration member, are 0, and no member has the value 0.
 const NO_KIND: u64 = 0x0001_0000_0000_0000;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![

@@ -1,6 +1,6 @@
-//! The named tests, one file for each part of the interface. A test is a short function that has
-//! the last part of the test's name. The table at the top of a file lists the tests. `catalog.txt`
-//! describes what each test checks, and the rule of the header that requires it.
+//! The named tests, one file for each part of the interface. A test is a short function whose name
+//! is the last part of the test's name. The table at the top of a file lists the tests.
+//! `catalog.txt` describes what each test checks, and the rule of the header that requires it.
 
 use crate::kit::catalog::Body;
 use crate::kit::stress;

@@ -132,7 +132,8 @@ fn between_two_blocks(s: &Subject) -> Outcome {
     holds(&one, &bytes, "the source")
 }
 
-/// Creates a job that sleeps, then writes bytes into a leaked buffer.
+/// Creates a function to run on a stream. The function sleeps, then writes `bytes` to a leaked
+/// buffer.
 fn slow_writer(bytes: &'static [u8]) -> (&'static Job, *const u8) {
     let place: &'static mut [u8] = Box::leak(vec![0u8; bytes.len()].into_boxed_slice());
     let address = place.as_mut_ptr().expose_provenance();
@@ -254,7 +255,7 @@ fn put(stream: &Stream, block: &Block, bytes: &[u8]) -> Called {
     stream.copy(block.at(0), bytes.as_ptr().cast(), bytes.len() as u64)
 }
 
-/// Address that a copy reads.
+/// Source address of a copy.
 type Source = *const std::ffi::c_void;
 
 /// Queues slow work that writes bytes into a buffer. Returns a zeroed block to copy the bytes to,

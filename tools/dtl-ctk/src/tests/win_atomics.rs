@@ -328,8 +328,8 @@ fn summed(p: &Rank, mut mine: Vec<u8>) -> Outcome<Vec<u8>> {
     Ok(all)
 }
 
-/// Adds `index * by + rank` to each of `count` integers of rank 0 in each round, and checks the
-/// sums.
+/// Adds `index * by + rank` to each of `count` integers in the window memory of rank 0, `rounds`
+/// times. Then checks the sums.
 fn sums(p: &Rank, rounds: i64, count: i64, by: i64) -> Outcome {
     both(p, count as u64 * 8, |win| {
         let values: Vec<i64> = (0..count).map(|at| at * by + i64::from(p.rank)).collect();
@@ -341,8 +341,8 @@ fn sums(p: &Rank, rounds: i64, count: i64, by: i64) -> Outcome {
     })
 }
 
-/// Increments an integer of rank 0 with compare-and-swap, and with accumulates as well if
-/// `accumulates`.
+/// Increments an integer in the window memory of rank 0 with compare-and-swap. If `accumulates` is
+/// true, also increments it with accumulates.
 fn counted(p: &Rank, accumulates: bool) -> Outcome {
     const EACH: i64 = 30;
     both(p, 16, |win| {

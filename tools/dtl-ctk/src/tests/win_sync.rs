@@ -17,8 +17,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         operations_keep_no_memory;
 ];
 
-/// Puts to the next rank in rounds. In each round, `over` completes the puts, and the target then
-/// checks the contents.
+/// Puts to the next rank in rounds. In each round, calls `over` to complete the puts. The target
+/// then checks its window memory.
 fn put_and_check(
     p: &Rank,
     win: &Win,
@@ -217,16 +217,17 @@ fn of_ranks_turned_round(p: &Rank) -> Outcome {
     once(&half, 4, 2000)
 }
 
-/// Maximum number of rounds.
+/// Maximum number of rounds of [`without_growth`].
 const ROUNDS: usize = 60;
-/// Number of initial rounds that are ignored, because pools grow in them.
+/// Number of initial rounds whose measurements are ignored, because memory pools grow in them.
 const WARM: usize = 2;
 /// Minimum number of rounds between two compared measurements. A leak of this many rounds exceeds
 /// the memory that malloc and exiting threads retain temporarily.
 const APART: usize = 16;
 
-/// Runs `round` repeatedly until memory has not grown between two rounds that are at least `APART`
-/// rounds apart. Average growth of less than `least` bytes for each round is not a leak.
+/// Runs `round` repeatedly until, on each rank, the malloc memory of the process has not grown
+/// between two rounds that are at least `APART` rounds apart. Average growth of less than `least`
+/// bytes for each round is not a leak.
 fn without_growth(p: &Rank, least: i64, round: impl Fn() -> Outcome) -> Outcome {
     let (mut levels, mut is_calm) = (Vec::with_capacity(ROUNDS), false);
     for number in 0..ROUNDS {
@@ -270,7 +271,8 @@ fn operations_keep_no_memory(p: &Rank) -> Outcome {
     win.end()
 }
 
-/// Signals the next rank that it may check, and checks after the previous rank's signal.
+/// Sends a message to the next rank to signal that its window memory is complete. Calls `check`
+/// after the message from the previous rank has arrived.
 fn check_after_signal(p: &Rank, win: &Win, check: impl FnOnce() -> Outcome) -> Outcome {
     let told = p.isend(Vec::new(), p.next(), 6)?;
     p.recv(0, p.previous(), 6)?;

@@ -1,6 +1,6 @@
-//! Tests of windows: counters from which all ranks fetch concurrently, and fixed sequences of
-//! epochs (`crate::window`) with every dtype and operation on all targets, every kind of epoch, and
-//! every error. The test `random_cases` runs small random cases.
+//! Tests of windows: counters that all ranks fetch and increment concurrently, and fixed sequences
+//! of epochs (`crate::window`) with every dtype and operation on all targets, every kind of epoch,
+//! and every erroneous call. The test `random_cases` runs small random cases.
 
 use crate::case::{Op, Place, Step};
 use crate::data::{self, Class, REDUCTIONS, TYPES, Type};
@@ -34,8 +34,8 @@ fn counters_in_memory_of_the_program(p: &Rank) -> Outcome {
     count_up(p, win).inspect_err(|_| std::mem::forget(memory))
 }
 
-/// Fetches numbers on every rank from two counters of the last rank, one of 4 bytes and one of 8.
-/// Checks that each number is fetched exactly once.
+/// Repeatedly fetches and increments two counters of the last rank: one of 4 bytes and one of 8
+/// bytes. Checks that all ranks together fetch each number exactly once.
 fn count_up(p: &Rank, win: dtl_win_t) -> Outcome {
     let all = EACH * p.size as u64;
     let mut seen = vec![0_u8; all as usize * 2];

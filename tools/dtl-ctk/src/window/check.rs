@@ -10,7 +10,7 @@ use dtl_sys::DTL_OP_NO_OP;
 
 /// Result of an epoch on one rank.
 pub(super) struct EpochResult {
-    /// Hash of this rank's results, as far as they must be equal in every run of the case on any
+    /// Hash of those results of this rank that must be equal in every run of the test case on any
     /// backend.
     pub(super) hash: u64,
     /// For each [`Act`] of the epoch: value whose sum over all ranks must be zero (see
@@ -19,8 +19,8 @@ pub(super) struct EpochResult {
     pub(super) wrong: Option<Failure>,
 }
 
-/// Checks a completed epoch. `is` is the contents of this rank's part of the window, `before` the
-/// hash of the earlier epochs.
+/// Checks a completed epoch. `is` contains this rank's part of the window. `before` is the hash of
+/// the results of the earlier epochs.
 pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochResult {
     let (layout, epoch) = (run.layout, run.epoch);
     let mut balance = vec![0_u64; layout.acts[epoch].len()];
@@ -97,8 +97,8 @@ fn impossible_claim(
     Some(Failure::wrong(format!("act {number}, {what}: {value} is the number of no claim")))
 }
 
-/// Sums a hash of each element and its index. Equal sets of values have equal sums, in whatever
-/// order they are added.
+/// Returns the sum of the hashes of all elements, each of which is hashed together with its index.
+/// Equal sets of such pairs have equal sums, regardless of the order of addition.
 fn number_of(bytes: &[u8], act: &Act) -> u64 {
     let values = bytes.chunks_exact(act.ty.size).map(|element| data::decode(element, act.ty));
     values.zip(1..).fold(0, |sum, (value, index)| sum.wrapping_add(weight(index, value)))
@@ -111,8 +111,9 @@ fn weight(index: u64, value: i64) -> u64 {
 /// Returns the sum of the hashes of the fetched values minus the sum of the hashes of the values
 /// that the operations left in the elements. Each operation fetches the value that another
 /// operation left, except the first, which fetches the initial value. The value that the last
-/// operation left is the final value. Therefore these differences, plus the final and minus the
-/// initial value at the target, add up to zero over all ranks.
+/// operation left is the final value. Therefore, the sum of these differences over all ranks, plus
+/// the hashes of the final values and minus the hashes of the initial values at the target, is
+/// zero.
 fn balance_of(held: &Held, act: &Act) -> u64 {
     let size = act.ty.size;
     let Some(result) = &held.result else { return 0 };

@@ -1,4 +1,4 @@
-//! Random windows and epochs.
+//! Generates random schedules: a window, and epochs with one-sided operations.
 
 use super::{Act, Epoch, Kind, Schedule, Sync, misuse};
 use crate::case::Op;
@@ -10,7 +10,8 @@ const UNITS: [u64; 8] = [1, 1, 2, 4, 8, 8, 3, 24];
 /// Maximum number of elements of an [`Act`] that accesses each element with a separate call.
 const SINGLY: u64 = 8;
 
-/// Generates a schedule for a job of this many ranks. `op` selects its contents: see `case::OPS`.
+/// Generates a schedule (a window and its epochs) for a job of `ranks` ranks. `op` selects its
+/// contents: see `case::OPS`.
 pub(crate) fn schedule(random: &mut Random, op: Op, ranks: u64, max_bytes: u64) -> Schedule {
     let units = (0..ranks).map(|_| random.pick(&UNITS)).collect();
     let tails = (0..ranks).map(|_| if random.chance(50) { 0 } else { random.below(40) }).collect();

@@ -136,9 +136,9 @@ impl<'a> Layout<'a> {
         first..first + act.count as usize * act.ty.size
     }
 
-    /// Returns the expected contents of a rank's part of the window after an epoch. The range of an
-    /// [`Act`] of the kind `Claim`, whose result depends on the order of the ranks, has its
-    /// contents from before the epoch.
+    /// Returns the expected contents of a rank's part of the window after an epoch. For the range
+    /// of an [`Act`] of the kind `Claim`, whose result depends on the order of the ranks, returns
+    /// the contents before the epoch.
     pub(super) fn after(&self, epoch: usize, rank: u64) -> Vec<u8> {
         let mut image = self.before(epoch, rank);
         for (number, act) in self.acts_of(epoch, rank) {
@@ -206,7 +206,7 @@ fn apply(there: &mut [u8], operand: &[u8], ty: Type, op: dtl_reduce_op_t) {
     }
 }
 
-/// Returns the value of an element after an operation with `operand`.
+/// Returns the value of the element `there` after the reduction operation `op` with `operand`.
 pub(super) fn folded(there: &[u8], operand: &[u8], ty: Type, op: dtl_reduce_op_t) -> i64 {
     fold(op, ty.class, data::decode(there, ty), data::decode(operand, ty))
 }

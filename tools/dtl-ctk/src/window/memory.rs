@@ -1,5 +1,5 @@
-//! Window memory of the program, which other ranks change concurrently: accessed only by address,
-//! never as a slice.
+//! Window memory of one rank. Other ranks change it concurrently, so it is accessed only through
+//! raw pointers, never as a slice.
 
 use crate::data::FILLER;
 use std::ffi::c_void;
@@ -8,7 +8,7 @@ use std::ptr;
 /// Number of guard bytes before and after the memory.
 const APRON: usize = 64;
 
-/// One part of a window: the program's own bytes, or bytes that the library has allocated.
+/// Window memory of one rank, allocated by the program or by the library.
 pub(super) struct Memory {
     start: *mut u8,
     size: usize,

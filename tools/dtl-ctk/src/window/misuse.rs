@@ -49,7 +49,8 @@ enum When {
 
 type Try = fn(&Tries) -> Result<(), Failure>;
 
-/// All tests, by number: the time of the calls, a description, and the function.
+/// All tests, indexed by test number. Each entry contains the time of the calls, a description, and
+/// the function.
 const ALL: [(When, &str, Try); 15] = [
     (When::Before, "a window with steps of 0 bytes on one rank", nothing),
     (When::Before, "a window without memory on one rank", nothing),
@@ -71,8 +72,8 @@ const ALL: [(When, &str, Try); 15] = [
 /// Number of tests.
 pub(crate) const COUNT: u64 = ALL.len() as u64;
 
-/// Runs test `number` of [`ALL`] if it belongs before the creation of the window: all ranks call
-/// `dtl_win_create`, the last one with a wrong argument.
+/// Runs test `number` of [`ALL`] if its time is [`When::Before`]: all ranks call `dtl_win_create`,
+/// the last one with a wrong argument.
 pub(super) fn before(number: u64, comm: dtl_comm_t, me: u64, ranks: u64) -> Result<(), Failure> {
     let (when, what, _) = ALL[number as usize];
     if when != When::Before {
@@ -89,12 +90,12 @@ pub(super) fn before(number: u64, comm: dtl_comm_t, me: u64, ranks: u64) -> Resu
     outcome.map_err(|failure| failure.within(&format!("misuse {number}, {what}")))
 }
 
-/// Runs test `number` of [`ALL`], if it belongs outside of epochs. Called while no epoch is open.
+/// Runs test `number` of [`ALL`] if its time is [`When::Outside`]. Called while no epoch is open.
 pub(super) fn outside(number: u64, tries: &Tries) -> Result<(), Failure> {
     try_it(number, tries, &[When::Outside])
 }
 
-/// Runs test `number` of [`ALL`], if it belongs in an open epoch of this kind.
+/// Runs test `number` of [`ALL`] if it applies to an open epoch of the kind `tries.sync`.
 pub(super) fn inside(number: u64, tries: &Tries) -> Result<(), Failure> {
     let own = if tries.sync == Sync::Fence { When::Fenced } else { When::Locked };
     try_it(number, tries, &[When::Inside, own])
@@ -120,7 +121,7 @@ fn answered(call: &str, ended: Called, expected: dtl_status_t) -> Result<(), Fai
 }
 
 /// Arguments common to the calls of one test, and the expected status. Each call has its own value
-/// and result buffer, and the result must remain unchanged.
+/// buffer and result buffer. The result buffer must remain unchanged.
 struct Calls<'a> {
     tries: &'a Tries,
     expected: dtl_status_t,

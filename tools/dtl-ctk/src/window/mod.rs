@@ -3,9 +3,9 @@
 //! expected contents, `act` and `run` call the library, `check` compares, `misuse` has the calls
 //! that must fail.
 //!
-//! Each [`Act`] of an epoch accesses its own range, so the order of the acts does not matter.
-//! Within an act the order of operations is fixed, or all ranks change the same elements with
-//! commutative operations.
+//! An [`Act`] is a group of operations on the same elements of one target. Each act of an epoch
+//! accesses its own range, so the order of the acts does not matter. Within an act the order of
+//! operations is fixed, or all ranks change the same elements with commutative operations.
 
 mod act;
 mod check;
@@ -22,18 +22,19 @@ use crate::data::{self, Class, TYPES, Type};
 use dtl_sys::{DTL_OP_SUM, dtl_reduce_op_t};
 use std::fmt::Write;
 
-/// Method of opening and closing an epoch. Case files contain the discriminants.
+/// Method of opening and closing an epoch. The files of test cases contain the discriminants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sync {
     Fence,
     LockAll,
     /// Locks one target at a time, once for each [`Act`].
     Each,
-    /// Holds the locks of all targets that a rank needs at the same time.
+    /// Locks all targets that a rank needs, and holds all these locks at the same time.
     Nested,
 }
 
-/// Kind of an [`Act`]. Case files contain the discriminants.
+/// Kind of an [`Act`]: its operations and the ranks that perform them. The files of test cases
+/// contain the discriminants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// One rank puts values repeatedly and gets them back.
@@ -48,8 +49,8 @@ pub(crate) enum Kind {
     /// All ranks try to replace a zero by their rank plus one, with compare_and_swap; one of them
     /// succeeds.
     Claim,
-    /// One rank replaces elements by increasing values. The other ranks must read whole values, and
-    /// never an older value after a newer one.
+    /// One rank overwrites elements with increasing values. The other ranks must never read a
+    /// partially written value, or an older value after a newer one.
     Watch,
     /// All ranks add with get and put, under an exclusive lock.
     Locked,
@@ -74,9 +75,9 @@ pub(crate) struct Act {
     pub(crate) kind: Kind,
     pub(crate) ty: Type,
     pub(crate) op: dtl_reduce_op_t,
-    /// Target rank after reduction modulo the number of ranks.
+    /// Number that, modulo the number of ranks, is the target rank.
     pub(crate) target: u64,
-    /// Origin rank, after reduction modulo the number of ranks, if only one rank writes.
+    /// Number that, modulo the number of ranks, is the origin rank if only one rank writes.
     pub(crate) origin: u64,
     pub(crate) count: u64,
     /// Number of repetitions on each rank.
@@ -85,9 +86,9 @@ pub(crate) struct Act {
     /// 2 is get_accumulate. For other kinds: 0 fetches nothing, 1 is get_accumulate, 2 is fetch_op
     /// for each element.
     pub(crate) form: u64,
-    /// Minimum number of unused bytes before the byte range.
+    /// Minimum number of unused bytes before the elements in the window.
     pub(crate) gap: u64,
-    /// True if the offset is a multiple of the element's size.
+    /// True if the byte offset in the window is a multiple of the element size.
     pub(crate) aligned: bool,
     /// Flush after each repetition: 0 is none, 1 flush, 2 flush_local, 3 flush_all, 4
     /// flush_local_all.

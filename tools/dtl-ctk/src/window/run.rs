@@ -24,8 +24,8 @@ struct Window<'a> {
     timeout_ns: u64,
 }
 
-/// Runs and checks a schedule. Returns the hash of this rank's results, as far as they must be
-/// equal in every run of the case on any backend.
+/// Runs and checks a schedule. Returns the hash of those results of this rank that must be equal in
+/// every run of the test case on any backend.
 pub(crate) fn run(
     comm: dtl_comm_t,
     view: View,
@@ -100,7 +100,8 @@ impl<'a> Window<'a> {
         Ok(Window { comm, win, layout, memory, finish, timeout_ns })
     }
 
-    /// Checks that dtl_win_info reports the parameters with which every part was created.
+    /// Checks that dtl_win_info reports this rank, the number of ranks, and the size and
+    /// displacement unit of each rank's part of the window.
     fn is_as_made(&self) -> Result<(), Failure> {
         for rank in 0..self.layout.ranks() as usize {
             let before = dtl_win_info_t { rank: -1, ranks: -1, ..DTL_WIN_INFO_INIT };
@@ -277,8 +278,8 @@ impl<'a> Window<'a> {
         run.finish(self.finish)
     }
 
-    /// Sums the balance of each [`Act`] over all ranks. Returns a failure if a sum is not zero: see
-    /// `check::balance_of`.
+    /// Sums the values in `balance`, one for each [`Act`], over all ranks. Returns a failure if a
+    /// sum is not zero: see `check::balance_of`.
     fn sum_up(&self, balance: &[(usize, u64)]) -> Result<Option<Failure>, Failure> {
         let mut sums: Vec<u64> = balance.iter().map(|(_, of_act)| *of_act).collect();
         let (count, buffer) = (sums.len() as u64, sums.as_mut_ptr().cast());

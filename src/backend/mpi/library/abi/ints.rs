@@ -1,4 +1,4 @@
-//! Integer constants, with their value in each interface.
+//! Integer constants of MPI, with their value in each binary interface.
 
 use super::names;
 

@@ -90,7 +90,7 @@ pub const STANDARD: Abi = Abi {
     status_tag: 4,
 };
 
-/// Size of a buffer for the status of any interface, in bytes.
+/// Size, in bytes, of a buffer for an `MPI_Status` of any binary interface.
 pub use crate::sys::compute::callback::STATUS_ROOM;
 
 impl Abi {
@@ -139,7 +139,7 @@ macro_rules! names {
                 match self { $(Self::$variant => stringify!($mpi)),+ }
             }
 
-            /// Returns the value of the name in the interface `family`.
+            /// Returns the value of the constant in the binary interface `family`.
             #[must_use]
             pub const fn $method(
                 self,

@@ -32,7 +32,7 @@ fn a_launcher_of_another_family_is_refused() {
     check(false, &both).unwrap();
 }
 
-/// Folder with empty files that is removed when the value is dropped.
+/// Temporary directory with empty files; dropping the value removes the directory.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,5 +1,5 @@
-//! Tests of the choice of ports and addresses from lists, and of their discovery with a fake
-//! libibverbs.
+//! Tests of the selection of ports and GIDs from given lists, and of the discovery of ports and
+//! GIDs with a fake libibverbs.
 
 use super::*;
 use crate::sys::memory::buf::Addr;

@@ -103,7 +103,7 @@ pub struct CollArgs {
 }
 
 impl CollArgs {
-    /// Creates the arguments of a collective without data.
+    /// Creates the arguments of a collective, with no buffers and counts of 0.
     pub fn new(kind: Kind) -> CollArgs {
         CollArgs {
             kind,

@@ -3,7 +3,8 @@
 use super::*;
 use crate::model::{rows, wanted};
 
-/// Returns the headings, and the rows for these numbers of ranks, split into cells.
+/// Returns the headings of a Markdown page, and its table rows for these numbers of ranks, split
+/// into cells.
 fn of_few<'a>(page: &'a str, ranks: &[&str]) -> Vec<Vec<&'a str>> {
     let is_table = |line: &&str| line.starts_with("| ") || line.starts_with("## ");
     let cells = |line: &'a str| line.trim_matches(['|', ' ']).split(" | ").collect::<Vec<_>>();
@@ -12,8 +13,9 @@ fn of_few<'a>(page: &'a str, ranks: &[&str]) -> Vec<Vec<&'a str>> {
     page.lines().filter(is_table).map(cells).filter(is_kept).collect()
 }
 
-/// Compares the page's rows for 2 and 32 ranks with rows that are computed again. The memory of a
-/// communicator may have grown slightly since the page was written.
+/// Compares the table rows for 2 and 32 ranks in the documentation (scaling/tables.md) with rows
+/// that are computed again. The memory of a communicator may have changed by less than 1 % since
+/// the page was written.
 #[test]
 fn the_tables_of_the_page_are_not_stale() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/explanation");
@@ -44,7 +46,7 @@ fn the_tables_of_the_page_are_not_stale() {
     }
 }
 
-/// Column of the communicator's memory in the page's rows.
+/// Index of the column with the communicator's memory in the page's table rows.
 const COMM: usize = 9;
 
 #[test]
