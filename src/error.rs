@@ -7,7 +7,8 @@ use crate::abi::status::*;
 use std::ffi::CStr;
 use std::fmt;
 
-/// Error of a failed call: status and text. Boxed so that a `Result<(), Error>` is one word.
+/// Error of a failed call: status code and error message. Boxed so that a `Result<(), Error>` has
+/// the size of a pointer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
 
@@ -17,11 +18,11 @@ struct Inner {
     text: String,
 }
 
-/// Result of a function of the library that can fail.
+/// Result of a library function that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Creates an error with the given status and text.
+    /// Creates an error with the given status code and error message.
     #[cold]
     pub fn new(status: dtl_status_t, text: impl Into<String>) -> Self {
         Error(Box::new(Inner { status, text: text.into() }))
@@ -32,14 +33,14 @@ impl Error {
         self.0.status
     }
 
-    /// Returns the text that `dtl_last_error` returns.
+    /// Returns the error message, which `dtl_last_error` returns.
     pub fn text(&self) -> &str {
         &self.0.text
     }
 
     /// Creates the error for a status that an application function (a callback or a function of a
-    /// backend's vtable) returned. The text is "`what` DTL_ERROR_X (number)". A number that is not
-    /// a status becomes DTL_ERROR_NATIVE_BACKEND.
+    /// backend's vtable) returned. The error message is "`what` DTL_ERROR_X (number)". A number
+    /// that is not a status becomes DTL_ERROR_NATIVE_BACKEND.
     #[cold]
     pub fn of_status(what: &str, status: dtl_status_t) -> Self {
         if !is_status(status) {
@@ -51,7 +52,7 @@ impl Error {
         Error::new(status, format!("{what} {} ({status})", status_name(status).to_string_lossy()))
     }
 
-    /// Prepends `context: ` to the text and leaves the status unchanged.
+    /// Prepends `context: ` to the error message and leaves the status unchanged.
     pub fn within(mut self, context: &str) -> Self {
         self.0.text = format!("{context}: {}", self.0.text);
         self
@@ -79,8 +80,8 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Expands to an [`Error`] with formatted text: `failure!(DTL_ERROR_X, "text {name}")`. Formatting
-/// is out of line, off the fast path.
+/// Expands to an [`Error`] with a formatted message: `failure!(DTL_ERROR_X, "text {name}")`.
+/// Formatting is out of line, off the fast path.
 macro_rules! failure {
     ($status:ident, $($text:tt)+) => {
         $crate::error::rare(move || {

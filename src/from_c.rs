@@ -26,7 +26,8 @@ pub(crate) fn check_pointer<T>(pointer: *const T, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Converts the NUL-terminated string that a C function has written to `bytes`.
+/// Returns the NUL-terminated string that a C function has written into the buffer `bytes`; an
+/// empty string if `bytes` contains no NUL.
 pub(crate) fn text_in(bytes: &[u8]) -> String {
     CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
 }

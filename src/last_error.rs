@@ -1,11 +1,11 @@
-//! Last error of each thread. `dtl_last_error` returns its text. The error of a failed application
-//! function includes the text of the failure inside that function.
+//! Last error of each thread. `dtl_last_error` returns its error message. The error message of a
+//! failed application function includes that of the dtl_ call that failed inside the function.
 //!
 //! An application function (a backend's vtable function, a handler, a task) that fails because a
 //! dtl_ call inside it has failed returns the status of that call, and the library propagates the
-//! error message of that call. To find that text, the library creates a [`Mark`] before it calls
-//! the application function. Creating a mark costs one load, the only cost when the function
-//! succeeds.
+//! error message of that call. To find that message, the library stores the number of failures so
+//! far (a [`Mark`]) before it calls the application function. Creating a mark costs one load, the
+//! only cost when the function succeeds.
 //!
 //! Ordering: one atomic counter numbers the failures of all threads. A failure of a thread after it
 //! created a mark has a higher number than the mark, and an earlier failure of the same thread does
@@ -21,14 +21,15 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Last failure of a thread. Its text alternates between two buffers, so that a pointer from
-/// [`text`] still shows the same text after one more failure. A buffer is never reallocated: a
-/// buffer that is too short is replaced by a longer buffer and freed when the thread ends.
+/// Last failure of a thread. The error messages of successive failures are stored alternately in
+/// two buffers, so that the string to which [`text`] returned a pointer is still unchanged after
+/// one more failure. A buffer is never reallocated: a buffer that is too short is replaced by a
+/// longer buffer and freed when the thread ends.
 #[derive(Default)]
 struct Last {
     number: u64,
     status: dtl_status_t,
-    /// Text buffers, each NUL-terminated or empty.
+    /// Buffers for error messages, each NUL-terminated or empty.
     texts: [Vec<u8>; 2],
     current: usize,
     outgrown: Vec<Vec<u8>>,
@@ -129,8 +130,8 @@ impl Mark {
         }
     }
 
-    /// Returns the text of the thread's last failure if that failure is later than this mark and
-    /// has the status `status`; otherwise `None`.
+    /// Returns the error message of the calling thread's last failure if that failure is later than
+    /// this mark and has the status `status`; otherwise `None`.
     pub fn recorded(self, status: dtl_status_t) -> Option<String> {
         let recorded = LAST.try_with(|last| {
             let last = last.try_borrow().ok()?;

@@ -12,7 +12,7 @@
 //! | [`settings`] | dtl-info, dtl-ctk | variables are listed and checked before the library opens |
 //! | [`launch`] | dtl-info, dtl-ctk | rank and launcher before a communicator exists |
 //! | [`choose_world`] | dtl-info | a communicator's kind is chosen by opening it |
-//! | [`needs_of`] | dtl-info | `dtl_backend_info` does not name its environments |
+//! | [`needs_of`] | dtl-info | `dtl_backend_info` does not list the environments of a backend |
 //! | [`plugins`] | dtl-info, dtl-ctk | examines plugin files, and reports each step of a load |
 //! | [`schedules`] | dtl-bench | operations of collectives that do not run, and sizes of tables |
 //! | [`mpi`] | dtl-bench | MPI's own functions, for comparison |
@@ -148,8 +148,8 @@ fn open_library() -> Result<()> {
 pub struct CommKind {
     /// Name of the kind.
     pub name: String,
-    /// True if the environment variable DTL_COMM names the kind. Otherwise `dtl_explain` reports
-    /// the reason for the choice.
+    /// True if the environment variable DTL_COMM specifies the kind. If false, the library has
+    /// chosen the kind, and `dtl_explain` reports the reason.
     pub is_named: bool,
 }
 

@@ -62,8 +62,8 @@ const LEFT: u64 = 1 << 62;
 const OVER_AT: usize = 8;
 const BLOCKS_AT: usize = ALIGN;
 const BLOCK: usize = ALIGN;
-/// Size of a block's header in bytes: a word with the stamp, then a word with the tag (`what`) and
-/// the length of the message.
+/// Size of a block's header in bytes: a 64-bit word with the stamp (communicator ID and message
+/// number), then a 64-bit word with the tag (`what`) and the length of the message.
 const WORDS: usize = 16;
 /// Maximum size of a message that fits into a block, in bytes.
 const SMALL: usize = sync::size(BLOCK - WORDS, 8);
@@ -96,9 +96,10 @@ fn user(memory: &Span, mailbox: usize) -> u64 {
 }
 
 impl MailboxView {
-    /// Creates the view and stores `context` + 1 at `USER_AT` in this rank's mailbox. `context` is
-    /// the communicator's ID. `members[i]` is the offset of the mailbox of rank i of the
-    /// communicator; `own` is the offset of this rank's mailbox.
+    /// Creates this rank's view of the mailboxes of a communicator, and stores `context` + 1 at
+    /// `USER_AT` in this rank's mailbox. `context` is the communicator's ID. `members[i]` is the
+    /// offset of the mailbox of rank i of the communicator; `own` is the offset of this rank's
+    /// mailbox.
     pub(super) fn new(memory: Span, members: Box<[u32]>, own: usize, context: u32) -> Self {
         if let Some(word) = user_word(&memory, own) {
             word.store(u64::from(context) + 1, Release);
@@ -239,7 +240,8 @@ impl Drop for MailboxView {
     }
 }
 
-/// Mailbox slots of one rank, with the state that decides whether a slot can be reused.
+/// State of one rank's mailbox in each slot (a slot contains one mailbox per rank). The state
+/// determines whether the slot can be reused.
 #[derive(Default)]
 pub(super) struct Places {
     /// State of each slot, up to the highest slot that was used.
@@ -253,7 +255,8 @@ enum SlotState {
     Free,
     /// Reserved for a communicator that is being created.
     Reserved,
-    /// Used by a communicator; `Last` describes the most recent communicator of the slot.
+    /// Used by a communicator now or earlier; `Last` describes the communicator that used the slot
+    /// last.
     Used(Last),
 }
 
@@ -289,9 +292,9 @@ impl Last {
 }
 
 impl Places {
-    /// Reserves a slot for this rank's mailbox in a new communicator. Returns the slot, and true if
-    /// the slot is used for the first time; `None` if no slot is free. Slot 0 is reserved for the
-    /// communicator of all ranks.
+    /// Reserves a slot (which contains one mailbox per rank) for this rank's mailbox in a new
+    /// communicator. Returns the slot, and true if the slot is used for the first time; `None` if
+    /// no slot is free. Slot 0 is reserved for the communicator of all ranks.
     pub(super) fn reserve(&mut self, is_gone: impl Fn(usize) -> bool) -> Option<(usize, bool)> {
         let known = self.all.len().max(1);
         self.all.resize_with(known, SlotState::default);
@@ -309,14 +312,15 @@ impl Places {
         Some((place, place == known))
     }
 
-    /// Releases a slot that was reserved but is not used by a communicator.
+    /// Releases a mailbox slot that was reserved but is not used by a communicator.
     pub(super) fn release(&mut self, place: u32) {
         if let Some(reserved @ SlotState::Reserved) = self.all.get_mut(place as usize) {
             *reserved = SlotState::Free;
         }
     }
 
-    /// Removes slot `place`, the last slot, after a failure to allocate its memory.
+    /// Removes mailbox slot `place`, which must be the last one, after a failure to allocate its
+    /// memory.
     pub(super) fn forget(&mut self, place: usize) {
         self.all.truncate(place);
     }
@@ -382,7 +386,8 @@ pub(super) fn mailboxes_at(ranks: usize, place: usize, of: Range<usize>) -> Rang
     first + of.start * SHEET..first + of.end * SHEET
 }
 
-/// Returns the size of a slot in bytes: whole pages, because each slot is allocated separately.
+/// Returns the size of a slot (one mailbox per rank) in bytes: whole memory pages, because each
+/// slot is allocated separately.
 pub(super) fn place_bytes(ranks: usize) -> usize {
     (ranks * SHEET).next_multiple_of(sync::size(4096, ALIGN))
 }

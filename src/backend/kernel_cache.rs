@@ -35,7 +35,7 @@ const ENDED: &str = ".old-";
 /// Cache of compiled kernels in one folder of the file system.
 pub(super) struct KernelCache {
     folder: PathBuf,
-    /// File name of the object during compilation. The final name has the same extension.
+    /// Name of the object file during compilation. The final name has the same extension.
     object: &'static str,
 }
 
@@ -148,7 +148,7 @@ impl KernelCache {
         self.folder.join(format!("{:016x}", fnv1a(inputs)))
     }
 
-    /// Returns the object that was compiled from `inputs`; `None` if the entry is missing or
+    /// Returns the object file that was compiled from `inputs`; `None` if the entry is missing or
     /// incomplete, or if a file that the compiler read has changed.
     pub(super) fn find(&self, inputs: &[u8]) -> Result<Option<CachedObject>> {
         let folder = self.place(inputs);
@@ -307,7 +307,8 @@ fn line(bytes: &[u8], path: &str) -> String {
     format!("{:016x} {} {path}\n", fnv1a(bytes), bytes.len())
 }
 
-/// Formats the file `needs`: one line for the object and one for each file that the compiler read.
+/// Formats the file `needs`: one line for the object file and one line for each file that the
+/// compiler read.
 fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
     let mut lines = line(object, "");
     for path in paths {
@@ -319,7 +320,7 @@ fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
     Ok(lines)
 }
 
-/// Returns true if the object and all files listed in `needs` are unchanged.
+/// Returns true if the object file and all files listed in `needs` are unchanged.
 fn are_met(needs: &str, object: &[u8]) -> bool {
     let is_same = |wanted: &str| {
         let path = wanted.splitn(3, ' ').nth(2)?;

@@ -41,7 +41,7 @@ impl<P, U> Default for Queues<P, U> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PostedReceive<P> {
     serial: u64,
-    /// Source and match bits of the messages that the receive accepts.
+    /// Source and match bits of the messages that the receive matches.
     pub select: Selector,
     /// The transport's descriptor of the receive.
     pub what: P,
@@ -179,8 +179,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
         }
     }
 
-    /// Finds the earliest unexpected message that `select` accepts. Returns its source and its
-    /// index in that source's queue, or `None` if there is no such message.
+    /// Finds the earliest unexpected message that matches the selector `select`. Returns its source
+    /// and its index in that source's queue, or `None` if there is no such message.
     fn find_unexpected(&self, select: &Selector) -> Option<(i32, usize)> {
         let first = |queues: &Queues<P, U>| {
             let queue = &queues.unexpected;
@@ -198,15 +198,15 @@ impl<P: PartialEq, U> Matcher<P, U> {
         found.map(|(_, source, index)| (source, index))
     }
 
-    /// Returns the first unexpected message that `select` accepts, without removing the message;
-    /// `None` if `select` accepts no message.
+    /// Returns the first unexpected message that matches the selector `select`, without removing
+    /// the message; `None` if no message matches.
     pub fn peek(&self, select: &Selector) -> Option<&UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
         self.queues(source)?.unexpected.get(index)
     }
 
-    /// Removes and returns the first unexpected message that `select` accepts; `None` if `select`
-    /// accepts no message.
+    /// Removes and returns the first unexpected message that matches the selector `select`; `None`
+    /// if no message matches.
     pub fn take_unexpected(&mut self, select: &Selector) -> Option<UnexpectedMessage<U>> {
         let (source, index) = self.find_unexpected(select)?;
         take(&mut self.queues_mut(source)?.unexpected, index)
@@ -249,8 +249,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 }
 
-/// Searches the whole queue for the first posted receive that matches a message. Returns the
-/// receive's serial number and index, or `None` if no receive matches.
+/// Searches `queue` for the first posted receive that matches a message from `source` with match
+/// bits `word`. Returns the receive's serial number and index, or `None` if no receive matches.
 #[inline(never)]
 fn later_posted<P>(
     queue: &VecDeque<PostedReceive<P>>,

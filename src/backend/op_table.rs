@@ -132,9 +132,9 @@ impl<S, R, U> Operations<Operation<S, R, U>> {
         }
     }
 
-    /// Implements a matched probe: removes the message that a receive with `select` would match
-    /// now, and reserves it for one later receive. `done` is the completion that a probe with
-    /// `select` has returned for the message.
+    /// Implements a matched probe: removes the message that a receive with the selector `select`
+    /// would match now, and reserves it for one later receive. `done` is the completion that a
+    /// probe with the same selector has returned for the message.
     pub fn take<P: PartialEq>(
         &mut self,
         matcher: &mut Matcher<P, U>,
@@ -150,8 +150,8 @@ impl<S, R, U> Operations<Operation<S, R, U>> {
         Ok(Matched { message, done })
     }
 
-    /// Starts the receive of a message that a matched probe has reserved. `receive` takes the place
-    /// of the message in the table, and the message is returned. If the sender has canceled the
+    /// Starts the receive of a message that a matched probe has reserved. Replaces the message's
+    /// entry in the table with `receive`, and returns the message. If the sender has canceled the
     /// message, completes the receive and returns `None`.
     pub fn start_matched(
         &mut self,
@@ -220,7 +220,8 @@ pub fn done(source: usize, status: dtl_status_t, word: u64, size: u64) -> Comple
     Completion { source: rank_of(source), status, match_bits: word, size }
 }
 
-/// Returns the status of a receive of `size` bytes into a buffer.
+/// Returns DTL_ERROR_TRUNCATED if a message of `size` bytes does not fit into the receive buffer
+/// `into`, else DTL_SUCCESS.
 pub fn fitting(size: u64, into: Region) -> dtl_status_t {
     if size > into.len() as u64 { DTL_ERROR_TRUNCATED } else { DTL_SUCCESS }
 }

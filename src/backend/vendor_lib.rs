@@ -65,9 +65,9 @@ impl<F: SymbolTable> VendorLib<F> {
         named.unwrap_or(self.names.soname)
     }
 
-    /// Checks that this process may call the library. Returns the reason if not: the process runs
-    /// with raised privileges (setuid, setgid), or it was forked from a process that has called the
-    /// library.
+    /// Checks that this process may call the library. If it may not, returns the reason: the
+    /// process runs with raised privileges (setuid, setgid), or it was forked from a process that
+    /// has called the library.
     pub fn may_be_called(&self) -> std::result::Result<(), String> {
         if dl::is_privileged() {
             return Err(format!(

@@ -33,7 +33,7 @@ pub fn backend(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
 }
 
 /// Returns a counted reference to the backend with the given handle; a null handle means the
-/// thread's current backend. The reference outlives the call.
+/// thread's current backend. The reference remains valid after the call.
 pub fn pin_backend(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
     if handle.id != 0 {
         registry::pin(inside, handle)

@@ -16,6 +16,6 @@ pub(super) struct HotGlobals {
     pub(super) moving: AtomicU64,
 }
 
-/// The flags of this process.
+/// Flags of this process that are read for every message.
 pub(super) static HOT: HotGlobals =
     HotGlobals { gate: OpenState::new(), hidden: AtomicUsize::new(0), moving: AtomicU64::new(0) };

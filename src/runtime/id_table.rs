@@ -32,7 +32,8 @@ pub(super) struct IdTable<T: 'static> {
 }
 
 impl<T> IdTable<T> {
-    /// Creates an empty table. Tables whose `first` differ by [`LIMIT`] or more share no numbers.
+    /// Creates an empty table. Tables whose `first` values differ by [`LIMIT`] or more share no
+    /// numbers.
     pub(super) const fn new(first: i32) -> Self {
         IdTable { first, next: AtomicUsize::new(0), slots: AppendOnlyTable::new() }
     }

@@ -22,8 +22,8 @@ static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
 
 struct Count {
     inits: u32,
-    /// True while a finalize that has closed the library destroys objects. That finalize may be
-    /// waiting for the very thread that reads this flag.
+    /// True while a finalize destroys objects after it has closed the library. This finalize may be
+    /// waiting for the very thread that reads the flag.
     is_closing: bool,
 }
 

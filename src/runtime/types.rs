@@ -307,8 +307,8 @@ pub fn dtype_text(dtype: dtl_dtype_t) -> String {
     }
 }
 
-/// Returns a string for reports that identifies an operation by its number or portable number
-/// ([`portable_op`]).
+/// Returns a string that describes an operation in reports. `op` is the operation's number or
+/// portable number ([`portable_op`]).
 pub fn op_text(op: dtl_reduce_op_t) -> String {
     match op.checked_sub(OP_OF_FLAGS) {
         Some(0) => "user-defined operation that does not commute".to_owned(),

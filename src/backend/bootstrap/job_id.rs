@@ -50,9 +50,9 @@ struct Member {
 /// name) and rank of this process.
 static MEMBERS: Mutex<BTreeMap<(u64, i32), Member>> = Mutex::new(BTreeMap::new());
 
-/// Counts a call that opens a communicator, for the job and rank `of`. Returns the number of the
-/// call, starting at 1, and the result of `with`, which can read and replace the stored ownership
-/// of the rank.
+/// Counts a call that opens a communicator, for the job and rank `of`. Calls `with`, which can read
+/// and replace the stored ownership of the rank. Returns the number of the counted call, starting
+/// at 1, and the result of `with`.
 pub(super) fn count<R>(of: (u64, i32), with: impl FnOnce(&mut Weak<Claim>) -> R) -> (u64, R) {
     let new = || Member { opens: 0, claim: Weak::new(), pid: process::own_pid() };
     let mut members = MEMBERS.lock();

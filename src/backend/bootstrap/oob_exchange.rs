@@ -177,7 +177,8 @@ fn find(name: &str) -> Result<Arc<Backend>> {
     }
 }
 
-/// Opens a communicator of kind `backend`, exchanges the records over it and closes it.
+/// Opens a communicator of kind `backend`, exchanges the bootstrap records of all ranks over it,
+/// and closes it.
 fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> Result<Records> {
     let Some(comm) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
     // The native object of the description belongs to another kind, so it is not passed on.
@@ -200,8 +201,8 @@ fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> R
     Ok(records)
 }
 
-/// Creates the parameters of an exchange that needs no open communicator. Counts the call that
-/// opens the communicator, unless it is the only such call of the job.
+/// Creates the parameters of an exchange that needs no open communicator. Counts the current call
+/// that opens a communicator, unless it is the only such call of the job.
 fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     let number =
         if args.is_only_open { 1 } else { count((fnv1a(args.job.as_bytes()), rank), |_| ()).0 };
@@ -209,7 +210,7 @@ fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     OpenRequest::new(key(args.job.as_bytes(), number), (of(rank), of(size)), args.timeout_ns)
 }
 
-/// Returns the key of call number `number` that opens a communicator of the job.
+/// Returns the key of the `number`-th call that opens a communicator of the job.
 fn key(job: &[u8], number: u64) -> u64 {
     fnv1a(job.iter().chain(&number.to_le_bytes()))
 }

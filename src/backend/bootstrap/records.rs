@@ -125,8 +125,8 @@ impl RankRecord {
         Ok(Records { rank, size, records, job_cookie })
     }
 
-    /// Exchanges the contributions over `over` in two rounds. The second round confirms that all
-    /// ranks have received the contributions.
+    /// Exchanges the contributions of all ranks in two calls to `over.allgather`. The second call
+    /// confirms that all ranks have received the contributions.
     pub(super) fn exchange(&self, over: &dyn Exchange) -> Result<Records> {
         let all = over.allgather(&self.words());
         let records = self.finish((over.rank(), over.size()), all)?;

@@ -189,7 +189,8 @@ pub(super) struct Root<N: Sockets> {
     guests: Vec<Guest<N::Stream>>,
     /// Ranks that have joined, indexed by rank; the entry of rank 0 is always `None`.
     seats: Vec<Option<Seat<N::Stream>>>,
-    /// Connections of ranks that could not join, on which rank 0 must send the failure.
+    /// Connections of ranks that could not join. Rank 0 must send the failure on each of these
+    /// connections.
     turned_away: Vec<Channel<N::Stream>>,
     /// True if waiting for or accepting connections has failed, so that rank 0 waits for no further
     /// ranks.

@@ -87,12 +87,12 @@ pub enum AllocOrigin {
 }
 
 impl Block {
-    /// Returns true if the block is managed memory, whose pages migrate.
+    /// Returns true if the allocation is managed memory, whose pages migrate.
     pub(super) fn is_managed(&self) -> bool {
         matches!(self.origin, AllocOrigin::Managed | AllocOrigin::Foreign(DTL_MEMORY_MANAGED))
     }
 
-    /// Returns true if the block is known to reside on its device.
+    /// Returns true if the allocation is known to reside on its device.
     pub(super) fn is_on_device(&self) -> bool {
         let is_ours =
             matches!(self.origin, AllocOrigin::Pool | AllocOrigin::Device | AllocOrigin::Opened);
@@ -214,7 +214,7 @@ impl Card {
     }
 }
 
-/// Creates a stream in the current context that does not synchronize with the legacy default
+/// Creates, in the current context, a stream that does not synchronize with the legacy default
 /// stream.
 pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
     let mut stream = ptr::null_mut();

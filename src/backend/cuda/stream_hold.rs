@@ -93,8 +93,8 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Creates a gate for a stream of `device`. Returns `None` if the driver lacks the functions to
-    /// block a stream.
+    /// Creates a gate (a page-locked word on which a stream can wait) for a stream of `device`.
+    /// Returns `None` if the driver lacks the functions to block a stream.
     pub(super) fn new(driver: &Arc<CudaDriver>, device: i32) -> Result<Option<Self>> {
         let cuda = driver.cuda;
         if cuda.cuStreamWaitValue32_v2.is_none() || cuda.cuStreamAddCallback.is_none() {

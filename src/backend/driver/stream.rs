@@ -27,7 +27,7 @@ pub struct Stream<D: Driver> {
 
 type EventOf<D> = <<D as Driver>::Queue as Queue>::Event;
 
-/// Kind of a queued command, for the error message.
+/// Kind of a queued command, named in error messages.
 pub enum Command {
     /// Copy of memory.
     Copy,

@@ -51,8 +51,8 @@ pub const RANK_BYTES: usize = nodes::RANK_BYTES;
 
 /// Name of the default backend between nodes; `DTL_HIER_ACROSS` overrides it.
 const ACROSS: &str = "mpi";
-/// Time in nanoseconds that is added to the time limit while the ranks exchange the results of
-/// opening the node transport, because they may finish opening it at different times.
+/// Time in nanoseconds by which the time limit is extended while the ranks exchange the results of
+/// opening the node's transport. Ranks may finish opening that transport at different times.
 const GRACE_NS: u64 = 5_000_000_000;
 /// First of the two 64-bit words that identify a node, for nodes that `DTL_FAKE_NODES` simulates.
 const PRETENDED: u64 = 0x7072_6574_656E_6400;

@@ -135,8 +135,8 @@ impl Router {
             .unwrap_or(local)
     }
 
-    /// Starts an operation on a transport by calling `act`. Allocates the operation's entry first,
-    /// so that no started operation is lost if memory is exhausted.
+    /// Starts an operation on a transport by calling `act`. Allocates the entry in the table of
+    /// operations first, so that no started operation is lost if memory is exhausted.
     fn start(
         &mut self,
         level: HierLevel,
@@ -230,8 +230,9 @@ impl Router {
 
     // ---- deferred receives ----
 
-    /// Returns the message that a receive with `select` would match now, and the level of the
-    /// transport on which it arrived. Returns `None` if no such message has arrived.
+    /// Returns the message that a receive with the selector `select` would match now, and the level
+    /// of the transport on which the message arrived. Returns `None` if no such message has
+    /// arrived.
     fn find(&mut self, select: Selector) -> Result<Option<(HierLevel, Completion)>> {
         if select.source != DTL_ANY_SOURCE {
             let (level, source) = self.level(select.source)?;
@@ -333,8 +334,8 @@ impl Router {
 
     // ---- probing ----
 
-    /// Returns the message that a receive with `select` would match if it were posted now, or
-    /// `None` if no such message has arrived.
+    /// Returns the message that a receive with the selector `select` would match if it were posted
+    /// now, or `None` if no such message has arrived.
     fn free_message(&mut self, select: Selector) -> Result<Option<(HierLevel, Completion)>> {
         // Each round except the last starts a deferred receive.
         for _ in 0..=self.held.len() {

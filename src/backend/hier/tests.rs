@@ -175,8 +175,9 @@ fn a_receive_waits_behind_one_from_any_source() {
 }
 
 /// For messages from one source, matching must not depend on arrival times: receives match in
-/// posting order, messages in sending order. So the test compares the result with that of the
-/// simplest matching algorithm.
+/// posting order, messages in sending order. The test takes the messages in sending order and
+/// checks that each was received by the first matching receive, in posting order, that no earlier
+/// message had matched.
 #[test]
 fn messages_that_come_at_any_moment_are_matched_in_order() {
     const MESSAGES: usize = 3000;

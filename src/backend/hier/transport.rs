@@ -27,8 +27,8 @@ pub(super) struct HierTransport {
 }
 
 impl HierTransport {
-    /// Creates the transport. `kinds` has the backend of `node`, followed by the backend of
-    /// `across`.
+    /// Creates the transport. `kinds` contains the backend of the transport `node`, then the
+    /// backend of the transport `across`.
     pub(super) fn new(
         node: Box<dyn Transport>,
         across: Box<dyn Transport>,

@@ -1,11 +1,11 @@
 //! Host memory of kind SHARED. Each block is an in-memory file that other processes of the node can
 //! map too.
 //!
-//! The process that allocated a block keeps the file descriptor. A handle contains the ID of that
-//! process and the number of the descriptor; another process opens the file through /proc, if the
-//! operating system permits. Every field of a handle may be stale or forged, so the file is
-//! examined before it is opened. The file is mapped only if the file name contains the random
-//! number that the handle contains. docs/adr/0014 gives the reasons.
+//! The process that allocated a block keeps the file descriptor. The exported handle of a block
+//! contains the ID of that process and the number of the descriptor; another process opens the file
+//! through /proc, if the operating system permits. Every field of a handle may be stale or forged,
+//! so the file is examined before it is opened. The file is mapped only if the file name contains
+//! the random number that the handle contains. docs/adr/0014 gives the reasons.
 
 use crate::abi::status::{
     DTL_ERROR_INVALID_HANDLE, DTL_ERROR_LIMIT, DTL_ERROR_MEMORY, DTL_ERROR_OUT_OF_MEMORY,

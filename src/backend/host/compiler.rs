@@ -21,12 +21,12 @@ use std::time::Duration;
 /// Name of the source file in the folder of a kernel cache entry. No file that is passed with a
 /// source can have this name.
 const SOURCE: &str = "<source>.c";
-/// Names of the other files in the folder of a kernel cache entry: the header, the shared object,
-/// and the make rule that lists the included files.
+/// Names of files in the folder of a kernel cache entry: the header, the shared object, and the
+/// file with the make rule that lists the included files.
 const HEADER: &str = "dtl_kernel.h";
 pub(super) const OBJECT: &str = "kernels.so";
 const NEEDS: &str = "needs.d";
-/// Subfolder for the files that are passed with a source.
+/// Name of the subfolder for the files that the caller passes with a kernel's source.
 const FILES: &str = "files";
 
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");

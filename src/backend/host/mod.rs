@@ -95,8 +95,8 @@ fn pages(size: u64, align: u64) -> (u64, u64) {
     (size.next_multiple_of(PAGE), align.max(PAGE))
 }
 
-/// Page-locked and shared host memory. Memory of the other kinds is ordinary pageable memory of the
-/// process.
+/// Page-locked and shared host memory. Memory of all other kinds (DTL_MEMORY_*) is ordinary
+/// pageable memory of the process.
 struct HostMemory {
     shared: HostBlocks,
     /// For each page, the number of registered ranges that begin in it plus the number that end in
@@ -211,8 +211,8 @@ fn lock(addr: Addr, size: u64) -> Result<()> {
         .or_else(|why| explain::degraded("pinned host memory", &format!("not page-locked: {why}")))
 }
 
-/// Returns an error unless the host has memory of this kind. DEVICE memory of the host is host
-/// memory, so that programs written for a device run unchanged.
+/// Returns an error unless the host supports the memory kind `kind`. For the host,
+/// DTL_MEMORY_DEVICE means host memory, so that programs written for a device run unchanged.
 fn check_kind(kind: dtl_enum_word_t) -> Result<()> {
     let known = [
         DTL_MEMORY_HOST,

@@ -1,6 +1,6 @@
-//! Collective mailboxes between the threads of this process; `backend::coll_mailbox` describes
-//! them. This module allocates the memory; `wakeup` wakes threads that sleep until a message is
-//! published.
+//! Mailboxes through which ranks in this process exchange the messages of small collectives;
+//! `backend::coll_mailbox` describes the mailboxes. This module allocates the memory; `wakeup`
+//! wakes threads that sleep until a message is published.
 
 use super::wakeup::Doorbell;
 use crate::backend::coll_mailbox::{self, MailboxView, Places};
@@ -11,7 +11,8 @@ use crate::sys::os::shm_segment::SharedMapping;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Collective mailboxes of all ranks. Their memory is allocated when the first mailbox is reserved.
+/// Mailboxes of all ranks for small collectives. Their memory is allocated when the first mailbox
+/// is reserved.
 pub(super) struct Mailboxes {
     ranks: usize,
     room: OnceLock<Option<MailboxMemory>>,
@@ -40,8 +41,8 @@ impl Mailboxes {
         if has_boards { self.room.get_or_init(make).as_ref() } else { None }
     }
 
-    /// Reserves a slot for a rank's mailbox. Returns `None` if no slot is free or if the mailboxes
-    /// have no memory.
+    /// Reserves a slot for a rank's mailbox. Returns `None` if no slot is free or if `room` returns
+    /// no memory for mailboxes.
     pub(super) fn reserve(
         &self,
         places: &mut Places,
@@ -52,8 +53,8 @@ impl Mailboxes {
         u32::try_from(place).ok()
     }
 
-    /// Opens the mailboxes of `members` for rank `own`. Returns `None` if the mailboxes have no
-    /// memory.
+    /// Opens the mailboxes of `members` for rank `own`. Returns `None` if `room` returns no memory
+    /// for mailboxes.
     pub(super) fn open(
         &self,
         places: &mut Places,

@@ -23,7 +23,8 @@ struct Numbered {
     all: HashMap<u64, Weak<Made>>,
 }
 
-/// A shared region. Its memory is freed when the last rank releases it.
+/// A shared region. The memory that the library allocated for the region is freed when the last
+/// rank releases the region.
 struct Made {
     /// Number of the region: the first word of the region's key.
     number: u64,

@@ -99,12 +99,12 @@ impl InprocShared {
         })
     }
 
-    /// Iterates over the ranks and their slots.
+    /// Iterates over all ranks, each with its state (`RankSlot`).
     fn all(&self) -> impl Iterator<Item = (i32, &RankSlot)> {
         (0..self.size).zip(&self.sides)
     }
 
-    /// Records that an operation failed because the rank of `side` had left.
+    /// Records that an operation failed because the rank with state `side` had left.
     fn blame(&self, side: &RankSlot) {
         if !side.blamed.swap(true, Ordering::Relaxed) {
             self.blamed.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use crate::error::{Result, failure};
 use std::ffi::c_int;
 
 /// Duplicates a communicator. MPI calls on the copy return errors instead of aborting
-/// (MPI_ERRORS_RETURN). Collective. Requires an `MpiGuard`.
+/// (MPI_ERRORS_RETURN). Collective. The caller must hold an `MpiGuard`, which permits calls to MPI.
 pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
     let mut copy = 0;
     // SAFETY: `comm` is a valid MPI communicator; `copy` is a writable local.
@@ -18,8 +18,8 @@ pub(super) fn duplicate(mpi: &Mpi, comm: Handle) -> Result<Handle> {
     Ok(copy)
 }
 
-/// Returns `outcome`. If `outcome` is an error, frees `comms`, which the library created for the
-/// failed operation: MPI has a limited number of communicators (2048 in MPICH).
+/// Returns `outcome`. If `outcome` is an error, frees the communicators `comms`, which the library
+/// created for the failed operation: MPI has a limited number of communicators (2048 in MPICH).
 pub(super) fn or_free<T>(mpi: &Mpi, comms: &[Handle], outcome: Result<T>) -> Result<T> {
     outcome.inspect_err(|_| {
         for comm in comms {
@@ -42,7 +42,7 @@ pub(super) fn place_in(mpi: &Mpi, comm: Handle) -> Result<(c_int, c_int)> {
 }
 
 /// Receives all messages that have arrived on a communicator of the library, and frees the
-/// communicator. Requires an `MpiGuard`.
+/// communicator. The caller must hold an `MpiGuard`, which permits calls to MPI.
 pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
     let received = stale_messages::receive_all(mpi, comm);
     // SAFETY: the library created the communicator, which is freed once.
@@ -63,7 +63,8 @@ pub(super) fn agree(mpi: &Mpi, comm: Handle, own: bool) -> Result<bool> {
 }
 
 impl Mpi {
-    /// Frees an MPI object that the library created. Requires an `MpiGuard`.
+    /// Frees an MPI object that the library created. The caller must hold an `MpiGuard`, which
+    /// permits calls to MPI.
     pub(super) fn free_now(&self, left: PendingFree) -> Result<()> {
         match left {
             PendingFree::Comm(comm) => free(self, comm),

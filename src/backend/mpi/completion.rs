@@ -56,8 +56,8 @@ impl ForeignTest for MpiTransport {
 impl MpiTransport {
     /// Tests an operation of any kind. This general path is necessary for an operation that has
     /// state in addition to MPI's request (`op_extras`), for a persistent operation, and for every
-    /// operation if calls to MPI require an `MpiGuard`. Writes the outcome to the caller's
-    /// `Completion` once the operation has completed.
+    /// operation if calls to MPI require an `MpiGuard` (guard that permits MPI calls). Writes the
+    /// outcome to the caller's `Completion` once the operation has completed.
     pub(super) fn test_one(&self, op: OpId, completion: &mut Completion) -> Poll<Result<()>> {
         let (mut request, is_send) = request_of(op);
         let Some(_turn) = self.mpi.enter_unless_over()? else {

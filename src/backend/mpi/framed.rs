@@ -26,14 +26,14 @@ struct MpiWire {
     canceled: Mutex<Vec<Handle>>,
     /// MPI's error message for the operation that failed last.
     failure: Mutex<Option<String>>,
-    /// Dropped after all other fields: if the library initialized MPI, MPI is finalized when the
-    /// last `Hold` is dropped.
+    /// Counted reference to MPI, dropped after all other fields: if the library initialized MPI,
+    /// MPI is finalized when the last reference is dropped.
     _hold: Hold,
 }
 
 /// Opens a transport over an MPI communicator that the library owns; frees the communicator and
-/// returns an error if this MPI's highest tag is below `DTL_TAG_MAX`. The caller must not hold an
-/// `MpiGuard`, because opening may exchange messages.
+/// returns an error if the highest tag that this MPI supports (MPI_TAG_UB) is below `DTL_TAG_MAX`.
+/// The caller must not hold an `MpiGuard`, because opening may exchange messages.
 pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>> {
     let turn = mpi.enter()?;
     let (rank, size) = place_in(mpi, comm)?;
@@ -149,7 +149,8 @@ impl Wire for MpiWire {
     }
 }
 
-/// Converts a 28-bit tag of `p2p_protocol` to an MPI tag.
+/// Converts the 28-bit tag `word` of a message of the library's own protocol (`p2p_protocol`) to an
+/// MPI tag.
 fn tag_of(word: u64) -> c_int {
     (word & DTL_TAG_MAX as u64) as c_int
 }

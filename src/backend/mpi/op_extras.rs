@@ -9,7 +9,8 @@ use crate::sys::{
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// Argument that MPI reads until a collective completes. The memory that it owns does not move.
+/// Argument that MPI reads until a collective completes. The memory that the argument owns does not
+/// move.
 #[allow(dead_code, reason = "read by MPI only")]
 pub(crate) enum RetainedArg {
     List(Vec<c_int>),
@@ -21,16 +22,16 @@ pub(crate) enum RetainedArg {
 pub(super) enum OpExtra {
     /// A receive for which MPI_Cancel has been called.
     Canceled,
-    /// A receive of a message longer than its buffer `into`: `room` holds the whole message.
+    /// A receive whose buffer `into` is shorter than the message: `room` holds the whole message.
     Roomy { room: Scratch, into: Region },
-    /// A collective whose argument lists MPI reads until it completes.
+    /// A collective with argument lists that MPI reads until the collective completes.
     #[allow(dead_code, reason = "kept until the collective is over, and read by MPI only")]
     Keeps(Vec<RetainedArg>),
 }
 
 /// States of a transport's operations in addition to the MPI requests, keyed by request. The list
 /// is empty in most programs. A lookup in an empty list costs one load, because the number of
-/// entries is stored next to the data that every test reads.
+/// entries is stored next to the data that is read whenever an operation is tested.
 pub(super) struct OpExtras {
     asking: Arc<ForeignTester>,
     list: Mutex<Vec<(Handle, OpExtra)>>,

@@ -54,7 +54,8 @@ pub(super) struct MpiTransport {
     user_limit: u32,
     pub(super) rank: c_int,
     pub(super) reader: Reader,
-    /// Tester of this transport's operations, which calls MPI's test function directly.
+    /// Object that tests this transport's operations for completion by calling MPI's test function
+    /// directly.
     pub(super) asking: Arc<ForeignTester>,
     pub(super) extras: OpExtras,
     /// MPI communicator that carries the library's internal messages.

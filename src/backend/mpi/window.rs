@@ -165,7 +165,7 @@ fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
 }
 
 impl MpiWindow {
-    /// Returns this rank's memory of the range `spot` if this rank is the target, or `None`
+    /// Returns the memory region of the window range `spot` if this rank is the target, or `None`
     /// otherwise.
     fn own(&self, spot: TargetRange) -> Option<Region> {
         (spot.target == self.rank).then(|| self.memory.part(spot.offset, spot.len))
@@ -195,8 +195,8 @@ impl MpiWindow {
     }
 
     /// Applies an operation to `n` elements of the target, and fetches their previous values into
-    /// `result` if it is not `None`. `from` may be empty if the operation does not read it; MPI
-    /// then gets the address of `result`.
+    /// `result` if it is not `None`. `from` may be empty if the operation does not read it; the
+    /// address of `result` is then passed to MPI instead.
     fn apply_piece(
         &self,
         to: TargetRange,
@@ -279,8 +279,8 @@ impl MpiWindow {
         Ok(())
     }
 
-    /// Returns true if this MPI's operation gives the same results as the library's on integers of
-    /// 4 and 8 bytes.
+    /// Returns true if, on 4-byte and 8-byte integers, the operation of this MPI for the reduction
+    /// `by` gives the same results as the library's operation.
     fn is_right(&self, by: &Reduction) -> bool {
         match by.op {
             DTL_OP_SUM | DTL_OP_PROD | DTL_OP_REPLACE | DTL_OP_NO_OP => true,

@@ -117,9 +117,9 @@ impl Direct for P2pTransport {
 }
 
 impl Engine {
-    /// Records the `HostShadow` of the message that operation `op` transfers. The caller must not
-    /// make progress between the start of the operation and this call. The payload transfer starts
-    /// in the next call to `progress` at the earliest.
+    /// Records `shadow`, which identifies the device memory of the message that operation `op`
+    /// transfers. The caller must not make progress between the start of the operation and this
+    /// call. The payload transfer starts in the next call to `progress` at the earliest.
     fn add_shadow(&mut self, op: OpId, shadow: &Arc<HostShadow>) {
         self.twins.retain(|(_, shadow)| shadow.strong_count() > 0);
         self.twins.push((op, Arc::downgrade(shadow)));

@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 
 pub(super) use crate::backend::op_table::{done, fitting, index_of, rank_of};
 
-/// Number of frame receives that are kept posted.
+/// Number of receives for incoming frames that are kept posted.
 pub(super) const RECEIVES: usize = 8;
 
 /// Protocol engine over a `Wire`: starts, progresses and cancels operations. No method blocks.
@@ -110,9 +110,10 @@ pub(super) enum Control {
 /// Payload transfer in progress on the `Wire`.
 pub(super) struct Payload {
     pub(super) op: OpId,
-    /// The send or receive; `None` for the empty payload of a canceled rendezvous request.
+    /// Send or receive operation that the payload belongs to; `None` for the empty payload of a
+    /// canceled rendezvous request.
     pub(super) of: Option<OpId>,
-    /// Byte that replaces an empty message or an empty buffer.
+    /// One-byte buffer that replaces an empty message or an empty receive buffer in the transfer.
     #[allow(dead_code, reason = "the wire accesses it")]
     pub(super) stand_in: Option<Scratch>,
 }
@@ -373,8 +374,8 @@ impl Engine {
         Ok(id)
     }
 
-    /// Starts the receive if a matching message is queued. Otherwise fails the receive if its
-    /// source has failed, or posts it at its position in the posting order.
+    /// Starts the receive `place` if a matching unexpected message is queued. Otherwise fails the
+    /// receive if its source has failed, or posts it at its position in the posting order.
     pub(super) fn find_message(&mut self, place: PostedReceive<OpId>) {
         let id = place.what;
         if let Some(message) = self.matcher.take_unexpected(&place.select) {

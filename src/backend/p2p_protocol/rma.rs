@@ -2,8 +2,8 @@
 //! flushes that complete after them.
 //!
 //! The `Wire` only starts operations and reports completion. This module queues them per target, in
-//! starting order: operations that returned BUSY start later, and a flush is queued behind the
-//! operations that it covers.
+//! the order of the calls: operations for which the `Wire` returned BUSY are retried later, and a
+//! flush is queued behind the operations that it covers.
 
 use super::Wire;
 use super::engine::{Engine, index_of, rank_of};
@@ -306,8 +306,8 @@ impl OpenWindow {
     }
 }
 
-/// Adds to the error message of a failed call the information that operations on the window are
-/// still in progress.
+/// Returns a copy of `error` whose message also says that operations on the window are still in
+/// progress.
 fn in_use(error: &Error) -> Error {
     let text =
         "operations on the window go on: do not free or reuse their buffers before it is destroyed";
@@ -364,7 +364,7 @@ impl Engine {
         ask(self.wire.windows().map_err(|_| none())?, open.wire)
     }
 
-    /// Calls `act` on window `number`. Records each rank as failed whose failure an operation in
+    /// Calls `act` on window `number`. Records as failed each rank whose failure an operation in
     /// `act` reports.
     fn on_window<T>(
         &mut self,
@@ -378,7 +378,7 @@ impl Engine {
         })
     }
 
-    /// Calls `act` on all windows. Records each rank as failed whose failure an operation in `act`
+    /// Calls `act` on all windows. Records as failed each rank whose failure an operation in `act`
     /// reports.
     fn on_windows<T>(
         &mut self,

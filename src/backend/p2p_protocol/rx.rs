@@ -290,8 +290,8 @@ impl Engine {
         }
     }
 
-    /// Resets a receive to the state before it accepted a rendezvous request, because the sender
-    /// has canceled the request. If a matched probe had reserved the message, completes the receive
+    /// Resets a receive to the state before it matched a rendezvous request, because the sender has
+    /// canceled the request. If a matched probe had reserved the message, completes the receive
     /// with CANCELED.
     fn put_back(&mut self, id: OpId) {
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };

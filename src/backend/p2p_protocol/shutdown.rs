@@ -77,7 +77,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the frame receives. If they cannot be canceled, completes each by a message that this
+    /// Ends the frame receives. If they cannot be canceled, completes each with a message that this
     /// rank sends to itself.
     fn end_receives(&mut self) -> Result<()> {
         let (deadline, mut backoff) = (Deadline::after(RECEIVES_NS), Backoff::new());

@@ -81,8 +81,8 @@ struct Received {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
     Open,
-    /// Expected state of a completed operation; for a receive, with the number of the send whose
-    /// message it has received.
+    /// The operation must be complete. For a receive, the number is the index of the send whose
+    /// message it must have received.
     Matched(usize),
     Gone,
 }
@@ -244,9 +244,9 @@ proptest! {
         steps.into_iter().for_each(|step| pair.step(step));
     }
 
-    /// All kinds of steps combined: no message overtakes another unless a send was canceled, no
-    /// message is lost or duplicated, and a message whose send completes with CANCELED is never
-    /// received.
+    /// Combines sends, receives, cancellation and progress at random. No message may overtake
+    /// another unless a send was canceled, no message may be lost or duplicated, and a message
+    /// whose send completes with CANCELED must never be received.
     #[test]
     fn nothing_overtakes(
         plan in proptest::collection::vec((0..6_usize, any::<bool>(), 0..8_u8), 1..40),
@@ -304,8 +304,8 @@ proptest! {
         }
     }
 
-    /// A rank failure at any moment: all operations that need the failed rank complete, and live
-    /// ranks continue.
+    /// Fails a rank after random sends and receives: all operations that need the failed rank must
+    /// complete, and live ranks must continue.
     #[test]
     fn a_death_ends_what_needs_the_dead(
         plan in proptest::collection::vec((0..4_usize, 0..4_u8), 0..20),

@@ -58,8 +58,8 @@ pub(crate) struct Results {
     pub(crate) free: Vec<usize>,
     /// Indices of the result slots to which the network card has written a result.
     pub(crate) answered: Vec<usize>,
-    /// Indices of the result slots whose work requests must be posted again because the send queue
-    /// was full.
+    /// Indices of the result slots (registered words) whose work requests must be posted again
+    /// because the send queue was full.
     pub(crate) again: Vec<usize>,
     /// Address ranges of elements on which no other operation may start, each with the operation
     /// that blocks it.
@@ -149,8 +149,8 @@ impl Results {
         Some(slot)
     }
 
-    /// Returns true if a result slot is free and no other operation blocks any element in the
-    /// address range `elements`.
+    /// Returns true if a result slot (registered word) is free and no other operation blocks any
+    /// element in the address range `elements`.
     pub(crate) fn admits(&self, elements: &Range<u64>) -> bool {
         let is_apart = |held: &Range<u64>| held.end <= elements.start || elements.end <= held.start;
         self.has_place() && self.held.iter().all(|(_, held)| is_apart(held))
@@ -163,7 +163,8 @@ impl Results {
         }
     }
 
-    /// Frees all result slots of `op`, removes its pending retries and unblocks its elements.
+    /// Frees all result slots (registered words) of `op`, removes its pending retries and unblocks
+    /// its elements.
     pub(crate) fn forget(&mut self, op: OpId) {
         self.again.retain(|slot| self.tries.get(*slot).is_none_or(|one| one.op != op));
         let slots = (0..self.tries.len()).filter(|slot| !self.free.contains(slot));
@@ -173,8 +174,8 @@ impl Results {
         self.release(op);
     }
 
-    /// Frees the result slot of a completed element; for a compare-and-swap loop, records the
-    /// element's last value.
+    /// Frees the result slot (registered word) of a completed element; for a compare-and-swap loop,
+    /// records the element's last value.
     pub(crate) fn end(&mut self, slot: usize, is_loop: bool, tried: WorkRequest, found: u64) {
         self.free.push(slot);
         if let (true, WorkRequest::CompareSwap(there, expected, made)) = (is_loop, tried) {

@@ -112,8 +112,8 @@ fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
     [u64::from_ne_bytes(*b"dtl-rdma") ^ PROTOCOL, shape]
 }
 
-/// Compares the words of `rank` that must be equal on all ranks with those of this rank; returns an
-/// error that describes the first difference.
+/// Compares the bootstrap words that must be equal on all ranks: `its` of rank `rank`, and `own` of
+/// this rank. Returns an error that describes the first difference.
 fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
     let word = |of: &[u64], at: usize| of.get(at).copied().unwrap_or(0);
     if word(its, 0) != word(own, 0) {
@@ -189,8 +189,9 @@ impl RdmaOpener {
     }
 }
 
-/// Returns this rank's node-local rank: the rank in `args.over` if present, else the node-local
-/// rank that the launcher has set, else the rank in the job if it is known, else 0.
+/// Returns this rank's node-local rank: the rank in the existing communicator over which the
+/// transport is opened (`args.over`), if there is one, else the node-local rank that the launcher
+/// has set, else the rank in the job if it is known, else 0.
 fn local_rank(args: &OpenArgs) -> Result<i32> {
     if let Some(over) = &args.over {
         return Ok(over.rank());

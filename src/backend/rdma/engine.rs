@@ -34,8 +34,8 @@ const PATIENCE: u32 = 64;
 /// with requests of 4 MiB or more, and retransmits such requests if they take longer than its
 /// timeout.
 const LONGEST: usize = 1 << 20;
-/// Maximum number of rounds in which arrived messages are read before a peer is closed. Each round
-/// handles more messages than one peer can have in flight.
+/// Maximum number of rounds in which arrived messages are read before the connection to a failed
+/// peer is closed. Each round handles more messages than one peer can have in flight.
 const DRAIN: usize = 128;
 /// Maximum number of batches polled from a completion queue in one round.
 const BATCHES: usize = 8;
@@ -89,7 +89,8 @@ pub(crate) struct RdmaEngine {
     /// repeated.
     pub(crate) mending: Vec<usize>,
     idle: u32,
-    /// Number of rounds with progress, starting at 1.
+    /// Counter of events (calls to `progress` that polled completions, and closed connections),
+    /// starting at 1.
     pub(crate) happened: u64,
     /// Poller that waiting threads sleep on, if sleeping is configured.
     pub(crate) bell: Option<Arc<Poller>>,
@@ -266,7 +267,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Records that a peer has failed. The peer is closed once all arrived data has been read.
+    /// Records that a peer has failed. The connection to it is closed once all arrived data has
+    /// been read.
     pub(crate) fn fail(&mut self, rank: usize, why: &str) {
         let Some(peer) = self.peers.make(rank) else { return };
         if peer.stage != ConnectStage::Gone && peer.failing.is_none() {
@@ -356,9 +358,9 @@ impl RdmaEngine {
         }
     }
 
-    /// Schedules the receive of a read message for reposting. Receives are posted again when no
-    /// other work is left, or when the number of pending ones reaches a quarter of the receives of
-    /// one peer.
+    /// Schedules receive `id`, whose message has been read, for reposting. Scheduled receives are
+    /// posted again when no other work is left, or when their number reaches a quarter of the
+    /// receives of one peer.
     pub(crate) fn consumed(&mut self, id: WorkId) {
         self.spent.push(id);
         if self.spent.len() >= (self.config.depth / 4) as usize {

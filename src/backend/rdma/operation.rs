@@ -29,10 +29,10 @@ pub(crate) struct Payload {
     /// staging buffer.
     pub(crate) place: Region,
     pub(crate) shadow: Option<Arc<HostShadow>>,
-    /// Number of bytes that have arrived, that were copied to send slots, or whose write or read
-    /// has been posted.
+    /// Number of bytes that have arrived, that were copied to send slots (registered buffers), or
+    /// whose RDMA write or read has been posted.
     pub(crate) moved: usize,
-    /// Number of writes or reads in flight.
+    /// Number of RDMA writes or reads in flight.
     pub(crate) parts: u32,
     pub(crate) path: PayloadPath,
     /// Registration of the buffer, held as long as a device may access the buffer.
@@ -42,7 +42,7 @@ pub(crate) struct Payload {
 /// Path of a payload.
 #[derive(Clone, Copy)]
 pub(crate) enum PayloadPath {
-    /// Payload copied to registered send slots and sent in pieces.
+    /// Payload copied to send slots (registered buffers) and sent in pieces.
     Pieces,
     /// Payload written into the peer's memory by the sender's network card (RDMA write).
     Write(Note),

@@ -140,8 +140,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Copies the payload of a send to send slots and posts them; returns true if the whole payload
-    /// has been posted.
+    /// Copies the payload of a send to send slots (registered buffers) and posts them; returns true
+    /// if the whole payload has been posted.
     fn start_pieces(&mut self, op: OpId) -> Result<bool> {
         loop {
             let Some(RdmaOperation::Payload(send)) = self.operations.get_mut(op) else {

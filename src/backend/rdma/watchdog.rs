@@ -34,8 +34,9 @@ impl Config {
 }
 
 impl Lane {
-    /// Returns the time, in nanoseconds, since a call of this function last observed a completion,
-    /// or since the first watchdog request after that; 0 if no work request is in flight.
+    /// Returns the time, in nanoseconds, since a call to this function last observed a completion,
+    /// or since the watchdog posted its first request after that completion; 0 if no work request
+    /// is in flight.
     fn silent_ns(&mut self, now: u64) -> u64 {
         if self.in_flight.is_empty() || self.watched.since == 0 || self.watched.over != self.over()
         {

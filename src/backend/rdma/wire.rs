@@ -176,7 +176,7 @@ impl RdmaEngine {
     }
 
     /// Returns true if work of this rank is not complete: data in flight, operations with unposted
-    /// work requests, or pending notes.
+    /// work requests, or pending rendezvous control records (notes).
     fn is_busy(&mut self) -> bool {
         let mut is_busy = !self.unfinished.is_empty();
         for rank in 0..self.peers.ranks() {

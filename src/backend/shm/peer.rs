@@ -81,8 +81,8 @@ impl Peers {
     }
 }
 
-/// State of one rank; it has 12 bytes. 16 bits suffice for the index `link`, because there are at
-/// most `MOST_RANKS` ranks.
+/// State of one rank, in 12 bytes. 16 bits suffice for the index `link`, because there are at most
+/// `MOST_RANKS` ranks.
 pub(super) struct Peer {
     process: Option<PidFd>,
     pid: i32,

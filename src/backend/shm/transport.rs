@@ -54,8 +54,8 @@ pub(super) struct ShmTransport {
 
 struct OpenComm {
     engine: Engine,
-    /// Ownership of this rank in the job, which no other process can have; `None` once the
-    /// communicator is closed.
+    /// Exclusive ownership of this process' rank in the job; `None` once the communicator is
+    /// closed.
     claim: Option<Arc<Claim>>,
 }
 

@@ -1,5 +1,6 @@
-//! Tests that no mailbox slot, and no message block in a mailbox, is reused too early. The memory
-//! ordering between threads is tested in `tests/models`.
+//! Tests that a mailbox slot (area with one mailbox per rank) is reserved again only when no rank
+//! uses it, and that a message block or page of a mailbox is overwritten only when all ranks have
+//! read it. The memory ordering between threads is tested in `tests/models`.
 
 use super::*;
 use crate::sys::memory::buf::Scratch;
@@ -96,7 +97,8 @@ fn what_an_earlier_communicator_posted_is_not_seen() {
     assert!(!post(&one, BLOCKS + 1, 1), "the other one's word is of the earlier communicator");
 }
 
-/// Memory for the mailboxes of two ranks, and the mailbox slots that each rank has reserved.
+/// Memory for the mailboxes of two ranks, and the mailbox slots (areas with one mailbox per rank)
+/// that each rank has reserved.
 struct Two {
     memory: Arc<SharedMapping>,
     places: [Places; 2],

@@ -89,10 +89,10 @@ pub(super) struct NativeWire {
 }
 
 impl NativeWire {
-    /// Stores the reason why an operation failed, for [`Wire::failure_text`], and replaces a number
-    /// that is not a status by DTL_ERROR_NATIVE_BACKEND. An invalid boolean output is returned as
-    /// an error: only 1 reports the completion of an operation, so after any other value the
-    /// backend may still use the operation's buffer.
+    /// Stores the reason why an operation failed, for [`Wire::failure_text`], and replaces an
+    /// invalid status by DTL_ERROR_NATIVE_BACKEND. An invalid boolean output is returned as an
+    /// error: only 1 reports the completion of an operation, so after any other value the backend
+    /// may still use the operation's buffer.
     #[cold]
     fn failed(&self, done: i32, result: &mut dtl_comm_done_t, before: Mark) -> Result<()> {
         if done != 1 {

@@ -67,7 +67,7 @@ impl NativeComponent<dtl_memory_vtable_t> {
 }
 
 /// Adds the requested memory kind to an error that a function of the table returned, because the
-/// text of such an error does not always name the kind.
+/// message of such an error does not always name the kind.
 fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
     error.within(&format!("memory kind {}", describe(kind)))
 }

@@ -206,9 +206,9 @@ macro_rules! status_of {
 }
 use status_of;
 
-/// Calls a slot of `self.table` with the backend's `self` and converts its status into a `Result`.
-/// If the slot is NULL, `call!(self.component.slot(arguments))` returns NOT_SUPPORTED from the
-/// calling function, and `call!(self.component.slot?(arguments))` returns `None` from it.
+/// Calls a slot (C function) of `self.table` with the backend's `self` and converts its status into
+/// a `Result`. If the slot is NULL, `call!(self.component.slot(arguments))` returns NOT_SUPPORTED
+/// from the calling function, and `call!(self.component.slot?(arguments))` returns `None` from it.
 macro_rules! call {
     ($self:ident.$component:ident.$slot:ident($($arg:expr),* $(,)?)) => {
         $crate::backend::vtable_backend::call!(
@@ -237,7 +237,8 @@ macro_rules! call {
 }
 use call;
 
-/// Evaluates to a list of pairs: the name of a slot, and true if the table has that slot.
+/// Evaluates to a list of pairs: the name of a slot (C function of a table), and true if the table
+/// has that slot.
 macro_rules! presence {
     ($table:ident, $($slot:ident),+ $(,)?) => {
         &[$((stringify!($slot), $table.$slot.is_some())),+]
@@ -257,8 +258,8 @@ fn required(component: &str, slots: &[(&str, bool)]) -> Result<()> {
     }
 }
 
-/// Returns true if all slots of a group are present and false if none is. Returns an error that
-/// names the first missing slot if only some are present.
+/// Returns true if all slots (C functions of a table) of an optional group are present and false if
+/// none is. Returns an error that names the first missing slot if only some are present.
 fn whole(component: &str, group: &str, slots: &[(&str, bool)]) -> Result<bool> {
     let missing = slots.iter().find(|(_, present)| !present);
     match missing {
@@ -358,7 +359,7 @@ fn check_reserved(tables: &Tables) -> Result<()> {
     }
 }
 
-/// C function table whose slots implement the traits of a component.
+/// C function table that implements the traits of a component.
 struct NativeComponent<T> {
     owner: Arc<BackendObject>,
     table: T,

@@ -164,7 +164,7 @@ fn insert(array: Array) -> Result<u64> {
         .ok_or_else(|| failure!(DTL_ERROR_LIMIT, "no array handle is left; destroy some"))
 }
 
-/// Returns the array of a handle, borrowed for the lifetime of the guard `inside`.
+/// Returns the array with the handle `id`, borrowed for the lifetime of the guard `inside`.
 pub fn find(inside: &Guard, id: u64) -> Result<&Array> {
     ARRAYS.get(inside, id).ok_or_else(|| invalid_handle("array", TAG, id))
 }

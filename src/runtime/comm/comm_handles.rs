@@ -17,7 +17,8 @@ use crate::sys::handles::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pins and returns the communicator of `handle`, opening a predefined one at its first use.
+/// Pins and returns the communicator with the given handle. A predefined communicator is opened at
+/// its first use.
 pub fn pin(inside: &Guard, handle: dtl_comm_t) -> Result<Arc<Comm>> {
     if let Some(comm) = TABLE.pin(inside, handle.id) {
         return Ok(comm);
@@ -33,8 +34,8 @@ fn unknown(handle: dtl_comm_t) -> Error {
     invalid_handle("communicator", TAG, handle.id)
 }
 
-/// Returns the communicator of `handle`, borrowed for the lifetime of the guard `inside`. A
-/// predefined communicator is opened at its first use.
+/// Returns the communicator with the given handle, borrowed for the lifetime of the guard `inside`.
+/// A predefined communicator is opened at its first use.
 pub fn get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
     TABLE.get(inside, handle.id).map_or_else(|| open_and_get(inside, handle), Ok)
 }
@@ -45,7 +46,8 @@ fn open_and_get(inside: &Guard, handle: dtl_comm_t) -> Result<&Comm> {
     TABLE.get(inside, handle.id).ok_or_else(|| unknown(handle))
 }
 
-/// Returns the communicator of `handle` for a waiting call, opening a predefined one at first use.
+/// Returns the communicator with the given handle, for a call that waits. A predefined communicator
+/// is opened at its first use.
 pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     let inside = match TABLE.hold(inside, handle.id) {
         Ok(held) => return Ok(held),

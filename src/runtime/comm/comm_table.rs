@@ -28,15 +28,15 @@ pub fn is_live(id: u64) -> bool {
     [WORLD, SELF].contains(&id) || TABLE.is_live(id)
 }
 
-/// Fast path: returns the communicator of `handle` for a call that will not wait. Returns `None` if
-/// the call must use the general path (`comm_handles::get`).
+/// Fast path: returns the communicator with the given handle, for a call that will not wait.
+/// Returns `None` if the call must use the general path (`comm_handles::get`).
 pub fn visit(visit: Visit, handle: dtl_comm_t) -> Option<EpochRef<Comm>> {
     TABLE.visit(visit, handle.id)
 }
 
-/// Fast path: returns the communicator of `handle` for a call that will wait. Returns `None` if the
-/// call must use the general path (`comm_handles::hold`), for example because an outer call on this
-/// thread also waits.
+/// Fast path: returns the communicator with the given handle, for a call that will wait. Returns
+/// `None` if the call must use the general path (`comm_handles::hold`), for example because an
+/// outer call on this thread also waits.
 pub fn keep(visit: Visit, handle: dtl_comm_t) -> Option<HazardRef<Comm>> {
     TABLE.visit(visit, handle.id)?.into_hazard()
 }

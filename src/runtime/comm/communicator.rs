@@ -69,9 +69,9 @@ pub struct Comm {
     pub(super) levels: Option<Levels>,
     /// Mailboxes for small collectives; `None` unless the ranks share memory and are few.
     pub(super) mailboxes: Option<super::coll::mailboxes::Mailboxes>,
-    /// Reason for which further collectives fail; set once a collective has failed.
+    /// Reason why further collectives fail; set once a collective has failed.
     pub(super) broken: Mutex<Option<String>>,
-    /// Schedules (step lists) for reuse.
+    /// Schedules (step lists) of completed collectives, for reuse.
     pub(super) spare: Mutex<Vec<super::coll::schedule::Schedule>>,
     pub(super) reports: Arc<super::diagnostics::hang_report::reports::Reports>,
     /// Parent communicator, and the collective on it that created this communicator; `None` if
@@ -252,7 +252,7 @@ impl Comm {
         if self.is_open() { Ok(()) } else { Err(self.ended()) }
     }
 
-    /// Returns the error of a call on a communicator that is closed or revoked.
+    /// Returns the error for a call on a communicator that is closed or revoked.
     #[cold]
     pub(super) fn ended(&self) -> Error {
         if self.standing.state() == CommState::Revoked {

@@ -59,7 +59,7 @@ struct RecorderList {
     entries: Box<Entries>,
 }
 
-/// Copy of an entry that a reader has made.
+/// Copy of an entry, made by a reader.
 struct Noted {
     call: OpDesc,
     is_over: bool,
@@ -135,8 +135,8 @@ pub(crate) struct Recorder {
 #[derive(Clone, Copy)]
 pub(crate) struct Ticket(u64);
 
-/// Value that no thread has as its `epoch::thread_mark`. (The mark of a thread without an epoch
-/// record is 0.)
+/// Value that no thread has as its `epoch::thread_mark`. (The mark of a thread that is not
+/// registered with `epoch` is 0.)
 const NOBODY: usize = 1;
 /// Bit of a ticket, set if the operation is recorded in the shared list.
 const SHARED: u64 = 1;

@@ -5,13 +5,14 @@ use crate::sys::sync::AtomicUpdate;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of objects that need progress, in one word that every call reads before it blocks in a
-/// transport. Value modulo [`RUNNING_ONE`]: number of transports whose operations progress only
-/// during calls. Value divided by [`RUNNING_ONE`]: number of started requests that need progress.
+/// transport. The value modulo [`RUNNING_ONE`] is the number of transports whose operations
+/// progress only during calls. The value divided by [`RUNNING_ONE`] is the number of started
+/// requests that need progress.
 static MOVING: &AtomicU64 = &HOT.moving;
 const RUNNING_ONE: u64 = 1 << 32;
 
-/// Counts a transport whose operations progress only during calls: adds it when it is opened
-/// (`comes` is true), and removes it when it is closed.
+/// Updates the number of open transports whose operations progress only during calls: increments it
+/// if `comes` is true (a transport is opened), else decrements it (a transport is closed).
 pub(super) fn count_transport(comes: bool) {
     let change = if comes { AtomicU64::fetch_add } else { AtomicU64::fetch_sub };
     change(MOVING, 1, Ordering::Relaxed);

@@ -109,8 +109,8 @@ impl SharedTransport {
         link
     }
 
-    /// Counts this transport if its operations progress only during calls: adds it when it is
-    /// opened (`comes` is true), and removes it when it is closed.
+    /// If this transport's operations progress only during calls, adds the transport to the count
+    /// of such transports (`comes` is true) or removes it (`comes` is false).
     fn count(&self, comes: bool) {
         if self.transport.properties().needs_progress {
             progress_count::count_transport(comes);

@@ -46,8 +46,9 @@ pub trait DeviceComm: Send + Sync {
     /// No operation can be started afterwards.
     fn give_up(&self);
     /// Disconnects from the other ranks, within a limited time. The ranks may be threads of one
-    /// process, so each rank's thread calls this function when it destroys its own part. No
-    /// destructor calls it on behalf of another rank. No operation can be started afterwards.
+    /// process, so each rank's thread calls this function when it destroys its own handle of the
+    /// communicator. No destructor calls it on behalf of another rank. No operation can be started
+    /// afterwards.
     fn leave(&self);
     /// Returns a human-readable description of the data path.
     fn describe(&self) -> String;

@@ -1,7 +1,7 @@
-//! Messages from and to device memory that the transport, if it can, transfers directly, without
-//! staging in host memory. Each device buffer has a host shadow: host memory of equal length that
-//! represents the device buffer in the transport. The host code of the transport accesses only the
-//! host shadow.
+//! Messages from and to device memory. If the transport can, it transfers such messages directly,
+//! without staging in host memory. Each device buffer has a host shadow: host memory of equal
+//! length that represents the device buffer in the transport. The host code of the transport
+//! accesses only the host shadow.
 
 use super::{OpId, Selector, SendMode};
 use crate::error::Result;
@@ -60,7 +60,7 @@ pub trait Direct {
 pub struct HostShadow {
     /// Device memory of the message.
     pub device: Region,
-    /// Object that keeps the allocation reachable for the transport.
+    /// Object that keeps the allocation accessible to the transport.
     pub hold: Hold,
     bytes: Mutex<DataLocation>,
 }

@@ -32,7 +32,7 @@ pub struct Groups<'a> {
     pub native_collectives: Group<'a, dyn NativeCollectives>,
     /// Persistent operations. Without the group each start is a new nonpersistent operation.
     pub persistent: Group<'a, dyn PersistentOps>,
-    /// Large messages from and to device memory that bypass host memory.
+    /// Direct transfer of large messages from and to device memory, without staging in host memory.
     pub device_memory: Group<'a, dyn Direct>,
     /// Pipelined messages: the caller fills the send buffer and reads the receive buffer while the
     /// transport transfers the message.
@@ -40,11 +40,11 @@ pub struct Groups<'a> {
     /// Blocking wait for an event of the transport. Without the group, a waiting thread sleeps for
     /// fixed intervals.
     pub wakeup: Group<'a, dyn Wakeup>,
-    /// Completion tests by a function of another library (such as MPI_Test) that the waiting thread
-    /// calls itself.
+    /// Completion tests in which the waiting thread itself calls a function of another library
+    /// (such as MPI_Test).
     pub foreign_test: Group<'a, dyn ForeignTest>,
-    /// Check whether the calling thread may call the transport. Without the group, all threads may
-    /// call it.
+    /// Determines whether the calling thread may call the transport. Without the group, all threads
+    /// may call it.
     pub thread_check: Group<'a, dyn ThreadCheck>,
     /// Human-readable descriptions for error messages and reports.
     pub diagnostics: Group<'a, dyn Diagnostics>,
@@ -96,8 +96,8 @@ pub trait PersistentOps: Send + Sync {
 /// bytes while the transport receives them.
 pub trait Pipeline: Send + Sync {
     /// Starts a standard send of `data`, whose bytes are still being written from front to back.
-    /// `by` contains the number of bytes written so far. Returns `None` if such a send to `dest` is
-    /// not possible.
+    /// `by` contains the number of bytes written so far. Returns `None` if pipelined sends to
+    /// `dest` are not possible.
     fn isend_pipelined(
         &self,
         data: Region,
@@ -113,14 +113,14 @@ pub trait Pipeline: Send + Sync {
 /// Blocking wait of a thread for an event of the transport.
 pub trait Wakeup: Send + Sync {
     /// Sleeps until an operation of this rank completes or a message arrives, for `limit` at most.
-    /// `seen` identifies the events up to the previous call, which set it; it is 0 before the first
-    /// call. Returns at once if an event has occurred since then. Returns false at once if no event
-    /// would wake the thread now: the caller then sleeps for a fixed interval.
+    /// `seen` is 0 for the first call and then the value that the previous call stored. Returns at
+    /// once if an event has occurred since that call. Returns false at once if no event would wake
+    /// the thread now: the caller then sleeps for a fixed interval.
     fn rest(&self, seen: &mut u64, limit: Duration) -> bool;
 }
 
-/// Completion tests by a foreign function (a function of another library, such as MPI_Test) that
-/// the waiting thread calls itself, instead of [`super::Transport::test`] (see
+/// Completion tests in which the waiting thread itself calls a foreign function (a function of
+/// another library, such as MPI_Test) instead of [`super::Transport::test`] (see
 /// `sys::compute::callback` for the reason).
 pub trait ForeignTest: Send + Sync {
     /// Returns the function that tests an operation's foreign request, and the conditions under
@@ -132,7 +132,7 @@ pub trait ForeignTest: Send + Sync {
     fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion);
 }
 
-/// Check whether a thread may call the transport.
+/// Determines whether a thread may call the transport.
 pub trait ThreadCheck: Send + Sync {
     /// Fails if the calling thread may not call the transport. Needed only if the library's own
     /// threads may not call the transport (see [`super::Properties::allows_progress_thread`]).

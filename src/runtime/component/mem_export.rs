@@ -9,7 +9,7 @@ use crate::sys::memory::buf::Addr;
 /// another process on the node.
 pub type Ticket = [u64; DTL_MEM_HANDLE_ROOM as usize / 8];
 
-/// Properties of an allocation. They are equal on both sides of an export.
+/// Properties of an allocation. The exporting and the importing process use equal values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Kind of memory.

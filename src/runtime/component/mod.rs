@@ -69,7 +69,7 @@ pub type Availability = std::result::Result<(), String>;
 /// Methods of a backend that belong to none of its components.
 pub trait BackendProbe: Send + Sync {
     /// Returns `Ok` if the backend can run on this machine, otherwise `Err` with the reason. The
-    /// call itself must work on a machine without the hardware.
+    /// call must also work on a machine without the backend's hardware.
     fn available(&self) -> Availability {
         Ok(())
     }
@@ -88,8 +88,8 @@ pub trait BackendProbe: Send + Sync {
     fn is_in_use(&self) -> bool {
         false
     }
-    /// Returns true if the backend supports `_feature`, which is not the name of a component.
-    /// Returns `None` if the backend does not recognize the feature.
+    /// Returns true if the backend supports `_feature`, a feature other than a component. Returns
+    /// `None` if the backend does not recognize the feature.
     fn supports(&self, _feature: &str) -> Option<Result<bool>> {
         None
     }
@@ -208,12 +208,12 @@ pub trait Exec: Send + Sync {
 pub trait HostExec: Send + Sync {
     /// Runs `task` and returns after `task` has returned.
     fn execute(&self, task: TaskCall) -> Result<()>;
-    /// Runs a loop in pieces of at most `grain` iterations and returns after all pieces have run.
+    /// Runs a loop in chunks of at most `grain` iterations and returns after all chunks have run.
     fn parallel_for(&self, range: (u64, u64), grain: u64, body: RangeCall) -> Result<()>;
     /// Returns the maximum number of iterations that can run concurrently.
     fn max_parallelism(&self) -> Result<u32>;
-    /// Returns the number of pieces into which a loop is best split. `None`:
-    /// [`HostExec::max_parallelism`] pieces.
+    /// Returns the number of chunks into which a loop is best split; `None` means
+    /// [`HostExec::max_parallelism`] chunks.
     fn suggested_parallelism(&self) -> Option<Result<u32>>;
 }
 

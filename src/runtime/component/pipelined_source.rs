@@ -10,7 +10,7 @@ pub struct PipelinedSource {
 }
 
 impl PipelinedSource {
-    /// Creates the progress record of a send whose first `ready` bytes are already written.
+    /// Creates the write progress of a send whose first `ready` bytes are already written.
     pub fn new(ready: usize) -> Self {
         PipelinedSource { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
     }

@@ -35,12 +35,12 @@ pub trait CollMailbox: Send + Sync {
     /// post. Returns false if the post is not possible yet, because another rank may still read a
     /// much older post of this rank.
     fn post(&self, number: u64, what: u32, data: Region) -> bool;
-    /// Returns the post of `rank` under `number` if it has arrived. This rank must not have
-    /// finished the number yet. The post stays valid and unchanged until this rank finishes the
-    /// number.
+    /// Returns the post of `rank` under `number` if it has arrived. This rank must not have called
+    /// `finish` for the number yet. The post stays valid and unchanged until this rank makes that
+    /// call.
     fn look(&self, rank: i32, number: u64) -> Option<Post>;
-    /// Marks `number` as finished by this rank. `met` is true if this rank has found the posts of
-    /// all other ranks with this number.
+    /// Declares that this rank no longer reads the posts with the number `number`. `met` is true if
+    /// this rank has found the posts of all other ranks with this number.
     fn finish(&self, number: u64, met: bool);
     /// Publishes that this rank disconnects and makes no further posts.
     fn leave(&self);

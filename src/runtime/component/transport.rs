@@ -115,8 +115,8 @@ pub struct Properties {
     /// True if a thread of the library may call the transport while the program's threads execute
     /// other code. That code may call any function.
     pub allows_progress_thread: bool,
-    /// True if the transport may keep canceled operations indefinitely, for reasons that the
-    /// library does not control.
+    /// True if canceled operations may stay incomplete indefinitely, for reasons that the library
+    /// does not control.
     pub may_keep_cancelled: bool,
     /// True if all ranks are known to run on one node.
     pub is_one_node: bool,

@@ -149,7 +149,7 @@ pub trait CrossMemory: Send + Sync {
 pub enum CopyOutcome {
     /// All bytes were copied.
     All,
-    /// The other process has ended or has executed another program (exec). The memory of the new
+    /// The remote process has ended or has executed another program (exec). The memory of the new
     /// program was not written.
     Gone,
     /// The operating system's kernel refused to copy the bytes, or copied only some of them. The
@@ -160,8 +160,8 @@ pub enum CopyOutcome {
 /// Memory of another process on this node, which the operating system's kernel copies without the
 /// participation of that process. Several threads may call the methods at once.
 pub trait Remote: Send + Sync {
-    /// Copies from `address` in that process to `into`.
+    /// Copies from `address` in the remote process to `into`.
     fn read(&self, address: u64, into: Region) -> CopyOutcome;
-    /// Copies `from` to `address` in that process.
+    /// Copies `from` to `address` in the remote process.
     fn write(&self, address: u64, from: Region) -> CopyOutcome;
 }

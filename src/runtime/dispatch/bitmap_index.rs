@@ -284,7 +284,7 @@ pub struct MatchingPositions<'a> {
     bits: u64,
     /// Number of keys before the current word of 64 keys.
     before: usize,
-    /// 64-bit words of the rows of the three slots that have not been read yet.
+    /// Unread 64-bit words of the bitmap rows of the three slots.
     rows: [&'a [u64]; 3],
 }
 

@@ -9,7 +9,7 @@
 //! - `bitmap_index`: finds the keys that match a query
 //! - `snapshot`: immutable tables, and the order of the rules
 //! - `nesting`: handlers that the calling thread is running
-//! - `text`: keys and queries as text
+//! - `text`: formatting of keys and queries
 //! - `explain`: description of a selection, with the built-in rules
 
 pub mod bitmap_index;

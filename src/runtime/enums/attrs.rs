@@ -57,7 +57,7 @@ pub fn bits_of(real: f64) -> u64 {
     }
 }
 
-/// Field of the template Undefined, which stores an unknown name as a string.
+/// Field in which the template Undefined stores an unknown name as a string.
 pub(super) const UNDEFINED: Attr<'static> =
     Attr { name: c"text", kind: DTL_ATTR_STR, flags: DTL_ATTR_REQUIRED, value: Value::Bits(0) };
 

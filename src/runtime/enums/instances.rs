@@ -1,7 +1,7 @@
-//! Instances of templates. An enumeration word denotes each instance; equal attributes of one
-//! template map to the same word. A lookup that hits takes no lock and allocates no memory: it
-//! probes a hash table that only grows. After a miss the lookup is repeated under the lock, so that
-//! only one of several threads with equal attributes adds the instance.
+//! Instances of templates. Each instance has an enumeration word; equal attributes of one template
+//! map to the same word. A lookup that hits takes no lock and allocates no memory: it probes a hash
+//! table that only grows. After a miss the lookup is repeated under the lock, so that only one of
+//! several threads with equal attributes adds the instance.
 
 use super::attrs::{self, Attr, FIELD_LIMIT, Field, Value};
 use super::{Member, existing, json, member, never_given};

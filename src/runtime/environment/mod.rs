@@ -1,5 +1,6 @@
-//! Environments: external software that backends and kernel sources depend on. Their registration,
-//! their users, and the order in which they start and end.
+//! Environments: external software that backends and kernel sources depend on. This module
+//! registers environments, counts their users, and starts and ends environments in the required
+//! order.
 //!
 //! One lock guards the list of environments. No function of the program is called while the lock is
 //! held.

@@ -48,7 +48,7 @@ impl EnvironmentRefs {
         Ok(())
     }
 
-    /// Leaves the environments running until finalization.
+    /// Keeps the referenced environments started until finalization: does not drop the references.
     pub fn keep(mut self) {
         self.names.clear();
     }

@@ -48,9 +48,10 @@ pub(super) struct Mark {
 }
 
 impl DeferredErrors {
-    /// Returns true if an event recorded now may need a mark. Costs one load. The relaxed load
-    /// counts all pieces that the calling thread has queued. Pieces that another thread queues
-    /// concurrently have no defined order relative to the recording of the event.
+    /// Returns true if an event recorded now may need a mark. Costs one load. The value of this
+    /// relaxed load includes all unfinished pieces of work that the calling thread has queued.
+    /// Pieces that another thread queues concurrently have no defined order relative to the
+    /// recording of the event.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed) != 0

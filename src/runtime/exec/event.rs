@@ -248,8 +248,9 @@ impl Foreign {
         Foreign { token, is_marked: AtomicBool::new(false), mark: Mutex::new(None) }
     }
 
-    /// Stores the mark for an event that has just been recorded. `trail` records the failures of
-    /// the library's own work in the stream.
+    /// Stores the [`Mark`] that covers the library's own work queued before the event was recorded.
+    /// Called after the recording. `trail` contains the failures of the library's own work in the
+    /// stream.
     #[inline]
     pub(super) fn follow(&self, trail: &Arc<DeferredErrors>) {
         if trail.is_open() || self.is_marked.load(Ordering::Relaxed) {
@@ -300,8 +301,8 @@ impl HostEvent {
         Arc::clone(&self.0.lock().fence)
     }
 
-    /// Records the event after work that is still pending. Returns the fence that the end of this
-    /// work completes.
+    /// Records the event after work that is still pending. Returns the fence to complete when this
+    /// work ends.
     pub(super) fn begin(&self) -> Arc<Fence> {
         let mut record = self.0.lock();
         Arc::clone(record.fresh())
@@ -339,8 +340,8 @@ impl HostEvent {
 }
 
 impl HostEventState {
-    /// Replaces the fence by a pending one for a new recording of the event, and returns it. Reuses
-    /// the memory of the previous fence if there is no other reference to it.
+    /// Replaces the fence with a pending fence for a new recording of the event, and returns the
+    /// pending fence. Reuses the memory of the previous fence if there is no other reference to it.
     fn fresh(&mut self) -> &Arc<Fence> {
         self.recorded = true;
         match Arc::get_mut(&mut self.fence) {

@@ -250,8 +250,8 @@ fn call(function: TaskFn, user: Addr) -> Result<()> {
     outcome(|| function(user.ptr()), || "an executor's task".to_owned())
 }
 
-/// Wraps `work` in a work item for a queue. The end of `work` completes the fence. A failure of
-/// `work` is also returned to the queue.
+/// Wraps `work` in a work item for a queue. The item runs `work`, then completes the fence with the
+/// result, and also returns the result to the queue.
 fn marked(fence: Arc<Fence>, work: impl FnOnce() -> Result<()> + Send + 'static) -> StreamWork {
     StreamWork::Run(Box::new(move || {
         let result = work();

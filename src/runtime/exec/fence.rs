@@ -76,28 +76,29 @@ impl Fence {
         }
     }
 
-    /// Returns true if the work has ended.
+    /// Returns true if the work that the fence represents has ended.
     pub fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Returns the result of the work, which has ended.
+    /// Returns the result of the work that the fence represents. The work must have ended.
     pub fn result(&self) -> Result<()> {
         self.end.lock().failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Returns true if the work has ended. Fails if the work failed.
+    /// Returns true if the work that the fence represents has ended. Fails if the work failed.
     pub fn query(&self) -> Result<bool> {
         if self.is_done() { self.result().map(|()| true) } else { Ok(false) }
     }
 
-    /// Waits until the work has ended and returns its result. Fails as [`Fence::wait`] does.
+    /// Waits until the work that the fence represents has ended, and returns the result of the
+    /// work. Fails as [`Fence::wait`] does.
     pub fn join(&self) -> Result<()> {
         self.wait(Deadline::NEVER, &AtomicBool::new(false))?;
         self.result()
     }
 
-    /// Returns the end time of the work in nanoseconds of the monotonic clock.
+    /// Returns the time of the monotonic clock, in nanoseconds, at which the work ended.
     pub fn stamp_ns(&self) -> u64 {
         self.end.lock().stamp_ns
     }

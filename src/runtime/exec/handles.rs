@@ -71,18 +71,20 @@ pub fn is_live<T: ObjectKind>(id: u64) -> bool {
     T::table().is_live(id)
 }
 
-/// Returns the object of the handle `id`, borrowed for the duration of a call.
+/// Returns the object with the handle `id`, borrowed for the duration of a call.
 #[inline]
 pub fn find<T: ObjectKind>(inside: &Guard, id: u64) -> Result<&T> {
     T::table().get(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
 
-/// Returns a reference to the object of the handle `id` that outlives the epoch guard.
+/// Returns a reference to the object with the handle `id`; the reference may outlive the epoch
+/// guard.
 pub fn pin<T: ObjectKind>(inside: &Guard, id: u64) -> Result<Arc<T>> {
     T::table().pin(inside, id).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
 
-/// Returns the object of the handle `id`, protected by a hazard pointer, for a call that may block.
+/// Returns the object with the handle `id`, protected by a hazard pointer, for a call that may
+/// block.
 pub fn hold<T: ObjectKind>(inside: Guard, id: u64) -> Result<HazardRef<T>> {
     T::table().hold(inside, id).map_err(|_| invalid_handle(T::NOUN, T::TAG, id))
 }
@@ -95,7 +97,8 @@ pub fn remove<T: ObjectKind>(inside: &Guard, id: u64) -> Result<Option<Arc<T>>> 
     T::table().remove(inside, id).map(Some).ok_or_else(|| invalid_handle(T::NOUN, T::TAG, id))
 }
 
-/// Returns the backend on which the caller creates an object. Initializes the backend if necessary.
+/// Returns the backend with the handle `backend`, for a caller that creates an object on it.
+/// Initializes the backend if necessary.
 pub fn backend_of(inside: &Guard, backend: dtl_backend_t) -> Result<Arc<Backend>> {
     let backend = device::pin_backend(inside, backend)?;
     backend.ready()?;

@@ -33,8 +33,8 @@ const SHARED_MOST: u32 = 64 << 20;
 /// Function that can be launched over a grid of threads on the streams of one backend.
 pub struct Kernel {
     pub(super) backend: Arc<Backend>,
-    /// Host code of the kernel; `None` if the kernel is an object of the backend, whose token is
-    /// then in `part`.
+    /// Host code of the kernel; `None` if the kernel is an object of the backend; `part` then
+    /// contains its token.
     pub(super) code: Option<Code>,
     /// Kernel of a module, with a reference to that module; `None` if the kernel was created from a
     /// function.
@@ -108,7 +108,7 @@ fn product(dimensions: [u32; 3]) -> Option<u64> {
     dimensions.into_iter().try_fold(1_u64, |product, size| product.checked_mul(u64::from(size)))
 }
 
-/// Kernel launch on the host that is ready to run: launch parameters, host code and copies of the
+/// Complete kernel launch for execution on the host: launch parameters, host code and copies of the
 /// arguments.
 pub struct Grid {
     shape: dtl_launch_t,
@@ -131,7 +131,8 @@ impl Grid {
     }
 
     /// Runs all blocks of the grid, in one or more ranges. After the first failed call of the
-    /// kernel function, the other blocks of its range are skipped, and no further range is started.
+    /// kernel function, the other blocks of the same range are skipped, and no further range is
+    /// started.
     pub fn run(self) -> Result<()> {
         let blocks = product(self.shape.grid).unwrap_or(u64::MAX);
         if self.shape.schedule == DTL_SCHEDULE_SEQUENTIAL {

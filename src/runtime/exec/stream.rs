@@ -257,8 +257,8 @@ impl Stream {
         }
     }
 
-    /// Transfers a failure of the work queued before `event` to this stream, on which a wait for
-    /// the event is queued.
+    /// Records a failure of the work queued before `event` as a failure of this stream, because
+    /// this stream waits for the event.
     fn carry(&self, foreign: &Foreign, event: &Event, mark: Option<Mark>) -> Result<()> {
         let Some(mark) = mark else { return Ok(()) };
         match mark.result().and_then(|()| event.query()) {

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Requested backend of each allocation that a dispatch handler provided, keyed by the address of
-/// the first byte. Contains only live allocations that are in the ledger.
+/// the first byte. Contains only allocations that are in the ledger (the table of live
+/// allocations).
 static REQUESTED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new());
 /// True once an entry has been added to `REQUESTED`, so that most programs never take its lock.
 static ANY: AtomicBool = AtomicBool::new(false);

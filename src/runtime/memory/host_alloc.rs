@@ -15,24 +15,24 @@ use crate::sys::memory::heap::{self, CachedBlock, FreeOutcome, Label};
 use crate::sys::os::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Tag in the label of heap blocks that belong to arrays.
+/// Heap block tag (see [`Label`]) of blocks that belong to arrays.
 pub const ARRAYS: u8 = 1;
-/// Tag in the label of heap blocks that wait for a stream-ordered free. A lookup by address no
-/// longer finds these blocks.
+/// Heap block tag (see [`Label`]) of blocks that wait for a stream-ordered free. A lookup by
+/// address no longer finds these blocks.
 pub const LEAVING: u8 = 2;
 
 /// Handle of the backend whose host memory the library's own allocator provides
 /// (`Backend::plain_memory`); 0 = none.
 static HOME: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the backend whose host memory the library's own allocator provides from now on
+/// Sets the backend whose host allocations the library's own allocator serves from now on
 /// (`Backend::plain_memory`).
 pub fn settle(backend: dtl_backend_t) {
     HOME.store(backend.id, Ordering::Release);
 }
 
-/// Returns the handle of the backend whose host memory the library's own allocator provides; null
-/// if none is set.
+/// Returns the handle of the backend whose host allocations the library's own allocator serves;
+/// null if none is set.
 pub fn backend() -> dtl_backend_t {
     dtl_backend_t { id: HOME.load(Ordering::Acquire) }
 }
@@ -48,8 +48,8 @@ const HOST: u8 = 0;
 const DEVICE: u8 = 1;
 const MANAGED: u8 = 2;
 
-/// Returns the code that represents a memory kind in the labels of heap blocks; `None` if the
-/// library's allocator does not provide this kind.
+/// Returns the code that represents a memory kind in the label (memory kind and tag) of a heap
+/// block; `None` if the library's allocator does not provide this kind.
 #[inline]
 pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
     match kind {
@@ -60,7 +60,8 @@ pub fn code(kind: dtl_enum_word_t) -> Option<u8> {
     }
 }
 
-/// Returns the memory kind that `code`, from the label of a heap block, represents.
+/// Returns the memory kind that the code `code` represents. The label (memory kind and tag) of a
+/// heap block contains this code.
 pub fn kind(code: u8) -> dtl_enum_word_t {
     match code {
         HOST => DTL_MEMORY_HOST,
@@ -82,8 +83,8 @@ pub fn quick_alloc(size: u64) -> Option<CachedBlock> {
     heap::quick_alloc(size, Label::new(HOST, NO_POOL))
 }
 
-/// Allocates a block of plain memory with this kind and tag in its label. The caller has checked
-/// the arguments.
+/// Allocates a block of host memory from the library's allocator, and stores the kind code `kind`
+/// and the tag `tag` with the block. The caller has checked the arguments.
 pub fn alloc(kind: u8, tag: u8, size: u64, align: u64) -> Result<Addr> {
     heap::alloc(size, align, Label::new(kind, tag)).ok_or_else(|| {
         failure!(

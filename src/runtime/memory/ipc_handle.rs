@@ -23,7 +23,7 @@ const NAME: usize = 16;
 const MAGIC: u64 = 0x4D4C_5444;
 const VERSION: u64 = 1;
 
-/// Words of a memory handle before the backend's ticket.
+/// Words of a memory handle before the backend's ticket (data that only the backend interprets).
 ///
 /// - format: magic number in the lower half, version in the upper half
 /// - checksum of all other words

@@ -25,7 +25,7 @@ impl Located<'_> {
         Located { place: CopySide { region, kind: DTL_MEMORY_HOST, device: 0 }, owner: None }
     }
 
-    /// Returns the `len` bytes at `offset`; fewer if the range ends before.
+    /// Returns the subrange of `len` bytes at `offset`, or fewer bytes if the range ends earlier.
     pub(super) fn part(&self, offset: u64, len: u64) -> Self {
         let region = self.place.region.part(offset as usize, len as usize);
         Located { place: CopySide { region, ..self.place }, owner: self.owner }

@@ -425,7 +425,7 @@ pub fn insert(pool: MemPool) -> Result<u64> {
     Ok(id)
 }
 
-/// Returns the pool of the handle `id`, borrowed for the duration of a call.
+/// Returns the pool with the handle `id`, borrowed for the duration of a call.
 pub fn find(inside: &Guard, id: u64) -> Result<&MemPool> {
     POOLS.get(inside, id).ok_or_else(|| invalid_handle("pool", TAG, id))
 }
@@ -453,7 +453,8 @@ pub fn destroy(inside: &Guard, id: u64) -> Result<()> {
     remove(inside, id).map(drop).ok_or_else(|| invalid_handle("pool", TAG, id))
 }
 
-/// Destroys all pools at finalize. The ledger and the allocator free the live blocks of the pools.
+/// Destroys all pools at finalize. Does not free the live blocks of the pools: they are freed with
+/// the ledger (the table of live allocations) or by the library's allocator.
 pub fn destroy_all() {
     let inside = epoch::enter();
     for id in POOLS.handles() {

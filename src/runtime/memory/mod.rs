@@ -86,20 +86,22 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// Creates the list entry for memory that another allocator manages and that a backend can
+    /// Creates the description of memory that another allocator manages and that a backend can
     /// copy.
     pub fn of_others(backend: &Backend, device: i32, kind: dtl_enum_word_t, size: u64) -> Self {
         let extent = Extent { kind, size, align: 1 };
         Allocation { imported: true, ..Allocation::new(backend, device, extent) }
     }
 
-    /// Creates the ledger entry for memory that a backend has allocated outside of any pool.
+    /// Creates the entry in the ledger (the table of live allocations) for memory that a backend
+    /// has allocated outside of any pool.
     fn new(backend: &Backend, device: i32, extent: Extent) -> Self {
         let hidden = device_only::is_hidden(backend, extent.kind);
         Allocation { hidden, ..Allocation::accessible(backend.handle(), device, extent) }
     }
 
-    /// Creates the ledger entry for memory outside of any pool that the host can read and write.
+    /// Creates the entry in the ledger (the table of live allocations) for host-accessible memory
+    /// outside of any pool.
     fn accessible(backend: dtl_backend_t, device: i32, extent: Extent) -> Self {
         let Extent { kind, size, align } = extent;
         Allocation {
@@ -153,7 +155,7 @@ fn find(addr: Addr) -> Option<(usize, Allocation)> {
     external::find(addr)
 }
 
-/// Creates a ledger entry that describes a block of the host memory allocator.
+/// Returns the [`Allocation`] that describes a block of the library's host memory allocator.
 fn plain_allocation(found: heap::LiveBlock) -> Allocation {
     let extent = Extent { kind: host_alloc::kind(found.kind), size: found.size, align: 1 };
     Allocation::accessible(host_alloc::backend(), 0, extent)
@@ -186,13 +188,13 @@ impl Owner {
         if self == Owner::Array { host_alloc::ARRAYS } else { host_alloc::NO_POOL }
     }
 
-    /// Returns the value of the `pool` field in the ledger for this owner.
+    /// Returns the value of [`Allocation::pool`] for memory of this owner.
     fn pool(self) -> u64 {
         if self == Owner::Array { OF_ARRAYS } else { 0 }
     }
 }
 
-/// Value of the `pool` field in the ledger for the memory of an array, in place of a pool handle.
+/// Value of [`Allocation::pool`] for the memory of an array, in place of a pool handle.
 const OF_ARRAYS: u64 = u64::MAX;
 
 /// Properties of the memory to allocate.
@@ -206,8 +208,9 @@ pub struct Request {
     pub align: u64,
 }
 
-/// Allocates memory from the backend `backend`: if `order`, a stream of the backend, is passed, on
-/// the device of the stream and in stream order; else on the current device of the calling thread.
+/// Allocates memory from the backend `backend`. If the stream `order` of this backend is passed,
+/// the memory is on the device of the stream and is allocated in stream order; else it is on the
+/// current device of the calling thread.
 pub fn alloc_own(
     owner: Owner,
     backend: &Backend,
@@ -234,8 +237,8 @@ pub fn alloc_own(
     })
 }
 
-/// Calls `make`, which allocates `size` bytes and enters the allocation into the ledger, and adds
-/// the allocation to the counters of the backend.
+/// Calls `make`, then adds the allocation to the counters of the backend. `make` allocates `size`
+/// bytes and enters the allocation into the ledger (the table of live allocations).
 fn admit(backend: &Backend, size: u64, make: impl FnOnce() -> Result<Addr>) -> Result<Addr> {
     backend.memory_use.begin(backend)?;
     let addr = make().inspect_err(|_| backend.memory_use.give_up())?;
@@ -284,7 +287,8 @@ pub fn free(owner: Owner, backend: &Backend, addr: Addr) -> Result<()> {
         .inspect_err(|_| enter(addr, Allocation { pool: 0, ..allocation }))
 }
 
-/// Frees memory whose entry was removed from the ledger, and updates the counters of its backend.
+/// Frees memory that is no longer in the ledger (the table of live allocations), and updates the
+/// counters of its backend.
 fn settle(requested: &Backend, allocation: &Allocation, addr: Addr) -> Result<()> {
     let inside = epoch::enter();
     // Differs from the requested backend if a handler of the dispatcher provided the memory.
@@ -299,14 +303,14 @@ fn settle(requested: &Backend, allocation: &Allocation, addr: Addr) -> Result<()
     Ok(())
 }
 
-/// Enters an allocation into the ledger.
+/// Enters an allocation into the ledger (the table of live allocations).
 pub fn enter(addr: Addr, mut allocation: Allocation) {
     device_only::comes(addr.get(), &mut allocation);
     LEDGER.write().insert(addr.get(), allocation);
 }
 
-/// Removes the allocation at `addr` from the ledger and returns it. Fails unless it belongs to this
-/// backend and pool.
+/// Removes the allocation at `addr` from the ledger (the table of live allocations) and returns it.
+/// Fails unless it belongs to this backend and pool.
 pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     let mut ledger = LEDGER.write();
     let found = ledger.get(&addr.get()).copied();
@@ -347,7 +351,8 @@ pub fn leave(addr: Addr, backend: &Backend, pool: u64) -> Result<Allocation> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "{text}")
 }
 
-/// Removes all allocations of a pool from the ledger and returns them.
+/// Removes all allocations of a pool from the ledger (the table of live allocations) and returns
+/// them.
 pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
     let mut left = Vec::new();
     LEDGER.write().retain(|base, allocation| {
@@ -361,7 +366,8 @@ pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
     left
 }
 
-/// Allocates memory from a backend on the current device of the thread, without a ledger entry.
+/// Allocates memory from a backend on the current device of the thread, without an entry in the
+/// ledger (the table of live allocations).
 pub fn take(backend: &Backend, kind: dtl_enum_word_t, room: u64, align: u64) -> Result<Addr> {
     allocate(backend, backend.memory()?, Extent { kind, size: room, align })
 }

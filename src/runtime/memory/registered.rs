@@ -62,8 +62,8 @@ pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     Ok(())
 }
 
-/// Enters a range that [`reserve`] has added to LIST into the list of external memory (see
-/// `external`).
+/// Adds a range to the list of external memory (see `external`). [`reserve`] has already added the
+/// range to LIST.
 fn list(backend: &Backend, device: i32, kind: dtl_enum_word_t, region: Region) {
     let known = Allocation::of_others(backend, device, kind, region.len() as u64);
     let entry = external::enter(region.addr(), known);
@@ -92,7 +92,7 @@ pub fn adopt(
     Ok(())
 }
 
-/// Fails if the program's description of the memory contradicts the description of the driver.
+/// Fails if the program's description of the memory contradicts the driver's description.
 fn check_with_driver(
     backend: &Backend,
     device: i32,

@@ -31,8 +31,8 @@ pub(super) fn take(
     }
 }
 
-/// Frees memory of `dtl_mem_alloc` or `dtl_mem_alloc_async` after the work queued on the stream so
-/// far. A null address is ignored.
+/// Frees memory that `dtl_mem_alloc` or `dtl_mem_alloc_async` returned, after the work queued on
+/// the stream so far. A null address is ignored.
 pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     if addr.is_null() {
         return Ok(());
@@ -69,8 +69,8 @@ fn free_plain(addr: Addr) -> Result<()> {
     }
 }
 
-/// Allocation that was removed from the ledger and is not yet freed. If the free fails, dropping
-/// this object enters the allocation into the ledger again.
+/// Allocation that was removed from the ledger (the table of live allocations) and has not been
+/// freed yet. If the free fails, dropping this object enters the allocation into the ledger again.
 struct Leaving {
     backend: Arc<Backend>,
     allocation: Allocation,

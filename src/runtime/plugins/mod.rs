@@ -485,7 +485,8 @@ fn describe(record: &PluginRecord) -> dtl_plugin_info_t {
 }
 
 /// Drops the registrations of all plugins at finalize or in a forked child. Loaded files stay in
-/// memory; after the next initialization of the library, plugins are searched and loaded again.
+/// memory. After the next initialization of the library, the search path is searched and the
+/// plugins are loaded again.
 pub fn settle() {
     let mut state = STATE.lock();
     state.records.retain(|record| record.plugin.is_some());

@@ -6,7 +6,7 @@ use crate::runtime::settings;
 use crate::sys::os::dl;
 use std::path::{Path, PathBuf};
 
-/// Returns the folders and files in which plugins are searched, in order, each with its origin
+/// Returns the folders and files that are searched for plugins, in order, each with its origin
 /// (such as "DTL_PLUGIN_PATH"). Installed folders that do not exist are omitted.
 pub fn places() -> Vec<(PathBuf, &'static str)> {
     let path = settings::current().plugin_path.unwrap_or_default();
@@ -73,7 +73,7 @@ pub fn advice(name: &str) -> String {
         + &list("plugins that could not be loaded", failed)
 }
 
-/// Returns a string that lists the folders and files in which plugins are searched, including those
+/// Returns a string that lists the folders and files that are searched for plugins, including those
 /// that do not exist.
 fn searched() -> String {
     let named = match settings::current().plugin_path.filter(|path| !path.is_empty()) {

@@ -2,10 +2,10 @@
 //! resource.
 //!
 //! During the tuning of a task, the runs of a thread are assigned to the resources in turn. The
-//! first warmups x resources runs are not counted. The next samples x resources runs, which all
-//! threads share, are timed. The resource with the shortest time is selected, because noise only
-//! adds time. A new tuning of the task starts without the times of earlier tunings, so a resource
-//! that has become slow is no longer selected.
+//! times of the first `warmups` x `resources` runs are ignored. The next `samples` x `resources`
+//! runs, which all threads share, are timed. The resource with the shortest time is selected,
+//! because noise only adds time. A new tuning of the task starts without the times of earlier
+//! tunings, so a resource that has become slow is no longer selected.
 //!
 //! For a task whose tuning is complete, a selection costs one load from a memory location that no
 //! thread writes until the next tuning. Tuning takes no lock, see `tuning_run`.

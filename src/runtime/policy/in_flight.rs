@@ -62,7 +62,8 @@ struct InFlightSlot {
     scratch: Option<Box<[u128]>>,
 }
 
-/// Tickets of those tasks in flight on one resource whose end is detected by polling.
+/// Tickets (task handles) of the tasks in flight on one resource that must be polled to detect
+/// their end.
 #[derive(Default)]
 struct ResourceTickets {
     /// Tickets of the tasks on the resource's stream, which end in the order of submission.
@@ -158,8 +159,8 @@ impl Flights {
         Ok((ticket, memory))
     }
 
-    /// Marks the task `ticket` as ended and returns its completion. Returns `None` if the task had
-    /// ended before or does not exist.
+    /// Marks the task `ticket` as ended and returns its completion. Returns `None` if the task has
+    /// already ended or does not exist.
     pub(super) fn end(&self, ticket: u64, ended: TaskOutcome) -> Option<TaskCompletion> {
         let mut places = self.places.lock();
         let place = places.running(ticket)?;

@@ -21,10 +21,10 @@
 //! `ended` greater than `taken`. The difference can only be too large, by the tasks that ended
 //! between the two loads.
 //!
-//! Memory ordering: incrementing a count is an acquire operation. Decrementing it, by either
-//! number, is a release operation. So a task sees all writes of the ended task whose place on the
-//! resource it takes. With a capacity of one, this is mutual exclusion. The search itself loads
-//! `taken` relaxed, because the compare-and-swap checks the value.
+//! Memory ordering: incrementing a count is an acquire operation. Decrementing it, through either
+//! number, is a release operation. So a task sees all writes of the ended task that it replaces on
+//! the resource. With a capacity of one, this is mutual exclusion. The search itself loads `taken`
+//! relaxed, because the compare-and-swap checks the value.
 
 use crate::sys::sync::{AtomicU64, Ordering};
 

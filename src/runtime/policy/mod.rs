@@ -2,7 +2,8 @@
 //!
 //! The submit of a short task has three steps: select a resource, call the task, count its end.
 //! [`quick`] and the methods of [`FastPolicy`] implement the first and the last step. The task runs
-//! between them, outside of the epoch. Neither step allocates, locks or can panic.
+//! between them, outside of the critical section of the epoch-based reclamation. Neither step
+//! allocates, locks or can panic.
 //!
 //! docs/explanation/dynamic-selection.md explains how each policy decides. Streams and events are
 //! in `exec`.
@@ -93,7 +94,7 @@ struct ReadyPolicy {
 }
 
 /// Policy with a fast path (tasks run in the submitting thread), borrowed until the thread leaves
-/// the epoch.
+/// the critical section of the epoch-based reclamation.
 pub struct FastPolicy(EpochRef<ReadyPolicy>);
 
 /// Looks up the policy `id` for the fast path. Returns `None` if the handle is invalid or the
@@ -108,23 +109,24 @@ pub fn quick(visit: Visit, id: u64) -> Option<FastPolicy> {
 
 impl FastPolicy {
     /// Selects a resource, if that is possible without a search and independently of the task.
-    /// Returns the choice and the resource's element of the program's list; `None` if a search is
-    /// needed.
+    /// Returns the choice and the resource's element of the resource list that the program passed;
+    /// `None` if a search is needed.
     #[inline(always)] // row: select_fixed
     pub fn at_hand(&self) -> Option<(ResourceChoice, ListElement)> {
         let (index, end) = self.0.chooser.at_hand(&self.0.counts, self.thread())?;
         self.picked(index, end)
     }
 
-    /// Leaves the epoch so that a task can run. Until the returned guard is dropped, the thread
-    /// still counts as inside a library call.
+    /// Leaves the critical section of the epoch-based reclamation so that a task can run. Until the
+    /// returned guard is dropped, the thread still counts as inside a library call.
     #[must_use]
     pub fn into_running(self) -> CallbackGuard {
         self.0.into_running()
     }
 
     /// Selects a resource for the task `key`. Returns the choice and the resource's element of the
-    /// program's list; `None` if the selection needs the slow path in `submit`.
+    /// resource list that the program passed; `None` if the selection needs the slow path in
+    /// `submit`.
     #[inline(always)] // row: select_tuned
     pub fn choose(&self, key: dtl_task_key_t) -> Option<(ResourceChoice, ListElement)> {
         let (index, end) = self.0.chooser.quick(&self.0.counts, key, self.thread())?;
@@ -320,13 +322,14 @@ impl Policy {
         }
     }
 
-    /// Returns the element of the program's list for each resource of the policy.
+    /// Returns, for each resource of the policy, the element of the resource list that the program
+    /// passed.
     pub fn resources(&self) -> Result<Vec<dtl_resource_t>> {
         Ok(self.ready()?.resources.iter().map(|resource| resource.given.plain()).collect())
     }
 
-    /// Returns the element of the program's list for the resource `index`. Fails with OUT_OF_BOUNDS
-    /// if there is no such resource.
+    /// Returns the element for the resource `index` of the resource list that the program passed.
+    /// Fails with OUT_OF_BOUNDS if there is no such resource.
     pub fn resource(&self, index: u32) -> Result<dtl_resource_t> {
         match self.ready()?.resources.get(index as usize) {
             Some(resource) => Ok(resource.given.plain()),

@@ -14,7 +14,7 @@ use crate::sys::sync::wait::TscTimer;
 
 /// Selection rule of a policy, before the resources are known.
 pub enum Rule {
-    /// Always the resource at this index in the program's list.
+    /// Always the resource at this index in the resource list that the program passed.
     Fixed(u32),
     /// The resources in turn.
     RoundRobin,
@@ -313,7 +313,8 @@ impl Chooser {
     }
 }
 
-/// Converts `place`, an index into the program's list, to an index into the usable resources.
+/// Converts `place`, an index into the resource list that the program passed, to an index into the
+/// usable resources.
 fn fixed(place: usize, usable: &Usable) -> Result<usize> {
     if let Some(index) = usable.resources.iter().position(|resource| resource.place == place) {
         return Ok(index);

@@ -46,8 +46,9 @@ fn add_streams(backend: &Arc<Backend>, made: &mut Vec<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Destroys streams that a policy created. Must be called outside of the epoch if they may have
-/// work, because it waits for the work.
+/// Destroys streams that a policy created. Must be called outside of the epoch (the critical
+/// section of the epoch-based reclamation) if the streams may have work, because the function waits
+/// for the work.
 pub(super) fn close_streams(streams: &[u64]) {
     let take = |&id| handles::remove_stream(&epoch::enter(), id).ok().flatten();
     let gone: Vec<_> = streams.iter().filter_map(take).collect();

@@ -1,9 +1,10 @@
 //! Submission of a task: select a resource (waiting for a free resource if necessary), run the task
 //! on it, observe its end. This module also implements the functions that wait for tasks.
 //!
-//! All functions here run outside of the epoch and with a reference to the policy, so tasks and the
-//! functions of a program's function table may block and may call the library. No lock is held
-//! while code of the application or of a backend runs.
+//! All functions here run outside of the epoch (the critical section of the epoch-based
+//! reclamation) and with a reference to the policy, so tasks and the functions of a program's
+//! function table may block and may call the library. No lock is held while code of the application
+//! or of a backend runs.
 
 use super::in_flight::{TaskCompletion, TaskOutcome, Watch, time_since};
 use super::resources::{CustomKind, ListElement, Resource, ResourceKind, slot, slot_failed};
@@ -31,9 +32,10 @@ pub type TaskFn = extern "C" fn(
     *mut dtl_waitable_t,
 ) -> dtl_status_t;
 
-/// Maximum number of tasks that a submit polls, of those in flight on the selected resource whose
-/// end is not detected through the resource's stream. A submit adds only one such task, so the
-/// number of these tasks stays small even if the policy needs no reports about tasks.
+/// Maximum number of off-stream tasks that a submit polls on the selected resource. Off-stream
+/// tasks are tasks in flight whose end is not detected through the resource's stream. A submit adds
+/// only one such task, so the number of these tasks stays small even if the policy needs no reports
+/// about tasks.
 const LOOKS: usize = 2;
 /// If the policy needs no reports about tasks, a submit collects ended tasks only when its own task
 /// raises the number of tasks in flight to a multiple of LOOK_EVERY. Applies to resource kinds that
@@ -340,8 +342,8 @@ impl Policy {
         }
     }
 
-    /// Reports the end of a task on a resource of the program's own kind (dtl_selection_end). Fails
-    /// if no task with this ticket is in flight.
+    /// Reports the end of a task on a resource whose kind the program implements
+    /// (dtl_selection_end). Fails if no task with this ticket is in flight.
     pub fn end(&self, ticket: u64, status: dtl_status_t, time_ns: u64) -> Result<()> {
         let ready = self.ready()?;
         let ended = TaskOutcome { status, time_ns: Some(time_ns), before: Mark::now() };

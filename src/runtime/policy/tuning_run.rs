@@ -24,7 +24,7 @@
 
 use crate::sys::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Value of `best` while the task is being tuned.
+/// Value of `Trial::best` while the task is being tuned.
 const TUNING: u32 = u32::MAX;
 
 /// Index in `Trial::parts` of the group of runs that contains the warm-ups (runs whose times do not

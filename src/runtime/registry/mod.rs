@@ -140,7 +140,7 @@ impl Backend {
     }
 
     /// Fails with UNAVAILABLE and the reason if the backend cannot run on this machine. Costs one
-    /// load once the backend was found available.
+    /// load once the backend has been found available.
     pub fn ready(&self) -> Result<()> {
         if self.available.load(Ordering::Relaxed) {
             return Ok(());

@@ -8,7 +8,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Tag in the label of the host allocator's blocks that belong to no memory pool.
+/// Tag (the number that selects the statistics) of the host allocator's blocks that belong to no
+/// memory pool.
 pub const NO_POOL: u8 = 0;
 
 /// Counters of one backend's allocations.

@@ -1,6 +1,6 @@
 //! Names and meanings of the environment variables that the library reads (`settings` parses them).
 
-/// Builds the table of variables. Each row consists of a name and its meaning.
+/// Builds the table of environment variables. Each row consists of a name and its meaning.
 macro_rules! variables {
     ($($name:ident: $meaning:literal,)+) => {
         &[$((stringify!($name), $meaning)),+]

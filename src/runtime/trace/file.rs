@@ -26,7 +26,8 @@ use std::time::Duration;
 
 /// Capacity of a journal (the event queue of a thread), in events. A journal occupies 384 KiB.
 const ROOM: usize = 4096;
-/// Number of events that a thread appends to its journal between two wake-ups of the writer thread.
+/// A thread wakes the writer thread each time it has appended this number of events to its journal
+/// (event queue).
 const MANY: usize = ROOM / 4;
 /// Maximum time that the writer thread sleeps before it drains the journals again.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -74,7 +75,7 @@ struct TraceFileState {
     failure: Option<Error>,
 }
 
-/// Journal of a thread, and the calls of the thread that are in progress.
+/// Journal (event queue) of a thread, and the calls of the thread that are in progress.
 struct JournalState {
     journal: Arc<Journal>,
     open: Vec<TraceEvent>,
@@ -176,8 +177,8 @@ impl Trace {
         self.state.lock().failure.clone()
     }
 
-    /// Creates a journal for the calling thread. Returns `None` if no memory is left; the thread is
-    /// then not traced.
+    /// Creates a journal (event queue) for the calling thread. Returns `None` if no memory is left;
+    /// the thread is then not traced.
     pub(super) fn join(&self) -> Option<Arc<Journal>> {
         let Some(events) = spsc_queue::SpscQueue::new(ROOM) else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -234,7 +235,8 @@ impl Trace {
         }
     }
 
-    /// Removes all events from the journals, converts them to JSON, and writes them to the file.
+    /// Removes all events from the journals (the event queues of the threads), converts them to
+    /// JSON, and writes them to the file.
     fn drain(&self, state: &mut TraceFileState) {
         let mut known = std::mem::take(&mut state.journals);
         for known in &mut known {
@@ -270,8 +272,9 @@ impl Trace {
         }
     }
 
-    /// Drains the journals, writes end events for the calls and operations that are still in
-    /// progress, writes the end of the file, and joins the writer thread.
+    /// Drains the journals (the event queues of the threads), writes end events for the calls and
+    /// operations that are still in progress, writes the end of the file, and joins the writer
+    /// thread.
     pub(super) fn close(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.is_over = true;

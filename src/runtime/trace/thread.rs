@@ -12,8 +12,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of low bits of the id of an event. The low bits count the ids of one thread; the upper
-/// bits identify the thread.
+/// Width of the lower part of an event id, in bits. The lower part is a counter of the thread; the
+/// upper bits identify the thread.
 const ID_BITS: u32 = 40;
 
 thread_local! {

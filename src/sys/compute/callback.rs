@@ -7,8 +7,9 @@
 //! A function that waits for an operation of another library calls that library's test function
 //! (such as MPI_Test) directly. During such a test the operating system may copy a large message.
 //! When the processor returns from the operating system, its predictions of return addresses are
-//! lost: each return from the test function up to the program then costs some ten nanoseconds. So
-//! the test function is not called through the transport that started the operation.
+//! lost: each return on the way from the test function up to the program then costs about ten
+//! nanoseconds. So the test function is not called through the transport that started the
+//! operation.
 //!
 //! A DLPack tensor is passed as a pointer to a struct that contains the function that releases it.
 //! `runtime::array` tracks who owns the memory of the tensor.
@@ -78,8 +79,8 @@ impl UserOp {
     ///
     /// The library guarantees that both regions are valid for these elements, `from` for writing as
     /// well (collectives pass scratch memory), and that no reference to either region exists during
-    /// the call. The program is responsible for anything that its function does beyond the
-    /// contract, as with every callback.
+    /// the call. The program is responsible for anything that its function does beyond the rules
+    /// documented at dtl_op_fn_t, as with every callback.
     pub fn apply(self, into: Region, from: Region, element: usize, dtype: dtl_dtype_t) {
         let count = into.len().min(from.len()) / element.max(1);
         self.apply_to_right(into, from, element, dtype);
@@ -214,10 +215,10 @@ impl ForeignTester {
     /// Creates a tester for the operations of one transport.
     ///
     /// # Safety
-    /// `test` may be called with the request of any operation of that transport whose word lacks
-    /// the flag [`OTHER`], as long as `state` is `open`, `extras` is 0 and `test` has not reported
-    /// this request as complete. `test` accepts `nowhere` (or another value of that type with an
-    /// equal meaning) as status.
+    /// `test` may be called with the request of any operation of that transport, provided that the
+    /// 64-bit word that describes the operation lacks the flag [`OTHER`], `state` is `open`,
+    /// `extras` is 0, and `test` has not reported this request as complete. `test` accepts
+    /// `nowhere` (or another value of that type with an equal meaning) as status.
     pub unsafe fn new(
         test: Test,
         nowhere: Addr,

@@ -261,7 +261,8 @@ impl Drop for Visit<'_> {
 #[repr(align(128))]
 struct Share(AtomicU64);
 
-/// Shares of all members of a team.
+/// Shares of all members of a team: for each member, the pieces of the loop that the member has not
+/// yet run.
 pub struct Shares(Box<[Share]>);
 
 /// Maximum number of pieces into which a loop can be divided.

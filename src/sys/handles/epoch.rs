@@ -1,5 +1,5 @@
 //! Epoch-based reclamation: a destroy frees an object only after the last thread that may still
-//! access it has left the epoch.
+//! access it has left the epoch (the critical section in which a thread uses shared objects).
 //!
 //! Each thread owns a record, its `ThreadRecord`. Entering the epoch makes the record's sequence
 //! number odd, leaving makes it even: two plain stores, no atomic read-modify-write, nothing
@@ -14,10 +14,10 @@
 //! context switch). If the barrier falls before S1 in the reader, L1 comes after S2 and finds
 //! nothing. If it falls after S1, L2 sees the odd number and the object is kept. Without membarrier
 //! (old kernels, some emulators) both sides use a SeqCst fence instead, which gives an equal
-//! guarantee by the C++ rules: either L1 finds what S2 left or L2 sees the odd number. The model in
-//! `tests/models` checks the variant with fences. That proves the variant with membarrier too: the
-//! barrier of membarrier is also a full one, and the code relies on no property of it other than
-//! this alternative, so the exact point at which the barrier executes does not matter.
+//! guarantee by the C++ rules: either L1 finds the slot unlinked or L2 sees the odd number. The
+//! model in `tests/models` checks the variant with fences. That proves the variant with membarrier
+//! too: the barrier of membarrier is also a full one, and the code relies on no property of it
+//! other than this alternative, so the exact point at which the barrier executes does not matter.
 //!
 //! A call that waits leaves the epoch, but first publishes the one object that it continues to use
 //! (`held`), as a hazard pointer. The release store that makes the number even publishes the hazard
@@ -49,7 +49,7 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct ThreadRecord {
-    /// Sequence number, which is odd while the thread is inside the epoch.
+    /// Sequence number, which is odd while the thread is inside the epoch (pinned).
     seq: AtomicU64,
     /// Number of nested entries, which are made while the thread is already inside the epoch. Only
     /// the thread that owns the record accesses it.
@@ -59,10 +59,10 @@ pub(super) struct ThreadRecord {
     blocked: AtomicU32,
     /// Object that a call of this thread continues to use while it waits outside the epoch.
     held: AtomicPtr<()>,
-    /// Number of functions of the program that calls of this thread are running outside the epoch
-    /// ([`CallbackGuard`]).
+    /// Number of functions of the application that are running outside the epoch within calls of
+    /// this thread ([`CallbackGuard`]).
     running: AtomicU32,
-    /// Number of [`aside`] guards that are alive in this thread.
+    /// Number of live `ForkGuard`s of this thread, which [`aside`] returns.
     aside: AtomicU32,
     /// True while a thread owns the record.
     owned: AtomicBool,
@@ -71,9 +71,9 @@ pub(super) struct ThreadRecord {
     /// True if entering the epoch needs a memory fence instruction: a copy of `NEEDS_FENCE`, stored
     /// here because every entry accesses the record in any case.
     needs_fence: AtomicBool,
-    /// Free slots of a slot map that the thread that owns the record retains for reuse. Only this
-    /// thread accesses them. A thread that owns the record later sees the slots that are left, as
-    /// it sees all other writes of the earlier owner.
+    /// Free slots of a slot map, which the owner of the record (a thread) retains for reuse. Only
+    /// the owner accesses them. A later owner sees the slots that are left, as it sees all other
+    /// writes of the earlier owner.
     spare: SpareSlots,
     /// Number of records that were created before this record.
     number: usize,
@@ -118,9 +118,9 @@ global! {
     static LIMBO: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 }
 global! {
-    /// Total number of retired objects in `LIMBO`, deferred functions (`deferred_work`) and
-    /// borrowed thread records. A thread that leaves the epoch reads only this number to detect
-    /// deferred work.
+    /// Total number of retired objects in `LIMBO`, deferred functions (`deferred_work`) and thread
+    /// records that are borrowed for one call. A thread that leaves the epoch reads only this
+    /// number to detect deferred work.
     static ERRANDS: AtomicUsize = AtomicUsize::new(0);
 }
 
@@ -250,13 +250,13 @@ fn adopt_record() -> &'static ThreadRecord {
     record
 }
 
-/// Guard that keeps the calling thread inside the epoch. References that a handle table returns
-/// live no longer than the guard.
+/// Guard that keeps the calling thread inside the epoch (pinned). References that a handle table
+/// returns live no longer than the guard.
 pub struct Guard {
     record: &'static ThreadRecord,
 }
 
-/// Enters the epoch. The cost is one store to the thread's record. Entries nest.
+/// Enters the epoch (pins the thread). The cost is one store to the thread's record. Entries nest.
 #[must_use]
 #[inline]
 pub fn enter() -> Guard {
@@ -296,7 +296,7 @@ pub fn is_cheap() -> bool {
     !NEEDS_FENCE.load(Ordering::Relaxed)
 }
 
-/// Enters the epoch for some nanoseconds, until the result is dropped. Returns `None` if this
+/// Enters the epoch for a few nanoseconds, until the result is dropped. Returns `None` if this
 /// thread has no `ThreadRecord` yet or is already inside the epoch. Call only where a value read
 /// inside the epoch shows that [`is_cheap`] returned true (see `runtime::open_state`): then the
 /// compiler fence suffices. Dropping the result runs no deferred work; other threads run it, or
@@ -315,8 +315,8 @@ pub fn step_in() -> Option<Visit> {
     Some(Visit { inside: ManuallyDrop::new(Guard { record }), seq })
 }
 
-/// Stay of a thread inside the epoch, from [`step_in`] until this object is dropped. Guards created
-/// in the meantime must be dropped before it.
+/// Guard of a short epoch critical section, which lasts from [`step_in`] until this guard is
+/// dropped. Guards created in the meantime must be dropped first.
 pub struct Visit {
     inside: ManuallyDrop<Guard>,
     seq: u64,
@@ -404,9 +404,9 @@ impl Guard {
         Blocking { record }
     }
 
-    /// Leaves the epoch and keeps one object alive by the hazard pointer in the thread's record.
-    /// The thread still counts as being in a call. Returns the guard as `Err` if an outer call uses
-    /// the hazard pointer.
+    /// Leaves the epoch and protects one object with the hazard pointer in the thread's record. The
+    /// thread still counts as being in a call. Returns the guard as `Err` if an outer call uses the
+    /// hazard pointer.
     pub(super) fn into_hazard(self, object: *const ()) -> Result<HazardPointer, Guard> {
         if self.record.nested.load(Ordering::Relaxed) != 0 {
             return Err(self);
@@ -457,8 +457,9 @@ pub(super) struct HazardPointer {
 }
 
 impl HazardPointer {
-    /// Publishes an object before the sequence number becomes even: a thread that sees the even
-    /// number sees the object (release). Returns `None` if the hazard pointer is in use.
+    /// Publishes an object as the hazard pointer. The caller does this before the sequence number
+    /// becomes even: a thread that sees the even number sees the object (release). Returns `None`
+    /// if the hazard pointer is in use.
     #[inline]
     fn publish(record: &'static ThreadRecord, object: *const ()) -> Option<HazardPointer> {
         if !record.held.load(Ordering::Relaxed).is_null() {
@@ -534,9 +535,9 @@ pub fn collect() {
     }
 }
 
-/// Waits until every other thread that is inside the epoch now has left it, but no longer than
-/// `limit`; returns true if all have left. These threads then no longer use anything that was
-/// closed before this call. The calling thread must not be inside the epoch.
+/// Waits until all other threads that are inside the epoch at the time of the call have left it,
+/// but no longer than `limit`; returns true if all have left. These threads then no longer use
+/// anything that was closed before this call. The calling thread must not be inside the epoch.
 pub fn let_others_leave(limit: Duration) -> bool {
     heavy_fence();
     let inside: Vec<_> = RECORDS

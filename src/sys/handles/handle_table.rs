@@ -13,7 +13,7 @@
 //!   and must not wait.
 //! - [`HazardRef`]: the thread is outside the epoch, and the hazard pointer in its thread record
 //!   points to the object. The thread may wait.
-//! - `Arc`: an owned reference, by `HandleTable::pin`. It outlives the call.
+//! - `Arc`: an owned reference, from `HandleTable::pin`. It outlives the call.
 //!
 //! A [`SlotRef`] is a reference to a slot of a table; it finds the object faster than the handle
 //! alone.
@@ -24,7 +24,7 @@
 //! shared memory. A reader holds an [`epoch`] guard, so the value that it has obtained stays until
 //! that guard is dropped. A writer allocates a new value, swaps the pointer and retires the old
 //! value. Memory ordering: the swap releases the contents of the new value, and the reader's load
-//! acquires them. The old value outlives its readers by the argument in `epoch`, in which the swap
+//! acquires them. The old value outlives its readers for the reason that `epoch` explains; the swap
 //! is the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock for them).
 
 use crate::hints;
@@ -160,7 +160,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     /// Returns the object of a handle, for as long as the guard lives. Writes no shared memory.
     ///
     /// The pointer of the slot is read before its word. A pointer that is not null was in the slot
-    /// at a moment when this thread was inside its epoch, and `remove` clears the pointer before it
+    /// at a moment when this thread was inside the epoch, and `remove` clears the pointer before it
     /// releases the object: so the object lives as long as the guard. The word then shows whether
     /// the handle is live. A thread that received the handle sees its object, or a later object
     /// whose word differs. A thread that guessed the handle may get the preceding object.
@@ -223,9 +223,9 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         Ok(HazardRef { object, _protection })
     }
 
-    /// Unlinks the object and returns a counted reference to it. From here on the handle is stale.
+    /// Unlinks the object and returns a counted reference to it. The handle is stale afterwards.
     /// The table's own counted reference is dropped once the last thread that may still access the
-    /// object has left the epoch. Returns `None` if the handle was stale already.
+    /// object has left the epoch. Returns `None` if the handle was already stale.
     #[must_use]
     pub fn remove(&self, inside: &Guard, handle: u64) -> Option<Arc<T>> {
         let index = index_of(handle);
@@ -444,7 +444,8 @@ impl<T: Send + Sync + 'static> Rcu<T> {
         unsafe { &*now }
     }
 
-    /// Replaces the current value. The old value is dropped once its last reader has left.
+    /// Replaces the current value. The old value is dropped once its last reader has left the
+    /// epoch.
     ///
     /// Consumes the guard, so that the caller keeps no reference to the old value that borrows the
     /// guard.

@@ -310,8 +310,8 @@ pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     check_above(path)
 }
 
-/// Checks that no folder above `path` is writable by all users without the sticky bit: such a user
-/// could rename and replace a part of the path.
+/// Checks that each folder above `path` that all users can write to has the sticky bit. Without
+/// this bit, any user could rename and replace a component of the path.
 fn check_above(path: &Path) -> Result<(), Refusal> {
     for above in path.ancestors().skip(1) {
         let mode = fs::metadata(above)?.mode();

@@ -52,8 +52,9 @@ impl ForeignMemory {
     }
 
     /// Copies from an address of the process into `into` and returns the number of bytes copied,
-    /// which is smaller than the region if the program has ended. An error means that not all bytes
-    /// can be copied; some may have been copied.
+    /// which is smaller than the region if the address space no longer exists (see
+    /// [`ForeignMemory`]). An error means that not all bytes can be copied; some may have been
+    /// copied.
     pub fn read(&self, address: u64, into: Region) -> io::Result<usize> {
         all(into.len(), |done| {
             let (to, at) = (into.part(done, into.len()), offset(address, done)?);
@@ -63,8 +64,8 @@ impl ForeignMemory {
     }
 
     /// Copies `from` to an address of the process and returns the number of bytes copied, which is
-    /// smaller than the region if the program has ended. On an error, some bytes may have been
-    /// copied.
+    /// smaller than the region if the address space no longer exists (see [`ForeignMemory`]). On an
+    /// error, some bytes may have been copied.
     pub fn write(&self, address: u64, from: Region) -> io::Result<usize> {
         all(from.len(), |done| {
             let (rest, at) = (from.part(done, from.len()), offset(address, done)?);

@@ -91,7 +91,8 @@ impl ReadySet {
         self.entries.iter().take(self.count).map(|entry| entry.data.u64())
     }
 
-    /// Returns true if further descriptors may be ready, because the set is full.
+    /// Returns true if more descriptors may be ready, because this set contains the maximum number
+    /// (`MOST`).
     pub fn there_may_be_more(&self) -> bool {
         self.count == MOST
     }

@@ -25,7 +25,7 @@ pub fn listen(name: &str) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Connects to the socket with an abstract name. The new stream is nonblocking.
+/// Connects to the socket that has the abstract name `name`. The new stream is nonblocking.
 pub fn connect(name: &str) -> io::Result<UnixStream> {
     quiet(UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?)
 }

@@ -222,9 +222,10 @@ impl Backoff {
     }
 
     /// Pauses after a poll without success, if another thread can wake this one. The closure `rest`
-    /// sleeps for at most the duration in its second argument, unless an event has occurred since
-    /// its previous call, which stored the state of the event in the first argument. It returns
-    /// false if it cannot sleep. For `spins`, see the function [`spins`].
+    /// sleeps for at most the duration in its second argument. Each call stores the state of the
+    /// awaited event in the first argument, and the next call does not sleep if the state has
+    /// changed since then. The closure returns false if it cannot sleep. For `spins`, see the
+    /// function [`spins`].
     pub fn pause_on(&mut self, spins: u32, rest: impl FnOnce(&mut u64, Duration) -> bool) {
         self.spins = spins;
         if self.polls < spins {

@@ -24,8 +24,8 @@ const CALLS: usize = 1000;
 const MANY: u64 = 1000;
 const OPERATION: u64 = 0x0006_03E8_0000_0000;
 
-/// Returns the numeric value of the memory kind `number` of this program, which [`register_words`]
-/// registers.
+/// Returns the value that represents the user-defined memory kind `number` in dispatch keys.
+/// [`register_words`] registers it.
 const fn kind(number: u64) -> u64 {
     0x0001_0000_0000_0000 | (number + 1000) << 32
 }

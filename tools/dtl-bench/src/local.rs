@@ -11,7 +11,8 @@ use crate::table::{self, Line, Progress, Table, Unit};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// Function that runs one batch and returns nanoseconds per operation.
+/// Function that runs one batch (a number of repetitions of an operation) and returns nanoseconds
+/// per operation.
 type Batch<'a> = Box<dyn FnMut() -> Outcome<f64> + 'a>;
 
 /// Test that becomes one row of the table: the library and the implementations that it is compared

@@ -94,8 +94,8 @@ struct Gomp {
 }
 
 impl Gomp {
-    /// Loads the runtime and configures its threads to spin between loops, unless the environment
-    /// configures that.
+    /// Loads libgomp and configures its threads to spin between loops, unless environment variables
+    /// of the user already configure this.
     fn load() -> Outcome<Gomp> {
         for (name, value) in [("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", GOMP_SPINS)] {
             if std::env::var_os(name).is_none() {

@@ -14,14 +14,15 @@ use std::time::Instant;
 
 const TRIPS: u64 = 60;
 const TRIES: usize = 3;
-/// Number of polls after which a thread that waits for the other end of the probe yields its
-/// processor, because the other end may need it.
+/// Number of polls after which a thread that waits for its peer in a round trip yields the
+/// processor, because the peer may need it.
 const PATIENCE: u32 = 20_000;
 /// Offset of the word `pong` in the shared memory, in bytes. The offset is two cache lines, because
 /// processors prefetch pairs of lines.
 const PONG: usize = 128;
 
-/// Role of an end of the probe: `Ping` begins each round trip, `Pong` answers.
+/// Role of a thread in the measurement of round trips: `Ping` begins each round trip, `Pong`
+/// answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Ping,
@@ -36,7 +37,7 @@ pub(crate) struct Probe {
     turn: u64,
 }
 
-/// Allocates the shared memory through which the two ends of a probe communicate.
+/// Allocates the shared memory through which the two threads that measure a round trip communicate.
 pub(crate) fn memory() -> Result<Arc<SharedMapping>, String> {
     let make = || {
         let memory = SharedMapping::create(4096)?;
@@ -90,15 +91,16 @@ impl Probe {
     }
 }
 
-/// Probe between two threads of one process. The second thread sleeps between measurements.
+/// Helper for measuring round trips between the calling thread and a second thread of this process,
+/// which sleeps between measurements.
 pub(crate) struct Helper {
     own: Probe,
     ask: Sender<()>,
 }
 
 impl Helper {
-    /// Creates the probe and its thread; returns `None` if there is only one processor, or if no
-    /// shared memory can be allocated.
+    /// Creates the second thread and the memory that it shares with the caller; returns `None` if
+    /// there is only one processor, or if no shared memory can be allocated.
     pub(crate) fn new(processors: usize) -> Option<Helper> {
         let memory = memory().ok().filter(|_| processors > 1)?;
         let (own, mut other) = (Probe::new(&memory, Part::Ping)?, Probe::new(&memory, Part::Pong)?);

@@ -1,7 +1,8 @@
-//! Subcommand `select`: measures the submission of an empty task with each selection policy, by one
-//! thread and by two threads at once. For two threads, the value is the time divided by the number
-//! of submissions of both threads together, so a ratio (one thread / two threads) below 1 means
-//! that two threads together complete fewer submissions than one thread.
+//! Subcommand `select`: measures the submission of an empty task with each selection policy (rule
+//! by which the library selects a resource for the task), by one thread and by two threads at once.
+//! For two threads, the value is the time divided by the number of submissions of both threads
+//! together, so a ratio (one thread / two threads) below 1 means that two threads together complete
+//! fewer submissions than one thread.
 
 use crate::library::{call, check};
 use crate::local::{self, Case};
@@ -40,7 +41,8 @@ extern "C" fn nothing(
     DTL_SUCCESS
 }
 
-/// Row of the results table: measures one selection policy.
+/// Row of the result table, for one selection policy (rule by which the library selects a resource
+/// for a task).
 #[derive(Clone, Copy)]
 struct Row {
     test: &'static str,

@@ -47,7 +47,8 @@ impl Regime {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<(Regime, f64)>);
 
-/// Statistics of the samples of a regime, in nanoseconds per operation.
+/// Statistics of the samples of a regime (class of the distance between the processors), in
+/// nanoseconds per operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) count: usize,

@@ -64,13 +64,15 @@ pub(crate) struct Table {
     pub(crate) lines: Vec<Line>,
 }
 
-/// Minimum number of samples of each implementation (side) in a regime that the table shows. If no
-/// regime has that many, the table shows the regimes with the most samples.
+/// Minimum number of samples of each implementation (side) in a regime (class of the distance
+/// between the processors) that the table shows. If no regime has that many, the table shows the
+/// regimes with the most samples.
 const FEW: usize = 5;
 
 impl Line {
-    /// Returns the regimes that have enough samples (`FEW`) of every implementation, or else those
-    /// with the most samples. Each has the statistics of each implementation.
+    /// Returns the regimes (classes of the distance between the processors) with at least `FEW`
+    /// samples of every implementation, or the regimes with the most samples if there are none.
+    /// Each entry contains the statistics of every implementation.
     pub(crate) fn regimes(&self) -> Vec<(Regime, Vec<Summary>)> {
         let of = |regime: Regime| {
             let all: Option<Vec<_>> =

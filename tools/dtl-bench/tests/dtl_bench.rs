@@ -364,7 +364,9 @@ fn a_report_that_is_killed_ends_its_launcher() {
     assert!(is_begun && comes(&ended), "begun: {is_begun}");
 }
 
-/// Writes results to /dev/full.
+/// Checks that `report` reports an error and keeps the existing page if a file cannot be written
+/// because the disk is full (simulated with /dev/full), and that it rejects a truncated result
+/// file.
 #[test]
 fn a_report_on_a_full_disk() {
     let folder = Folder::new("full");
@@ -416,8 +418,8 @@ fn comes(file: &Path) -> bool {
     file.exists()
 }
 
-/// Runs the model for more ranks than this machine has processors. The model sends nothing, so it
-/// needs no processes.
+/// Checks the results of `model` for up to 4096 ranks. The model sends nothing, so it needs no
+/// processes.
 #[test]
 fn a_model() {
     let common = [

@@ -1,5 +1,5 @@
-//! Runs the cases on one rank. Compares each result with the reference, and gathers after each case
-//! whether the results of all ranks are correct.
+//! Runs the cases on one rank. Compares each result with the reference. After each case, the ranks
+//! determine collectively whether the results of all ranks are correct.
 
 use crate::api::{self, Comm};
 use crate::batch::Batch;

@@ -25,7 +25,7 @@ pub(crate) enum Class {
     User,
 }
 
-/// Numbers by which the kit refers to its user-defined dtype and to its two user-defined
+/// Numbers by which dtl-ctk refers to its user-defined dtype and to its two user-defined
 /// operations. The module `user` maps these numbers to those that the library assigned.
 pub(crate) const USER_DTYPE: dtl_dtype_t = 100;
 pub(crate) const USER_SUM: dtl_reduce_op_t = 100;
@@ -186,17 +186,17 @@ fn input(word: u64, ty: Type, reduction: Option<dtl_reduce_op_t>, from: Origin) 
     }
 }
 
-/// Joins the two parts of a pair or complex number into one value.
+/// Packs the two parts of a pair or complex number (32 bits each) into one 64-bit value.
 pub(crate) fn join(first: i64, second: i64) -> i64 {
     (first << 32) | i64::from(second as u32)
 }
 
-/// Splits a value into its two parts.
+/// Splits a value that [`join`] has packed into its two 32-bit parts.
 pub(crate) fn parts(value: i64) -> (i64, i64) {
     (value >> 32, i64::from(value as i32))
 }
 
-/// Joins the first six of eight 8-bit numbers into one value.
+/// Packs the first six of eight 8-bit numbers into one value (48 bits, little-endian).
 fn join_six(numbers: [u8; 8]) -> i64 {
     i64::from_le_bytes(numbers) & ((1 << 48) - 1)
 }

@@ -50,7 +50,7 @@ struct Outcome {
     status: Option<ExitStatus>,
     /// Messages of the ranks.
     said: String,
-    /// Case that rank 0 was running; `None` if it had begun none.
+    /// Number of the last case that rank 0 has begun; `None` if there is none.
     case: Option<u64>,
 }
 

@@ -29,8 +29,8 @@ struct Message {
     source: i32,
     word: u64,
     bytes: Vec<u8>,
-    /// Address of the sender's buffer for a planted fault that reads it only when the message is
-    /// delivered; 0 if the message has its own copy.
+    /// Address of the sender's buffer, for an injected fault that reads the buffer only when the
+    /// message is delivered; 0 if the message has its own copy.
     from: usize,
 }
 
@@ -40,7 +40,7 @@ impl Message {
     }
 }
 
-/// Returns the message as a transport with a planted fault would deliver it.
+/// Returns the message as a transport with the currently injected fault would deliver it.
 fn spoiled(mut message: Message) -> Message {
     let size = message.bytes.len();
     if_fault!("comm.isend.one_short" if size > 10_000 => message.bytes.truncate(size - 1));
@@ -53,7 +53,7 @@ fn spoiled(mut message: Message) -> Message {
 }
 
 /// Adds a message to the receiver's queue. `op` is the number of the send among the sender's
-/// operations, for planted faults that affect only some messages.
+/// operations, for injected faults that affect only some messages.
 fn put_into(queue: &Mutex<VecDeque<Message>>, message: Message, op: u64) {
     if_fault!("comm.isend.loses_one" if op % 500 == 499 => return);
     let twice = fault::is("comm.isend.sends_twice") && op % 50 == 49;
@@ -174,8 +174,8 @@ unsafe extern "C" fn close(_: Ptr, comm: Ptr) -> Status {
 }
 
 /// # Safety
-/// `comm`, the rank whose state is returned, was created by `open`, and the library calls one
-/// function at a time on it.
+/// `comm` must point to the state of a rank that `open` has created, and the library must call only
+/// one function at a time on it.
 pub(crate) unsafe fn rank<'a>(comm: *mut c_void) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { &mut *comm.cast::<Rank>() }

@@ -344,7 +344,8 @@ impl Run {
         self.backend.as_deref().or(self.kind.as_deref())
     }
 
-    /// Returns the name of the object under test.
+    /// Returns the name of the backend or communicator kind under test, the path of the plugin
+    /// file, or "the library".
     pub(crate) fn subject(&self) -> String {
         match self.target() {
             Target::Backend(name) | Target::Kind(name) => name.to_owned(),
@@ -370,13 +371,13 @@ impl Run {
         if is_random { natural } else { self.named.ranks_as.unwrap_or(natural) }
     }
 
-    /// Returns the time limit of a test, or of a call of a random case.
+    /// Returns the time limit of a named test, or of one library call in a random case.
     pub(crate) fn limit(&self) -> Duration {
         let seconds = if self.is_random() { 60 } else { 30 };
         self.timeout.unwrap_or(Duration::from_secs(seconds))
     }
 
-    /// Returns the time limit of a call in nanoseconds.
+    /// Returns the time limit of one library call in nanoseconds.
     pub(crate) fn call_ns(&self) -> u64 {
         let part = if self.is_random() { 1 } else { 3 };
         u64::try_from((self.limit() / part).as_nanos()).unwrap_or(u64::MAX)
@@ -387,9 +388,9 @@ impl Run {
         limit_of(self.call_ns(), self.no_time_limit)
     }
 
-    /// Returns the time without progress after which a worker is killed. It ends runs in which
-    /// ranks spin or sleep forever. For random cases whose calls have their own time limit, it is
-    /// more than three times that limit.
+    /// Returns the time without progress after which a worker process (which runs the tests or
+    /// cases) is killed. This limit ends runs in which ranks spin or sleep forever. For random
+    /// cases whose calls have their own time limit, it is more than three times that limit.
     pub(crate) fn patience(&self) -> Duration {
         match self.is_random() && !self.no_time_limit {
             true => self.limit() * 3 + Duration::from_secs(40),
@@ -407,7 +408,7 @@ impl Run {
         }
     }
 
-    /// Returns the numbers of the random cases.
+    /// Returns the range of the numbers of the random cases to run.
     pub(crate) fn numbers(&self) -> Range<u64> {
         self.random.case.map_or(0..self.choice().cases, |number| number..number + 1)
     }

@@ -57,7 +57,7 @@ impl View<'_> {
         self.root() == self.place.rank
     }
 
-    /// Returns the first `count` elements of a block of input from rank `source`.
+    /// Returns the first `count` elements of block number `block` of the input of rank `source`.
     pub(crate) fn input(&self, source: u64, block: u64, count: u64) -> Vec<u8> {
         let mut bytes = vec![0; count as usize * self.step.ty.size];
         self.put_input(&mut bytes, source, block);
@@ -70,7 +70,7 @@ impl View<'_> {
         data::fill(out, self.step.ty, reduction, from, block);
     }
 
-    /// Returns the bytes of `count` elements from `first` on.
+    /// Returns the bytes of the `count` elements that start at index `first`.
     pub(crate) fn part<'b>(&self, bytes: &'b mut [u8], first: u64, count: u64) -> &'b mut [u8] {
         let size = self.step.ty.size;
         &mut bytes[first as usize * size..][..count as usize * size]
@@ -80,7 +80,8 @@ impl View<'_> {
         vec![FILLER; count as usize * self.step.ty.size + GUARD]
     }
 
-    /// Returns the positions of blocks that are placed in the order that the step specifies.
+    /// Returns the positions of blocks with these element counts, placed in the order that the step
+    /// (one operation of a random case) specifies.
     pub(crate) fn layout(&self, counts: Vec<u64>) -> Layout {
         let mut displs = vec![0; counts.len()];
         let mut total = 0;
@@ -94,7 +95,7 @@ impl View<'_> {
     }
 
     /// Returns the ranks to which this rank sends (or from which it receives) in a
-    /// neighbor_alltoallv, in the step's order.
+    /// neighbor_alltoallv, in the order that the step (one operation of a random case) specifies.
     pub(crate) fn neighbors(&self, sends: bool) -> Vec<u64> {
         let me = self.place.rank;
         let edge =
@@ -114,7 +115,7 @@ impl View<'_> {
     }
 
     /// Returns the rank to which this rank sends in a sendrecv (or from which it receives); `None`
-    /// if there is none.
+    /// if this rank has no destination (or no source).
     pub(crate) fn shifted(&self, sends: bool) -> Option<u64> {
         let Place { rank, size, .. } = self.place;
         let by = self.step.root % (size + 1);
@@ -251,7 +252,7 @@ impl View<'_> {
         (plan.rcounts, plan.rdispls) = (receives.counts, self.passed(receives.displs));
     }
 
-    /// Returns the displacements to pass: none if blocks are contiguous.
+    /// Returns the displacements to pass to the call: an empty list if the blocks are contiguous.
     fn passed(&self, displs: Vec<u64>) -> Vec<u64> {
         if self.step.order.is_empty() { Vec::new() } else { displs }
     }

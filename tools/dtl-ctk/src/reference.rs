@@ -131,9 +131,10 @@ pub(crate) fn fold(op: dtl_reduce_op_t, class: Class, left: i64, right: i64) -> 
     }
 }
 
-/// Combines two elements of six numbers, modulo 251. The sum adds each pair of numbers. The matrix
-/// operation multiplies the first four as 2 x 2 matrices, adds the fifth, and takes the sixth from
-/// the higher rank.
+/// Combines two elements of the user-defined type, each of six numbers, modulo 251. The sum adds
+/// corresponding numbers. The matrix operation multiplies the first four numbers as 2 x 2 matrices,
+/// adds the fifth numbers, and takes the sixth number from the right operand, which is from the
+/// higher rank.
 fn fold_user(op: dtl_reduce_op_t, left: [u8; 8], right: [u8; 8]) -> i64 {
     let (l, r) = (left.map(u32::from), right.map(u32::from));
     let mut result = [0; 8];

@@ -66,7 +66,8 @@ impl<'a> Session<'a> {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Returns the number of rank 0's current random case plus one; 0 if none was begun.
+    /// Returns the number of rank 0's current random case plus one; 0 if rank 0 has not begun a
+    /// case.
     pub(crate) fn case(&self) -> u64 {
         let bytes = std::fs::read(self.file("report")).unwrap_or_default();
         bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
@@ -107,7 +108,7 @@ impl<'a> Session<'a> {
     }
 
     /// Runs the worker with additional arguments until it exits. Returns `None` if the worker was
-    /// killed because the value of `progress` did not change for too long.
+    /// killed because the value that `progress` returns did not change for too long.
     pub(crate) fn run(
         &self,
         more: &[String],
@@ -156,8 +157,8 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Terminates a launcher with SIGTERM first, so that it can end its ranks; SIGKILL would leave
-/// them.
+/// Ends a child process: sends SIGTERM, so that a launcher can end its ranks, and sends SIGKILL if
+/// the process has not exited after `GRACE`. SIGKILL alone would leave the ranks running.
 fn end(child: &mut Child) -> Result<(), Error> {
     subprocess::send_signal(child.id(), libc::SIGTERM);
     let begin = Instant::now();
@@ -244,14 +245,14 @@ impl Session<'_> {
         (!places.is_empty()).then(|| places.join(", "))
     }
 
-    /// Returns a string for a failed test that lists the slots (functions of a backend's tables)
-    /// and loading steps that ranks were still executing.
+    /// Returns a string that lists the slots (functions of a backend's tables) and loading steps
+    /// that ranks were still executing. It is appended to the message of a failed test.
     fn stuck(&self) -> String {
         self.places().map_or(String::new(), |places| format!("; not returned: {places}"))
     }
 
-    /// Returns a string that describes how a worker ended in a test (crash, hang or exit), with its
-    /// last lines of standard error.
+    /// Returns a string that describes how a worker process ended during a test (crash, hang or
+    /// exit), with the last lines of its standard error.
     fn why(&self, status: Option<ExitStatus>) -> String {
         let stderr = self.text("stderr");
         let (place, limit) = (self.places(), self.run.limit().as_secs_f64());

@@ -42,10 +42,11 @@ pub(crate) enum Change {
     Proper,
 }
 
-/// Constructor of a reduction with a number.
+/// Constructor of a [`Change`] that contains a number.
 type Numbered = fn(usize) -> Change;
 
-/// Reductions with a number, each with its letter. `PLAIN` lists the reductions without a number.
+/// Changes that contain a number, each with its letter on the command line. `PLAIN` lists the
+/// changes without a number.
 const NUMBERED: [(char, Numbered); 5] = [
     ('d', Change::Drop),
     ('r', Change::Ranks),
@@ -107,7 +108,7 @@ impl FromStr for Change {
     }
 }
 
-/// Applies the changes in their order.
+/// Applies the changes to the case, in the order of the list.
 pub(crate) fn apply(case: &mut Case, changes: &[Change]) {
     for &change in changes {
         apply_one(case, change);

@@ -28,7 +28,8 @@ pub(crate) fn with_us(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Fails if a signal has arrived since [`listen`]. In this case, also ends the child process.
+/// Fails if a signal has arrived since the call to [`listen`]. In this case, also ends the child
+/// process.
 pub(crate) fn check(child: Option<&mut Child>) -> Result<(), Error> {
     if let Some(signal) = SIGNALS.lock().ok().and_then(|mut signals| signals.as_mut()?.take()) {
         ARRIVED.store(signal.number, Ordering::Relaxed);

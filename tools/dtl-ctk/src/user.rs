@@ -9,14 +9,15 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::OnceLock;
 
-/// Element: six numbers below 251.
+/// Element of the user-defined type: six numbers below 251.
 type Element = [u32; 6];
 
-/// Values that the library assigned on registration to the dtype, the sum (commutative) and the
-/// matrix product (not commutative).
+/// Values that the library assigned on registration to the user-defined dtype and to the reduction
+/// operations on it: the sum (commutative) and the matrix product (not commutative).
 static MADE: OnceLock<[i32; 3]> = OnceLock::new();
 
-/// Registers the type and the operations. Call before any rank runs cases.
+/// Registers the user-defined type and reduction operations. Must be called before any rank runs
+/// cases.
 pub(crate) fn make() -> Called {
     let (bytes, none) = (size_of::<Element>() as u64, ptr::null_mut());
     let (sum, matrix) = (c"ctk sum".as_ptr(), c"ctk matrix".as_ptr());

@@ -45,8 +45,8 @@ fn finalize() -> dtl_status_t {
     unsafe { dtl_finalize() }
 }
 
-/// Opens a communicator on this rank, or on all ranks that are threads of this process, and runs
-/// `go` on each. Returns the first failure, or whether all ranks passed.
+/// Opens a communicator on this rank, or on all ranks that are threads of this process, and calls
+/// `go` for each rank. Returns the first error, or true if `go` returned true for all ranks.
 fn on_ranks<E: Send + From<Refused> + From<Stop>>(
     run: &Run,
     kind: &str,

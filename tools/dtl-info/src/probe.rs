@@ -100,8 +100,8 @@ fn described(plugin: &Value) -> String {
     format!("{}, ABI {}: {}", name.trim(), plugin["abi_version"], backends.join(", "))
 }
 
-/// Loads a file in a child process, with this time limit. A crash of the child is reported and has
-/// no other effect.
+/// Loads a plugin file in a child process, with this time limit. A crash of the child is reported
+/// and has no other effect.
 pub(crate) fn run(path: &Path, limit: Duration) -> std::io::Result<Report> {
     reset_sigchld();
     let mut command = Command::new(std::env::current_exe()?);

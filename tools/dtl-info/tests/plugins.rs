@@ -70,7 +70,7 @@ impl Folder {
         file
     }
 
-    /// Puts libdtl.so into prefix/lib.
+    /// Copies libdtl.so to prefix/lib in this folder, also as libdtl.so.0.
     fn install_library(&self) {
         let test = std::env::current_exe().unwrap();
         let near = test.parent().unwrap();
@@ -114,7 +114,8 @@ fn run(program: &Path, arguments: &[&str], path: Option<&Path>) -> Output {
     command(program, path).args(arguments).output().expect("it starts")
 }
 
-/// Returns a command in an environment without the library's variables.
+/// Returns a command whose environment contains no variables of the library or of a launcher,
+/// except DTL_PLUGIN_PATH if `path` is given.
 fn command(program: &Path, path: Option<&Path>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -377,7 +378,8 @@ fn swap(header: &str, from: &str, to: &str) -> String {
     header.replace(from, to)
 }
 
-/// Returns the part of the header from the string `begins` to the end of the next string `ends`.
+/// Returns the part of the header from the first occurrence of `begins` to the end of the next
+/// occurrence of `ends`.
 fn piece<'a>(header: &'a str, begins: &str, ends: &str) -> &'a str {
     let begin = header.find(begins).expect("the header has changed: adapt this test");
     let end = header[begin..].find(ends).expect("the header has changed: adapt this test");

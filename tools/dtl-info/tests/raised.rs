@@ -62,7 +62,8 @@ fn texts(output: Output) -> [String; 2] {
     [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
 }
 
-/// Returns the reason why a set-uid program cannot be made or has no effect here.
+/// Returns the reason why this test cannot create a set-uid program, or why the set-uid bit has no
+/// effect here; `None` if it works.
 fn no_set_uid() -> Option<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let value = |name: &str| {

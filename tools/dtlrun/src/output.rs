@@ -18,8 +18,8 @@ const LOST: u8 = 125;
 
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Entry of .init_array. The loader calls `look` before Rust's runtime starts, which opens
-/// /dev/null in place of a closed standard stream.
+/// Entry of .init_array. The loader calls `look` before Rust's runtime starts, because the runtime
+/// opens /dev/null in place of a closed standard stream.
 // SAFETY: the loader calls what is in this section once, before main, and functions of this type.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -138,8 +138,8 @@ impl Stream {
     }
 
     /// Forwards available output. Returns false at the end of the stream, or if the reader has
-    /// closed the pipe: the stream is then closed, so that a rank that continues to write gets
-    /// SIGPIPE.
+    /// closed the pipe. In both cases the caller closes the stream, so that a rank that continues
+    /// to write gets SIGPIPE.
     pub(crate) fn pump(&mut self, output: &mut Output) -> bool {
         let mut room = [0_u8; 8192];
         loop {

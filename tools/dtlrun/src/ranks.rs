@@ -51,15 +51,15 @@ pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
     Ok(ranks)
 }
 
-/// Returns the standard output of the ranks for the case that standard output of dtlrun is closed.
-/// Writes to it fail, as writes to a closed descriptor do. However, its descriptor number is in
-/// use, so that the next file that a rank opens does not get this number. (Rust's runtime has
-/// opened /dev/null for the other two streams.)
+/// Returns the standard output for the ranks if standard output of dtlrun is closed: /dev/null,
+/// opened for reading only. Writes to it fail, as writes to a closed descriptor do. However, its
+/// descriptor number is in use, so that the next file that a rank opens does not get this number.
+/// (Rust's runtime has opened /dev/null for the other two streams.)
 fn no_output() -> Result<Stdio, Failure> {
     File::open("/dev/null").map(Stdio::from).map_err(|error| Failure::own("/dev/null", &error))
 }
 
-/// Ends ranks that were started before the start of another one failed.
+/// Ends the ranks that were already started when the start of another rank failed.
 fn end(ranks: &mut [Rank]) {
     for rank in ranks {
         // A process that has ended by itself needs neither.

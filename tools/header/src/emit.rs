@@ -98,8 +98,9 @@ fn declared_name(chunk: &str) -> Option<String> {
     before.rsplit([' ', '*']).next().map(str::to_owned)
 }
 
-/// Converts cbindgen's text to the header's style: `self_` is Rust's replacement of a keyword, the
-/// typedefs need no `struct`, and ignoring a status must cause a warning.
+/// Converts cbindgen's output to the header's style: replaces `self_` by `self`, which is a keyword
+/// in Rust; removes `struct` before the names of typedefs; and marks functions that return a
+/// status, so that ignoring the status causes a warning.
 fn tidy(chunk: &str) -> String {
     let chunk = replace_word(chunk, "self_", "self");
     let is_comment = |line: &&str| line.starts_with("//");

@@ -2,9 +2,9 @@
 //! request, the frozen symbol list) from `src/abi` and `src/ffi`.
 //!
 //! cbindgen turns structs, types and functions into C; this tool reads the same sources for
-//! everything that cbindgen cannot express (order by noun, suffixed constants, `_NULL` and `_INIT`
-//! macros). Run by maintainers and by the drift check, never by a user's build. docs/adr/0002 gives
-//! the reasons.
+//! everything that cbindgen cannot express (declarations grouped by object, suffixed constants,
+//! `_NULL` and `_INIT` macros). Run by maintainers and by the drift check, never by a user's build.
+//! docs/adr/0002 gives the reasons.
 
 mod calls;
 mod constants;

@@ -90,8 +90,8 @@ fn declaration(item: &Item, source: &Source) -> Outcome<String> {
 
 /// Returns true if the function is safe to call from Rust. Any handle and any number is a valid
 /// argument. A pointer is not, because the caller is responsible for all uses of the pointer by the
-/// library or a callback. A function is also unsafe if it ends an object whose memory address other
-/// code may still use.
+/// library or a callback. A function is also unsafe if it destroys an object to whose memory other
+/// code may still have a pointer.
 fn is_safe(name: &str, function: &syn::ItemFn, signature: &str) -> bool {
     const END_MEMORY: [&str; 5] = [
         "dtl_finalize",

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 pub struct Signal {
     /// Number of the signal.
     pub number: i32,
-    /// True if the kernel has sent the signal (a terminal's Ctrl-C goes to the whole process
-    /// group).
+    /// True if the kernel, not a process, has sent the signal. For Ctrl-C on a terminal, the kernel
+    /// signals the whole foreground process group.
     pub from_kernel: bool,
 }
 
@@ -18,8 +18,8 @@ pub struct Signal {
 pub struct Signals(OwnedFd);
 
 impl Signals {
-    /// Blocks these signals and creates a descriptor from which they are read. Call before starting
-    /// threads, which inherit the mask.
+    /// Blocks these signals and creates a descriptor from which they are read. Must be called
+    /// before other threads are started, because they inherit the signal mask.
     pub fn take_over(signals: &[i32]) -> io::Result<Self> {
         let set = set_of(signals)?;
         set_mask(libc::SIG_BLOCK, &set)?;
@@ -117,7 +117,8 @@ pub fn has_exited(child: u32) -> bool {
     code != 0 || ended != 0 // -1: it is reaped already
 }
 
-/// Gives SIGCHLD its default action: a process that inherited it as ignored cannot wait for a child.
+/// Sets SIGCHLD to its default action, because a process that inherits SIGCHLD as ignored cannot
+/// wait for a child.
 pub fn reset_sigchld() {
     // SAFETY: the default action is no code of ours.
     let _ = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };

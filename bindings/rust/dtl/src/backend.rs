@@ -42,7 +42,7 @@ impl Backend {
         Ok(Backend { handle })
     }
 
-    /// Returns the backend of a handle.
+    /// Creates a [`Backend`] from a handle.
     #[must_use]
     pub fn from_raw(handle: sys::dtl_backend_t) -> Backend {
         Backend { handle }
@@ -151,7 +151,7 @@ impl Backend {
         Ok(info)
     }
 
-    /// Returns the statistics of a kind of memory.
+    /// Returns the allocation statistics of the backend.
     ///
     /// # Errors
     /// See `dtl_mem_stats`.
@@ -198,7 +198,7 @@ impl Device {
         Ok(info)
     }
 
-    /// Returns the free and the total memory in bytes; 0 if unknown.
+    /// Returns the free and the total memory of the device in bytes; 0 if unknown.
     ///
     /// # Errors
     /// See `dtl_device_memory_info`.

@@ -12,7 +12,7 @@ pub type Result<T = ()> = std::result::Result<T, Error>;
 pub struct Status(pub sys::dtl_status_t);
 
 impl Status {
-    /// Name of the constant, e.g. "DTL_ERROR_TIMEOUT".
+    /// Returns the name of the status constant, for example "DTL_ERROR_TIMEOUT".
     #[must_use]
     pub fn name(self) -> String {
         // SAFETY: the name ends with NUL and lives for ever.
@@ -82,7 +82,8 @@ fn failure(call: &'static str, status: sys::dtl_status_t) -> Error {
 }
 
 /// Calls a function of [`sys`](crate::sys) by its name and turns its status into a
-/// [`Result`](crate::Result). A function with pointer parameters is unsafe to call this way, too.
+/// [`Result`](crate::Result). Calls to functions with pointer parameters are unsafe through this
+/// macro, too.
 ///
 /// ```no_run
 /// use dtl_binding::{call, sys};

@@ -69,7 +69,7 @@ impl Memory {
     /// Copies host memory to the allocation, at offset `offset`.
     ///
     /// # Errors
-    /// See `dtl_mem_copy`; a range that is not inside the allocation.
+    /// See `dtl_mem_copy`. Also fails if the range is not inside the allocation.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result {
         let into = self.range("dtl_mem_copy", offset, bytes.len())?;
         // SAFETY: both sides have that many bytes; `self` is borrowed exclusively, and work that
@@ -80,7 +80,7 @@ impl Memory {
     /// Copies from the allocation, at offset `offset`, to host memory.
     ///
     /// # Errors
-    /// See `dtl_mem_copy`; a range that is not inside the allocation.
+    /// See `dtl_mem_copy`. Also fails if the range is not inside the allocation.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result {
         let from = self.range("dtl_mem_copy", offset, into.len())?;
         // SAFETY: both sides have that many bytes; nothing safe writes the memory during a shared
@@ -91,7 +91,7 @@ impl Memory {
     /// Sets `len` bytes at `offset` to `value`.
     ///
     /// # Errors
-    /// See `dtl_mem_fill`; a range that is not inside the allocation.
+    /// See `dtl_mem_fill`. Also fails if the range is not inside the allocation.
     pub fn fill(&mut self, offset: usize, value: u8, len: usize) -> Result {
         let into = self.range("dtl_mem_fill", offset, len)?;
         // SAFETY: as many bytes are inside, and `self` is borrowed exclusively.

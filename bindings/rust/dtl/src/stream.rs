@@ -34,7 +34,7 @@ impl Stream {
     /// Waits for all queued work.
     ///
     /// # Errors
-    /// See `dtl_stream_synchronize`; a failure of the work.
+    /// See `dtl_stream_synchronize`. Also returns a failure of the queued work.
     pub fn synchronize(&self) -> Result {
         call!(dtl_stream_synchronize(self.raw()))
     }
@@ -42,7 +42,7 @@ impl Stream {
     /// Returns true if all queued work is complete.
     ///
     /// # Errors
-    /// See `dtl_stream_query`; a failure of the work.
+    /// See `dtl_stream_query`. Also returns a failure of the queued work.
     pub fn is_done(&self) -> Result<bool> {
         let mut done = 0;
         // SAFETY: the output is a local.
@@ -50,7 +50,7 @@ impl Stream {
         Ok(done != 0)
     }
 
-    /// Makes work that is queued later wait for an event.
+    /// Makes all work that is queued on this stream after this call wait for an event.
     ///
     /// # Errors
     /// See `dtl_stream_wait_event`.
@@ -88,7 +88,7 @@ impl Event {
     /// complete.
     ///
     /// # Errors
-    /// See `dtl_event_wait`; a failure of the work.
+    /// See `dtl_event_wait`. Also returns a failure of the work before the event.
     pub fn wait(&self, timeout_ns: u64) -> Result {
         call!(dtl_event_wait(self.raw(), timeout_ns))
     }
@@ -96,7 +96,7 @@ impl Event {
     /// Returns true if the work that was queued before the event was recorded is complete.
     ///
     /// # Errors
-    /// See `dtl_event_query`; a failure of the work.
+    /// See `dtl_event_query`. Also returns a failure of the work before the event.
     pub fn is_complete(&self) -> Result<bool> {
         let mut state = sys::DTL_EVENT_PENDING;
         // SAFETY: the output is a local.

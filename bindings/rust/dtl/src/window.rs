@@ -29,7 +29,8 @@ impl Window {
     /// Takes ownership of a window.
     ///
     /// # Safety
-    /// Nothing else destroys it, and nothing uses its memory after this value is dropped.
+    /// Nothing else destroys the window, and nothing uses the window memory after this value is
+    /// dropped.
     #[must_use]
     pub unsafe fn from_raw(handle: sys::dtl_win_t) -> Window {
         Window { handle }
@@ -68,7 +69,7 @@ impl Window {
         call!(dtl_win_lock(self.handle, kind, target))
     }
 
-    /// Ends the epoch to one target.
+    /// Ends the access epoch to one target.
     ///
     /// # Errors
     /// See `dtl_win_unlock`.
@@ -76,7 +77,7 @@ impl Window {
         call!(dtl_win_unlock(self.handle, target))
     }
 
-    /// Opens a shared epoch to all ranks.
+    /// Opens an access epoch to all ranks, with shared locks.
     ///
     /// # Errors
     /// See `dtl_win_lock_all`.
@@ -84,7 +85,7 @@ impl Window {
         call!(dtl_win_lock_all(self.handle))
     }
 
-    /// Ends the epoch to all ranks.
+    /// Ends the access epoch to all ranks.
     ///
     /// # Errors
     /// See `dtl_win_unlock_all`.

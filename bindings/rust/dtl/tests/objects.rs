@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 
 const NO_LIMIT: u64 = sys::DTL_TIMEOUT_INFINITE;
 
-/// Library value that all tests share, so that no test finalises the library while another runs.
+/// Returns the [`Library`] value that all tests share, so that no test finalises the library while
+/// another test runs.
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| Library::init().unwrap())

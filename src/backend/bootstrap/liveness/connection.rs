@@ -33,7 +33,7 @@ pub(super) mod kind {
 /// A frame: kind and payload bytes.
 pub(super) type Frame = (u8, Vec<u8>);
 
-/// Size of a hello, and of its reply, in bytes.
+/// Size of a hello (first frame of a connection), and of its reply, in bytes.
 const HELLO_BYTES: usize = 8 * super::frames::HELLO_WORDS;
 /// Maximum size of a frame's payload, in bytes.
 const MOST: usize = if LONGEST > super::heartbeat_ring::MOST_BYTES {
@@ -41,9 +41,9 @@ const MOST: usize = if LONGEST > super::heartbeat_ring::MOST_BYTES {
 } else {
     super::heartbeat_ring::MOST_BYTES
 };
-/// Maximum number of accepted connections on which no hello has arrived.
+/// Maximum number of accepted connections on which no hello (first frame) has arrived.
 const GUESTS: usize = 64;
-/// Timeout for the hello of an accepted connection, in nanoseconds.
+/// Timeout for the hello (first frame) on an accepted connection, in nanoseconds.
 const GUEST_NS: u64 = 5_000_000_000;
 /// Time for which no connection is accepted after this process has run out of file descriptors, in
 /// nanoseconds.
@@ -384,8 +384,9 @@ impl Oob {
         }
     }
 
-    /// Handles the frames that have arrived on the other connections to `peer`. Must be called
-    /// before this rank reports that `peer` has died or left.
+    /// Handles the frames that have arrived on all connections to `peer` except the one that the
+    /// caller has taken out of `connections`. Must be called before this rank reports that `peer`
+    /// has died or left.
     pub(super) fn read_others_of(&mut self, peer: i32) {
         for index in 0..self.connections.len() {
             if self.connection(index).is_some_and(|one| one.peer == peer) {

@@ -6,7 +6,8 @@ use super::connection::{Connection, ConnectionStage, Frame, kind, unreached};
 use super::{Oob, OobEvent, PeerLiveness};
 use std::io::ErrorKind;
 
-/// First word of a hello; changed with each protocol change on which both sides must agree.
+/// First word of a hello (first frame of a connection); changed with each protocol change on which
+/// both sides must agree.
 const MAGIC: u64 = u64::from_be_bytes(*b"dtl-oob1");
 /// Number of words of a hello and of its reply: magic number, cookie of the job, source rank,
 /// destination rank, and 1 if the connection is short-lived (`Connection::is_brief`).

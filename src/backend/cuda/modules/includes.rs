@@ -171,8 +171,8 @@ fn names_a_file(option: &[u8]) -> bool {
 }
 
 /// Returns the file names in all `#include` directives and `__has_include` expressions of the text.
-/// Those in comments are included; they can only cause a superfluous compilation. Returns `None` if
-/// only the compiler can resolve one of the names.
+/// The result also contains names in comments, which can only cause a superfluous compilation.
+/// Returns `None` if only the compiler can resolve one of the names.
 fn names(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     if text.windows(3).any(|part| part == b"??=") {
         return None;

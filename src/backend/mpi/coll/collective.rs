@@ -98,8 +98,8 @@ impl NativeCollectives for MpiTransport {
     }
 }
 
-/// One call of an MPI collective: the blocking function, or the nonblocking one if `request` is
-/// set.
+/// One call to an MPI collective: to the blocking function, or to the nonblocking one if `request`
+/// is set.
 struct MpiCall<'a> {
     endpoint: &'a MpiTransport,
     request: Option<&'a mut Handle>,

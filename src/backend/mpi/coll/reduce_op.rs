@@ -57,9 +57,10 @@ pub(crate) fn mpis_own(mpi: &Mpi) -> &'static Reductions {
     })
 }
 
-/// Returns true if MPI's operation of the same name has the same results as the library's, also for
-/// NaN and BOOL. Open MPI 4 and 5 saturate sums of 8-bit and 16-bit integers (component op/avx).
-/// MPICH 4.0 interprets the highest bit of unsigned integers as a sign in MIN and MAX.
+/// Returns true if MPI's predefined operation for `op` gives the same results on `dtype` as the
+/// library's operation `op`, also for NaN and BOOL. Open MPI 4 and 5 saturate sums of 8-bit and
+/// 16-bit integers (component op/avx). MPICH 4.0 interprets the highest bit of unsigned integers as
+/// a sign in MIN and MAX.
 fn is_same(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
     match dtype {
         DTL_DTYPE_INT8 | DTL_DTYPE_INT16 | DTL_DTYPE_UINT8 | DTL_DTYPE_UINT16

@@ -33,7 +33,8 @@ pub struct Constants {
     pub info_null: Handle,
     /// MPI_INT.
     pub int: Handle,
-    /// MPI_ERRORS_RETURN. A library with a draft of the standard ABI has another value.
+    /// MPI_ERRORS_RETURN. The value differs in an MPI library that implements a draft of the
+    /// standard ABI.
     pub errors_return: Handle,
     /// MPI_IN_PLACE.
     pub in_place: Addr,
@@ -43,7 +44,7 @@ pub struct Constants {
     ops: [Option<Handle>; NUMBERS],
 }
 
-/// Function that finds a data or function symbol of the library.
+/// Function that returns the address of a data or function symbol of the MPI library.
 pub type Find<'a> = &'a dyn Fn(&CStr) -> Option<Addr>;
 
 impl Constants {

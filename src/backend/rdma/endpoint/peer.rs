@@ -46,7 +46,8 @@ pub(crate) struct Peer {
     pub(crate) stage: ConnectStage,
     /// Queue pairs that are connected to the peer; the first one carries all messages.
     pub(crate) lanes: Vec<Lane>,
-    /// Memory registration of `slab`, declared before it so that it is dropped first.
+    /// Memory registration of `slab` (the memory for message slots and counts), declared before
+    /// `slab` so that it is dropped first.
     slab_keys: Option<Registration>,
     pub(crate) slab: Slab,
     free: Vec<usize>,
@@ -74,12 +75,13 @@ pub(crate) struct Peer {
     pub(crate) results: Results,
     /// True if the peer is in `RdmaEngine::listed`.
     pub(crate) is_listed: bool,
-    /// Reason for the peer's failure. The peer is closed once all arrived data has been read.
+    /// Reason for the peer's failure. The connection to the peer is closed once all arrived data
+    /// has been read.
     pub(crate) failing: Option<String>,
     pub(crate) repair: Repair,
 }
 
-/// Returns the number of send slots for a peer that posts `depth` receives.
+/// Returns the number of send slots (registered buffers) for a peer that posts `depth` receives.
 const fn sends(depth: u32) -> usize {
     if depth > 4 { depth as usize / 2 } else { 2 }
 }
@@ -256,9 +258,10 @@ impl Peer {
         Ok(true)
     }
 
-    /// Copies the inline payload of a work request, so that it can be sent again if it does not
-    /// arrive. The overwritten copy belongs to a message that the peer has already consumed,
-    /// because there are as many copies as the peer has receives.
+    /// Copies the inline payload of a work request to the ring buffer `kept`, so that it can be
+    /// sent again if it does not arrive. The overwritten copy in the ring buffer belongs to a
+    /// message that the peer has already consumed, because there are as many copies as the peer has
+    /// receives.
     fn keep(&mut self, local: Piece) -> Piece {
         let (each, at) = self.keep;
         let all = self.kept.region();
@@ -268,7 +271,8 @@ impl Peer {
         Piece { region: copy, lkey: 0, is_device: false }
     }
 
-    /// Sends a message from a send slot; returns false if the message must be sent later.
+    /// Copies a message to a send slot (registered buffer) and sends it; returns false if the
+    /// message must be sent later.
     pub(crate) fn send(
         &mut self,
         kind: EagerKind,
@@ -348,7 +352,8 @@ impl Peer {
         self.post_slot(slot, WorkRequest::SendNotify(number), region, consumed)
     }
 
-    /// Posts a message that has been written to a send slot; frees the slot if posting fails.
+    /// Posts the send of a message that has been written to a send slot (registered buffer); frees
+    /// the slot if the message could not be posted.
     fn post_slot(
         &mut self,
         slot: usize,
@@ -370,9 +375,9 @@ impl Peer {
         self.lanes.first().map_or(0, |lane| lane.queue.inline)
     }
 
-    /// Writes `bytes`, which are not registered, to the peer's memory `there` through a send slot,
-    /// or reads them from there; returns false if the request must be retried later, for example
-    /// because no send slot is free.
+    /// Writes `bytes`, which are not registered, to the peer's memory `there` through a send slot
+    /// (registered buffer), or reads them from there; returns false if the request must be retried
+    /// later, for example because no send slot is free.
     pub(crate) fn start_with_slot(
         &mut self,
         bytes: Region,
@@ -442,7 +447,8 @@ impl Peer {
     }
 
     /// Removes the work requests of queue pair `lane` up to request `number`, which have completed,
-    /// and calls `part` with the operation of each completed part.
+    /// and calls `part` with the operation of each removed work request that was part of an
+    /// operation.
     pub(crate) fn over(&mut self, lane: usize, number: u32, mut part: impl FnMut(OpId)) {
         loop {
             let Some(of) = self.lanes.get_mut(lane) else { return };

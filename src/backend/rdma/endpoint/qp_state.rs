@@ -24,7 +24,8 @@ pub(crate) struct Lane {
     /// Number of the last posted work request.
     pub(crate) number: u32,
     /// Mask of work request numbers: of the work requests that need no completion, every (mask +
-    /// 1)-th is posted signaled, so that send queue entries and send slots are freed.
+    /// 1)-th is posted signaled, so that send queue entries and send slots (registered buffers) are
+    /// freed.
     quiet: u32,
     pub(crate) in_flight: VecDeque<InFlightWork>,
     pub(crate) mending: QpRecovery,
@@ -52,7 +53,8 @@ pub(crate) struct QpRecovery {
 }
 
 impl Lane {
-    /// Creates the state of a queue pair whose messages are sent from `slots` send slots.
+    /// Creates the state of a queue pair whose messages are sent from `slots` send slots
+    /// (registered buffers).
     pub(crate) fn new(queue: QueuePair, rail: usize, slots: usize) -> Lane {
         // Signals every n-th work request, where n is a power of two and at most half of the slots
         // and half of the work requests that may be in flight.
@@ -122,11 +124,11 @@ pub(crate) enum OnCompletion {
     Slot(usize),
     /// Completes a part (one work request) of this operation.
     Part(OpId),
-    /// Completes a sent part of this operation and frees the send slot from which the part was
-    /// sent.
+    /// Completes a part (one work request) of this operation and frees the send slot (registered
+    /// buffer) from which the part was sent.
     Sent(OpId, usize),
-    /// Copies the bytes that an RDMA read has written to this send slot to the program's memory,
-    /// frees the slot and completes a part of this operation.
+    /// Copies the result of an RDMA read from this send slot (registered buffer) to the program's
+    /// memory, frees the slot and completes a part (one work request) of this operation.
     Got(OpId, usize, Region),
     /// Processes the previous value of an element, which the network card has written to this
     /// result slot (a registered word).
@@ -165,7 +167,7 @@ impl WorkId {
 
 const _: () = assert!(LANES <= 16);
 
-/// Progress of a queue pair that the watchdog last observed.
+/// Progress of a queue pair at the last check by the watchdog.
 #[derive(Default)]
 pub(crate) struct WatchdogState {
     /// Number of the last completed work request. `since` is the time in nanoseconds from which
@@ -180,8 +182,8 @@ pub(crate) struct WatchdogState {
 /// Progress of the re-establishment of a connection.
 #[derive(Default)]
 pub(crate) struct Repair {
-    /// Number of repairs of this connection so far. Setup messages contain it, so that a message of
-    /// an earlier repair is recognized.
+    /// Number of times that the re-establishment of this connection has been started. Setup
+    /// messages contain it, so that a setup message of an earlier re-establishment is recognized.
     pub(crate) generation: u32,
     /// Queue pair attributes of the peer, as received.
     pub(crate) answered: Option<Vec<u64>>,
@@ -191,8 +193,8 @@ pub(crate) struct Repair {
     /// queue pairs, then for repeated connection attempts (0 before the first failed attempt).
     pub(crate) at: u64,
     pub(crate) until: u64,
-    /// Time, in nanoseconds, of the first repair since the connection last made progress; 0 before
-    /// the first repair.
+    /// Time, in nanoseconds, of the first reconnection since the connection last made progress; 0
+    /// before the first reconnection.
     pub(crate) stuck_since: u64,
     pub(crate) pause: u64,
     /// Time, in nanoseconds, when the connection last became ready.

@@ -154,12 +154,14 @@ pub(crate) const RESULTS: usize = 64;
 pub(crate) const LANES: usize = WORDS / 4;
 
 impl Slab {
-    /// Returns the size in bytes of a slab with `receives` receive slots and `sends` send slots.
+    /// Returns the size in bytes of the registered memory for one peer with `receives` receive
+    /// slots and `sends` send slots (one buffer per small message).
     pub(crate) const fn bytes(receives: usize, sends: usize) -> usize {
         (receives + sends) * SLOT + 2 * WORDS + RESULTS * 8
     }
 
-    /// Allocates a slab; returns `None` if no memory is left.
+    /// Allocates the memory for one peer's message slots, counts and results; returns `None` if no
+    /// memory is left.
     pub(crate) fn new(receives: usize, sends: usize) -> Option<Slab> {
         Some(Slab { memory: Scratch::new(Self::bytes(receives, sends))?, receives, sends })
     }
@@ -194,8 +196,8 @@ impl Slab {
         self.word(0, lane)
     }
 
-    /// Stores the number of messages that this rank has consumed from queue pair `lane`; returns
-    /// the word with that number, which the caller writes to the peer.
+    /// Stores, in a word of registered memory, the number of messages that this rank has consumed
+    /// from queue pair `lane`; returns that word, for the caller to write to the peer.
     pub(crate) fn write_credits(&self, lane: usize, consumed: u32) -> Region {
         let word = self.word(1, lane);
         // SAFETY: the variable `consumed` outlives the copy, which only reads it.

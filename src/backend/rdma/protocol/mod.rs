@@ -1,4 +1,4 @@
-//! Small messages: slots and headers.
+//! Small messages: registered memory slots for eager messages, and a cache of message headers.
 //!
 //! In reading order:
 //! - `eager_slots`: small messages in registered slots

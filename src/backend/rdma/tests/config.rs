@@ -68,7 +68,8 @@ const ALL: [(&str, &str); 21] = [
     ("DTL_RDMA_RECONNECT_MS", "0"),
 ];
 
-/// Returns the default configuration: neither the struct nor the environment sets a value.
+/// Returns the configuration that results if neither the C struct nor an environment variable sets
+/// a value.
 fn usual() -> Config {
     Config {
         devices: Vec::new(),

@@ -7,7 +7,7 @@ use crate::error::Error;
 use std::ffi::CStr;
 use std::io;
 
-/// Creates the error of a call that failed with the errno value `code`.
+/// Creates the error for a libibverbs call that failed with the errno value `code`.
 #[cold]
 pub(crate) fn call_failed(what: &str, code: i32) -> Error {
     let error = io::Error::from_raw_os_error(code);
@@ -35,7 +35,7 @@ pub(crate) fn call_failed(what: &str, code: i32) -> Error {
     Error::new(status, format!("{what}: {error}{advice}"))
 }
 
-/// Creates the error of a failed call that sets errno.
+/// Creates the error for a failed libibverbs call that has set errno.
 pub(crate) fn last_failed(what: &str) -> Error {
     call_failed(what, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }

@@ -162,7 +162,8 @@ impl QueuePair {
         &self.completions.rail
     }
 
-    /// Moves the queue pair to the error state: every work request in flight completes as failed.
+    /// Moves the queue pair to the error state, so that every work request in flight completes with
+    /// an error.
     pub(crate) fn stop(&self) -> Result<()> {
         let mut attr = QpAttr::zeroed();
         attr.qp_state = STATE_ERR;

@@ -28,7 +28,8 @@ pub(crate) struct Rail {
     pub(crate) context: *mut Context,
     /// Protection domain of the registrations and queue pairs.
     pub(crate) pd: PdIn,
-    /// Channel for events of the completion queues; null if no thread sleeps until such an event.
+    /// Completion event channel of the completion queues; null if threads never wait for such
+    /// events.
     pub(crate) channel: ChannelIn,
     /// Name of the device.
     pub(crate) name: String,
@@ -198,7 +199,8 @@ impl Rail {
         Ok(Registration { rail: Arc::clone(self), mr, lkey, rkey, bytes })
     }
 
-    /// Returns an error if libibverbs cannot register device memory in the configured way.
+    /// Returns an error if device memory is configured to be registered through dma-buf and
+    /// libibverbs has no `ibv_reg_dmabuf_mr`.
     pub(crate) fn check_devices(calls: &Functions, config: &Config) -> Result<()> {
         let is_there = config.device_memory != Devices::Dmabuf || calls.ibv_reg_dmabuf_mr.is_some();
         if is_there { Ok(()) } else { Err(no_dmabuf()) }

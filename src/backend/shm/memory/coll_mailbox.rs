@@ -25,8 +25,8 @@ pub(crate) fn reserve(segment: &Segment, places: &mut Places, own: usize) -> Opt
     u32::try_from(place).ok()
 }
 
-/// Allocates the memory of all mailboxes in slot 0. This slot is never reserved, so any rank may be
-/// the first to use it.
+/// Allocates the memory of all mailboxes in slot 0 (a slot is an area of the segment with one
+/// mailbox per rank). Slot 0 is never reserved, so any rank may be the first to use it.
 pub(crate) fn commit_first(segment: &Segment) -> Result<()> {
     let commit = segment.commit_mailboxes(0, 0..segment.size());
     commit.map_err(|error| memory_error("memory for small collectives", &error))

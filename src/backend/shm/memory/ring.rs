@@ -201,9 +201,9 @@ pub(crate) struct Producer {
     tail: u64,
     /// Number of records that the consumer has freed, as last read (a lower bound).
     head: u64,
-    /// Number of bytes of the byte ring allocated to payloads so far, including alignment and
-    /// skipped remainders. `freed` is the number of these bytes that the consumer has freed, as
-    /// last read.
+    /// Number of bytes of the byte ring allocated to payloads so far, including padding for
+    /// alignment and skipped space at the end of the byte ring. `freed` is the number of these
+    /// bytes that the consumer has freed, as last read.
     filled: u64,
     freed: u64,
     pub(crate) offers: OwnClaims,
@@ -311,8 +311,8 @@ pub(crate) struct Consumer {
     ring: Ring,
     /// Number of records consumed.
     head: u64,
-    /// Number of bytes of the byte ring consumed so far, including alignment and skipped
-    /// remainders.
+    /// Number of bytes of the byte ring consumed so far, including padding for alignment and
+    /// skipped space at the end of the byte ring.
     read: u64,
     /// Value of `head` that was last published to the producer. `reported_bytes` is the value of
     /// `read` that was last published.

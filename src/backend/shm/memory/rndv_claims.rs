@@ -184,8 +184,7 @@ impl OwnClaims {
         won
     }
 
-    /// Claims the next piece of a message, which the sender then copies; `None` if no piece is
-    /// left.
+    /// Claims the next piece of a message for the sender to copy; `None` if no piece is left.
     pub(crate) fn take_piece(&self, claim: u16) -> Option<u32> {
         take_some(&self.words, claim, |left| left.start + 1..left.end)
             .map(|(before, _)| before.start)
@@ -227,8 +226,8 @@ impl PeerClaims {
         change(&self.words, claim, WITHDRAWN, FREE)
     }
 
-    /// Publishes the range `pieces` of an accepted message, from which sender and receiver then
-    /// claim pieces.
+    /// Publishes `pieces`, the range of pieces of an accepted message that sender and receiver then
+    /// claim.
     pub(crate) fn share(&self, claim: u16, pieces: Range<u32>) {
         if let Some(word) = share(&self.words, claim) {
             word.store(word_of(&pieces), Relaxed); // published by the record that clears the sender
@@ -241,8 +240,8 @@ impl PeerClaims {
         take_some(&self.words, claim, choose).map(|(before, after)| after.end..before.end)
     }
 
-    /// Makes the last `count` pieces that the receiver has claimed unclaimed again, so that the
-    /// sender can claim them.
+    /// Releases the `count` pieces that the receiver claimed last, so that the sender can claim
+    /// them.
     pub(crate) fn return_pieces(&self, claim: u16, count: u32) {
         if let Some(word) = share(&self.words, claim) {
             word.fetch_add(u64::from(count) << 32, Relaxed);

@@ -6,9 +6,9 @@
 //! pair follows, committed by its sender on first use: if each of 8 ranks exchanges messages with
 //! two neighbors, they use 3 MiB in total instead of 11 MiB. Next are the cells (buffers for large
 //! messages) of each rank, committed when the rank sends its first large message. If there are few
-//! ranks, the slots for collective mailboxes are next; a slot is committed when a communicator gets
-//! it. Window memory (parts) follows at the end: the file grows when a part is created, and each
-//! rank maps separately the parts that it uses.
+//! ranks, the slots for collective mailboxes (one mailbox per rank in each slot) are next; a slot
+//! is committed when a communicator reserves it. Window memory (parts) follows at the end: the file
+//! grows when a part is created, and each rank maps separately the parts that it uses.
 
 use super::cells::{self, CellMemory, CellPool};
 use super::ring::{self, Consumer, Producer, STRIDE};
@@ -129,8 +129,8 @@ impl Segment {
         }
     }
 
-    /// Returns another handle to the same memory, for threads that must not wait for the lock of
-    /// the protocol engine.
+    /// Returns another handle to the shared memory of this segment, for threads that must not wait
+    /// for the lock of the protocol engine.
     pub(crate) fn again(&self) -> Result<Segment> {
         Segment::of(Arc::clone(&self.memory), self.size)
     }
@@ -247,13 +247,14 @@ impl Segment {
         has_boards(self.size)
     }
 
-    /// Allocates memory for the collective mailboxes of `ranks` in mailbox slot `place`.
+    /// Allocates memory for the collective mailboxes of `ranks` in mailbox slot `place` (area of
+    /// the segment with one mailbox per rank).
     pub(crate) fn commit_mailboxes(&self, place: usize, ranks: Range<usize>) -> io::Result<()> {
         let slots = coll_mailbox::mailboxes_at(self.size, place, ranks);
         self.memory.commit(mailboxes_at(self.size) + slots.start, slots.len())
     }
 
-    /// Returns the mailboxes of all slots; `None` if the segment has no mailboxes.
+    /// Returns the memory of all collective mailboxes; `None` if the segment has no mailboxes.
     pub(crate) fn slots(&self) -> Option<Span> {
         let bytes = coll_mailbox::PLACES * coll_mailbox::place_bytes(self.size);
         self.memory.span(mailboxes_at(self.size), bytes).filter(|_| self.has_boards())
@@ -282,8 +283,8 @@ impl Segment {
         Ok(producer)
     }
 
-    /// Allocates memory for the state words in a ring that are not committed yet, so that more
-    /// rendezvous requests can be open.
+    /// Allocates memory for those state words of rendezvous requests in a ring that are not
+    /// committed yet, so that more requests can be open.
     pub(crate) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
         let first = ring::FIRST_BYTES;
         self.memory.commit(self.ring_offset(from, to) + first, STRIDE - first)

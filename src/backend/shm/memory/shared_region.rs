@@ -137,8 +137,8 @@ impl Parts {
     }
 
     /// Returns the offset of a part (shared window memory), and the sizes of its data and of the
-    /// whole part, from its header; `None` if `key` is not valid. The part is not mapped: its
-    /// header may change meanwhile.
+    /// whole part, from its header; `None` if `key` is not valid. The header is read without
+    /// mapping the part, so the header may change after it is read.
     fn look_up(&self, key: PartKey) -> Option<(usize, usize, usize)> {
         let offset = usize::try_from(key[0]).ok()?;
         if offset % page_size() != 0 || offset < self.segment.parts_at() {

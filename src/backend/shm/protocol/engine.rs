@@ -128,7 +128,8 @@ pub(crate) struct TakenOffer {
 /// end.
 #[derive(Clone, Copy)]
 pub(crate) struct CmaProgress {
-    /// Offset in the message from which on all bytes have been read.
+    /// Offset in the message: all bytes from this offset on that fit into the receive buffer have
+    /// been read.
     pub(crate) from: usize,
     /// Start of the range that the receiver has claimed and is reading; equal to `from` if there is
     /// no such range.
@@ -160,7 +161,7 @@ impl TakenOffer {
     }
 }
 
-/// Control record that a receive is still to send.
+/// Control record that a receive must still send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ControlRecord {
     None,

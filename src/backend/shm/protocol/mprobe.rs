@@ -1,5 +1,5 @@
-//! Probe and matched probe: returns the status of a message before it is received, or reserves the
-//! message for one later receive.
+//! Probe and matched probe: a probe returns the status of a message before it is received; a
+//! matched probe also reserves the message for one later receive.
 //!
 //! The sender can cancel a rendezvous message until its receive starts; the receive then completes
 //! with CANCELED. So a sender can cancel the message after a timeout, even if the receiver has

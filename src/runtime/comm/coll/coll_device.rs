@@ -1,6 +1,7 @@
-//! Implementation of collectives on device memory, which `coll_start` tries first for such buffers.
-//! A device library that implements only such collectives, for example NCCL, executes them
-//! (`runtime::component::DeviceComms`). The communicator uses its transport for everything else.
+//! Implementation of collectives on device memory; `coll_start` tries it first if the buffers are
+//! device memory. A device library that implements only collectives on device memory, for example
+//! NCCL, executes them (`runtime::component::DeviceComms`). The communicator uses its transport for
+//! everything else.
 //!
 //! All ranks follow one rule: if the buffers of a collective are memory that the host cannot
 //! access, the device library runs the collective. If it does not support the collective, the call

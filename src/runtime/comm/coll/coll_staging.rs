@@ -1,7 +1,7 @@
 //! Staging of collectives on memory that the host cannot access, if the communicator has no
 //! collectives for such memory (`coll_device`). The collective runs on staging buffers in host
 //! memory, which are filled before it starts and copied back when it completes. If the process has
-//! no device memory of this kind, this code is skipped at the cost of one load.
+//! no memory that the host cannot access, this code is skipped at the cost of one load.
 //!
 //! A staged run uses the library's own collectives. All ranks must use the same algorithm, whatever
 //! memory each rank has, because no rank has information about the staging of other ranks.
@@ -107,8 +107,8 @@ impl StagedBuffers {
         Ok(blocks.iter().map(of).collect())
     }
 
-    /// Stages an in-place reduction whose result is stored at the beginning of the memory of its
-    /// blocks.
+    /// Stages an in-place reduction whose result is stored at the beginning of the memory that
+    /// contains its blocks.
     fn blocks_and_result(&mut self, comm: &Comm, args: &mut CollArgs) -> Result<()> {
         let first = |buffer: &Buffer| {
             buffer.ranges().iter().find(|range| !range.is_empty()).map(|range| range.addr())

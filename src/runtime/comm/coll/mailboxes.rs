@@ -1,4 +1,4 @@
-//! [`Mailboxes`]: one slot of shared memory per rank, for collectives of a few bytes
+//! [`Mailboxes`]: one mailbox in shared memory per rank, for collectives of a few bytes
 //! (`small_coll`).
 
 use crate::error::{Result, failure};
@@ -24,8 +24,8 @@ pub(crate) struct Mailboxes {
 /// Maximum number of bytes that a rank reads in one collective.
 const MOST_BYTES: usize = 32 << 10;
 
-/// Bytes for the partial results of a tree: one part for each of its log2(ranks) levels. The
-/// largest need is that of 16 ranks: 4 levels of 2 KiB.
+/// Bytes for the partial results of a tree: one part for each of its log2(ranks) levels. 16 ranks
+/// need the most memory: 4 levels of 2 KiB.
 pub(super) const PARTIAL_BYTES: usize = 8 << 10;
 
 /// Returns the maximum number of bytes of each rank's data in a small collective whose mailboxes

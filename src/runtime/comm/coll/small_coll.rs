@@ -29,7 +29,7 @@ pub(crate) struct SmallColl {
     recv: Region,
     reduction: Option<Reduction>,
     number: u64,
-    /// Bytes of each rank's part.
+    /// Size of each rank's part in bytes.
     len: usize,
     /// Tag in the posts of this collective, by which ranks detect mismatched collectives.
     what: u32,

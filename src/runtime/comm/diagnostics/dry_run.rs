@@ -1,6 +1,6 @@
 //! Dry run of collectives: passes the steps of any rank, for any number of ranks, to a callback.
 //! The functions that generate the steps are those of real collectives. No message is sent, and no
-//! memory of the data's size is needed: buffers are addresses that are never read.
+//! memory is allocated for the data: the buffers are address ranges that are never accessed.
 //!
 //! Programs such as `dtl-bench model` use it to report the growth of cost with the number of ranks.
 //! It does not include collectives of a few bytes over mailboxes (`small_coll`), which send no
@@ -101,7 +101,7 @@ impl CollectivePlan {
         Some(CollectivePlan { how: plan.choose(false), ..plan })
     }
 
-    /// Selects the algorithm; `has_mailboxes` allows the algorithm over mailboxes.
+    /// Selects the algorithm. `has_mailboxes` allows the algorithm over mailboxes in shared memory.
     fn choose(&self, has_mailboxes: bool) -> Algorithm {
         let (kind, job) = (self.row.kind, &self.job);
         let two_level =
@@ -116,8 +116,9 @@ impl CollectivePlan {
         )
     }
 
-    /// Returns true if a communicator runs this collective over its mailboxes, each with `room`
-    /// bytes for a rank's data. In that case, the communicator sends none of the plan's messages.
+    /// Returns true if a communicator executes this collective over its mailboxes in shared memory.
+    /// `room` is the size in bytes of the space for one rank's data in a mailbox. In that case, the
+    /// communicator sends none of the plan's messages.
     pub fn prefers_mailboxes(&self, room: usize) -> bool {
         let takes =
             self.row.deciding_bytes(self.job.bytes) <= mailboxes::most_bytes(room, self.job.ranks);
@@ -145,7 +146,8 @@ impl CollectivePlan {
     /// Passes the steps of `rank` to the callback, in order. Returns the size of its step list.
     ///
     /// # Errors
-    /// Returns errors of the functions that generate steps; there are none today.
+    /// Returns the errors of the functions that generate the steps. Currently these functions
+    /// return no errors.
     pub fn for_each_step(&mut self, rank: i32, visit: &mut impl FnMut(PlanStep)) -> Result<Size> {
         if let Some(levels) = &mut self.levels {
             levels.rank = rank;
@@ -184,7 +186,7 @@ impl CollectivePlan {
     }
 }
 
-/// Replaces the buffers by blocks for the two neighbors of this rank in a ring.
+/// Replaces each buffer with blocks for the two neighbors of this rank in a ring.
 fn with_neighbors(args: CollArgs, g: Group) -> CollArgs {
     let ranks = vec![(g.rank + g.size - 1) % g.size, (g.rank + 1) % g.size];
     let blocks = |buffer: &Buffer| {
@@ -199,8 +201,8 @@ fn with_neighbors(args: CollArgs, g: Group) -> CollArgs {
 /// address 0.
 const FIRST: usize = 4096;
 
-/// Sink that passes steps to the callback. `renamed` delays the steps of its list until the list is
-/// complete, because it then renumbers the ranks.
+/// Sink that passes steps to the callback. Steps that are generated inside `renamed` are passed
+/// only after all of them are generated and `renamed` has converted their ranks.
 struct StepSink<'a, F> {
     visit: &'a mut F,
     waiting: Vec<PlanStep>,

@@ -35,7 +35,8 @@ impl Comm {
         u64::from(self.sequence.load(Ordering::Relaxed).wrapping_sub(1) & i32::MAX as u32)
     }
 
-    /// Returns the members that are known to be absent.
+    /// Returns the members that are known to be absent (alive, but not participating in the
+    /// communicator).
     pub(crate) fn absent_ranks(&self) -> Vec<i32> {
         let mut absent = self.reports.absences.of(HERE);
         if let Some(origin) = &self.origin {
@@ -44,12 +45,14 @@ impl Comm {
         self.local_ranks(absent)
     }
 
-    /// Returns true if a member is known to have died or to be absent.
+    /// Returns true if a member is known to have died, or to be absent (alive, but not
+    /// participating in the communicator).
     pub(crate) fn has_gone(&self) -> bool {
         self.has_died() || !self.absent_ranks().is_empty()
     }
 
-    /// Returns the members that are known to have failed or to be absent.
+    /// Returns the members that are known to have failed, or to be absent (alive, but not
+    /// participating in the communicator).
     pub(crate) fn gone(&self) -> MissingRanks {
         let failed = self.failed_ranks();
         let all: BTreeSet<_> = self.absent_ranks().into_iter().chain(self.left_ranks()).collect();
@@ -147,7 +150,8 @@ impl Comm {
     }
 }
 
-/// Returns the completion of an operation with an absent rank. Its status is RANK_FAILURE.
+/// Returns a completion with the status RANK_FAILURE, for an operation whose peer `peer` is absent
+/// (alive, but not participating in the communicator).
 pub(crate) fn failed(peer: i32) -> Completion {
     Completion { source: peer, status: DTL_ERROR_RANK_FAILURE, match_bits: 0, size: 0 }
 }

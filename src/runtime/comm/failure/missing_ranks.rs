@@ -19,8 +19,8 @@ pub(crate) fn of_shrink(completed: u32) -> u64 {
 /// Absent ranks that notices (internal messages) on one communicator have reported.
 #[derive(Default)]
 pub(crate) struct Absences {
-    /// Pairs of the number of a collective that created a communicator, and a rank that is absent
-    /// from that communicator. The rank is a rank of the transport.
+    /// Pairs of a collective number and a rank of the transport. The rank is absent from the
+    /// communicator that this collective created.
     list: Mutex<BTreeSet<(u64, i32)>>,
     /// Length of `list`. While it is 0, readers need not lock `list`.
     count: AtomicUsize,
@@ -75,8 +75,9 @@ pub(crate) struct CommOrigin {
     pub(crate) absences: Arc<Absences>,
 }
 
-/// Contexts of the communicators of a transport that this rank has destroyed most recently, each
-/// with its list of absent ranks (`hang_report::retire`). The oldest comes first.
+/// Contexts of the communicators that this rank has destroyed most recently, among those of one
+/// transport. Each context is stored with the list of absent ranks of its communicator
+/// (`hang_report::retire`). The oldest comes first.
 #[derive(Default)]
 pub(crate) struct Retired(pub(crate) Mutex<VecDeque<(u32, Arc<Absences>)>>);
 

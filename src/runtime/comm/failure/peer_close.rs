@@ -29,7 +29,8 @@ impl Comm {
         (0..self.size).filter(|rank| self.has_left(*rank)).collect()
     }
 
-    /// Returns the number of members that died, left, or destroyed this communicator.
+    /// Returns the number of members that died, closed the transport, or destroyed this
+    /// communicator.
     pub(crate) fn gone_count(&self) -> usize {
         let mut gone = self.failed_ranks();
         gone.extend(self.left_ranks());

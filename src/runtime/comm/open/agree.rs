@@ -195,8 +195,8 @@ impl Agreement {
         Ok(())
     }
 
-    /// Stores the messages that have arrived in `received`. The elements of failed and absent ranks
-    /// stay `None`.
+    /// Polls the operations in flight, and stores each message that has arrived as an element of
+    /// `received`. The elements of failed and absent ranks stay `None`.
     fn poll(&mut self, comm: &Comm) -> Result<()> {
         let mut at = 0;
         while let Some((rank, posted)) = self.receiving.get_mut(at) {

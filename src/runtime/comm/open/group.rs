@@ -37,14 +37,16 @@ fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
     made.inspect_err(|_| hang_report::absent(comm, number))
 }
 
-/// Returns the position of `rank` in `ranks`, which is its rank in a communicator of these ranks.
+/// Returns the position of `rank` in `ranks`. In a communicator of these ranks, this position is
+/// the new rank.
 fn place_of(rank: i32, ranks: &[i32]) -> Option<i32> {
     (0..).zip(ranks).find(|(_, member)| **member == rank).map(|(place, _)| place)
 }
 
 /// Creates a communicator of the members `ranks` of `comm`, which include this rank. `mailboxes`
-/// contains this rank's reservation of a mailbox slot and the mailbox slot numbers of all members.
-/// `number` is the number of the collective that creates the communicator.
+/// contains this rank's reservation of a mailbox slot (shared memory for small collectives) and the
+/// slot numbers of all members. `number` is the number of the collective that creates the
+/// communicator.
 pub(crate) fn derive(
     comm: &Comm,
     ranks: &[i32],

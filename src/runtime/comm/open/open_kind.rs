@@ -24,8 +24,8 @@ use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Description of a communicator to open. It owns copies of the strings, and a reference to the
-/// communicator, that the C struct contains.
+/// Description of a communicator to open. It owns copies of the strings in the C struct, and a
+/// reference to the communicator whose handle is in the C struct.
 pub struct Description {
     /// Description as the C struct. The pointers to strings in it are not read; `kind` and `job`
     /// are copies of these strings.
@@ -322,7 +322,7 @@ fn ready(kind: &str) -> Result<()> {
 }
 
 /// Returns the first communicator kind of `ACROSS_NODES` for which `ready` succeeds. `why` is the
-/// reason for a kind that spans several nodes.
+/// reason why the communicator needs such a kind, for messages.
 fn several_nodes(why: &str, ready: impl Fn(&str) -> Result<()>) -> Result<String> {
     let mut reasons = Vec::new();
     for kind in ACROSS_NODES {

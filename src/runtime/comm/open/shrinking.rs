@@ -57,14 +57,14 @@ pub(super) struct AgreeMessage {
     pub(super) context: u32,
     /// For each rank: true if the rank has failed.
     pub(super) failed: Vec<bool>,
-    /// For each rank: the mailbox slot that the rank has reserved for the new communicator, or 0 if
-    /// the slot is not known. A rank that decides has received the slots of all survivors. Empty if
-    /// there are more than `MOST_PLACES` ranks.
+    /// For each rank: the mailbox slot (shared memory for small collectives) that the rank has
+    /// reserved for the new communicator, or 0 if the slot is not known. A rank that decides has
+    /// received the slots of all survivors. Empty if there are more than `MOST_PLACES` ranks.
     pub(super) places: Vec<u32>,
 }
 
-/// Maximum number of ranks for which messages contain mailbox slots. Mailboxes support only
-/// communicators of few ranks.
+/// Maximum number of ranks for which the messages of the agreement contain the numbers of mailbox
+/// slots (shared memory for small collectives). Mailboxes support only communicators of few ranks.
 const MOST_PLACES: usize = 64;
 
 pub(super) fn places_told(size: usize) -> usize {
@@ -101,7 +101,8 @@ impl AgreeMessage {
 /// communicator's mailboxes have acquired it.
 pub(crate) struct MailboxReservation {
     link: Arc<SharedTransport>,
-    /// Number of the reserved mailbox slot; 0 if no slot is reserved.
+    /// Number of the reserved mailbox slot (shared memory for small collectives); 0 if no slot is
+    /// reserved.
     pub(crate) place: u32,
 }
 

@@ -11,7 +11,7 @@ pub(crate) enum OpHandle {
     Nothing,
     /// Send that completed when it was started.
     Sent,
-    /// Operation in flight in the transport, with the id of the transport.
+    /// Operation in flight in the transport, with the id that the transport has assigned to it.
     Op(OpId),
     /// Receive from DTL_ANY_SOURCE in flight in the transport. It fails when any rank dies.
     FromAny(OpId),

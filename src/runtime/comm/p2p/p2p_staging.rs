@@ -139,8 +139,8 @@ enum Reach {
     Staged,
 }
 
-/// Returns true if a buffer has to be staged. Called only while memory that the host cannot access
-/// is allocated.
+/// Returns true if a buffer has to be staged. Called only while the process has allocations that
+/// the host cannot access.
 #[cold]
 pub(crate) fn is_staged(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? == Reach::Staged)
@@ -356,8 +356,8 @@ impl Staged {
         })
     }
 
-    /// Starts a receive by calling `start` with the memory that the transport receives into and
-    /// with `path`.
+    /// Starts a receive by calling `start` with `path` and with the memory into which the transport
+    /// receives.
     pub(crate) fn recv_with(
         path: BufferPath,
         into: Region,

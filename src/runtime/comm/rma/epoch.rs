@@ -250,15 +250,16 @@ impl Epochs {
         Err(1)
     }
 
-    /// Ends `begin_lock` or `begin_unlock`, and records that this rank has the lock: it has
-    /// acquired the lock, or could not release it.
+    /// Ends the acquisition that `begin_lock` began, or the failed release that `begin_unlock`
+    /// began. Records that this rank has the lock.
     pub(super) fn locked(&self, target: Option<i32>) {
         // A fence epoch that another thread has used meanwhile stays open until the next fence.
         let _ = self.fence.compare_exchange(OPEN, NONE, Relaxed, Relaxed);
         self.lock(target).into_iter().for_each(|lock| lock.store(HELD, Release));
     }
 
-    /// Ends `begin_lock` or `begin_unlock`, and records that this rank does not have the lock.
+    /// Ends the failed acquisition that `begin_lock` began, or the release that `begin_unlock`
+    /// began. Records that this rank does not have the lock.
     pub(super) fn unlocked(&self, target: Option<i32>) {
         self.lock(target).into_iter().for_each(|lock| lock.store(FREE, Release));
         match target {

@@ -237,7 +237,7 @@ impl Direct {
         waited
     }
 
-    /// Calls `act` while this rank has the target's element lock.
+    /// Calls `act` while this rank has the element lock of the target `rank`.
     fn locked(&self, rank: i32, act: impl FnOnce()) -> Result<()> {
         let own = self.own();
         let lock = self.target(rank)?.elements().ok_or_else(no_words)?;
@@ -251,8 +251,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Calls `act` under the element lock if no rank has the lock or waits for it. Otherwise
-    /// returns `None` without calling `act`.
+    /// Calls `act` while this rank has the element lock of the target `rank`, if no other rank has
+    /// this lock or waits for it. Otherwise returns `None` without calling `act`.
     #[inline]
     pub(super) fn locked_at_once(&self, rank: i32, act: impl FnOnce()) -> Option<()> {
         let lock = self.target(rank).ok()?.elements();

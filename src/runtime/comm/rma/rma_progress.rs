@@ -38,7 +38,7 @@ struct ThreadControl {
 }
 
 /// Sleep times of the progress thread between polls. Each sleep time applies while the number of
-/// successive polls that have found no request does not exceed the given number.
+/// successive polls that have found no request does not exceed the number in the same tuple.
 const SLEEPS: [(u32, Duration); 3] = [
     (64, Duration::from_micros(50)),
     (512, Duration::from_micros(200)),

@@ -7,7 +7,7 @@
 //! release), so a rank that sees a count sees the bits too. To unlock, the rank decrements the
 //! count (release) and then clears the bit. If the rank dies between these two steps, its bit is
 //! set although it no longer shares the lock. Such a bit does no harm, because it names a rank that
-//! has in fact died. Locking is an acquire and unlocking a release. All changes of the word are
+//! has in fact died. Locking is an acquire and unlocking a release. All changes to the word are
 //! read-modify-writes, except the store that unlocks exclusive access. Therefore a rank that locks
 //! sees the writes of all earlier holders.
 //!

@@ -17,8 +17,8 @@ use std::sync::Arc;
 /// Maximum number of pieces if the grain is 0; a constant, so that the results are the same on
 /// every machine.
 const PIECES: u64 = 64;
-/// Maximum number of pieces in one round; ROUND_BYTES is the maximum size of their partial results
-/// in bytes.
+/// Maximum number of pieces that are processed before their partial results are combined (one
+/// round); ROUND_BYTES is the maximum size of these partial results in bytes.
 const ROUND_PIECES: u64 = 1024;
 const ROUND_BYTES: usize = 1 << 24;
 /// Alignment of each partial result in bytes, so that no two partial results share a cache line.
@@ -93,8 +93,8 @@ fn no_memory(size: usize) -> Result<()> {
 
 struct Round {
     reduction: Reduction,
-    /// Number of partial results in a round; `pieces` is the number of pieces of the whole
-    /// reduction.
+    /// Maximum number of partial results that are stored before they are combined (one round);
+    /// `pieces` is the number of pieces of the whole reduction.
     count: u64,
     pieces: u64,
     grain: u64,

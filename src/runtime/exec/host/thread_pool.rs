@@ -39,7 +39,7 @@ const SAMPLE: u32 = 4;
 /// Maximum number of spin-wait pauses between two polls of a worker, in total just under a
 /// microsecond.
 const LAZIEST: u32 = 32;
-/// Number of sleeping workers that a thread wakes in one call. A woken worker that finds more work
+/// Number of sleeping workers that a thread wakes at a time. A woken worker that finds more work
 /// wakes further workers.
 const WAKES: u32 = 2;
 /// Maximum number of threads in a pool. A request for more threads fails.
@@ -48,7 +48,7 @@ pub const LARGEST: u32 = 4096;
 /// Loop body of the application, never NULL.
 pub type RangeFn = extern "C" fn(u64, u64, *mut c_void) -> dtl_status_t;
 
-/// Function that a loop runs for each piece.
+/// Loop body: function that is called for each piece (range of iterations) of a loop.
 pub enum LoopBody {
     /// Function of the application and its user pointer.
     User(RangeFn, Addr),
@@ -111,8 +111,8 @@ pub struct ThreadPool {
 struct PoolShared {
     size: u32,
     team: Team<Loop>,
-    /// Unassigned pieces of each loop in progress, indexed by the position of the loop in `team`,
-    /// which has one position for each concurrent loop.
+    /// Pieces (ranges of iterations) of each loop in progress that no thread has taken yet, indexed
+    /// by the position of the loop in `team`, which has one position for each concurrent loop.
     shares: Box<[Shares]>,
     /// Number of workers created.
     hired: AtomicUsize,
@@ -205,8 +205,8 @@ impl ThreadPool {
     }
 
     /// Starts workers until there is one for each piece or the pool has its full size, or until no
-    /// thread can be created. Returns the number of workers that the loop can use, including those
-    /// that could not be created.
+    /// thread can be created. Returns the number of workers requested for the loop, which may
+    /// exceed the number of existing workers.
     fn hire(&self, pieces: u64) -> u32 {
         let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.shared.size - 1);
         if self.shared.hired.load(Ordering::Relaxed) < wanted as usize {

@@ -1,6 +1,6 @@
-//! Copies and fills between any two kinds of memory: by a backend if one side is its memory, by the
-//! host if the host can access both sides, and through a host buffer between devices of two
-//! backends.
+//! Copies and fills between any two kinds of memory: by a backend if one side is memory of that
+//! backend, by the host if the host can access both sides, and through a host buffer between
+//! devices of two backends.
 //!
 //! In reading order:
 //! - `async_copy`: copies and fills in stream order

@@ -181,9 +181,9 @@ impl StridedPlan {
     }
 }
 
-/// Returns the number of bytes before the first element (of axes with negative strides), and the
-/// number of bytes from the start of that element to the end of the last byte. Returns `None` if
-/// the sum exceeds isize::MAX.
+/// Returns the number of bytes of the layout before its first element (nonzero only with negative
+/// strides), and the number of bytes from the start of that element to the end of the layout.
+/// Returns `None` if the sum exceeds isize::MAX.
 fn span(axes: &[Axis], stride: fn(&Axis) -> i64, element: u64) -> Option<(u64, u64)> {
     let (mut below, mut above) = (0_u64, element);
     for axis in axes {
@@ -236,10 +236,10 @@ fn merge(axes: &mut Vec<Axis>, element: u64) -> u64 {
     run
 }
 
-/// Returns true if `distance` differs by less than `run` bytes from the byte distance between some
-/// two positions on the axes. The axes are listed outermost first, and the stride of each is at
-/// least the extent of the axes inside it, so only the two steps nearest to the distance need a
-/// check.
+/// Returns true if there are two positions on the axes whose distance in bytes differs from
+/// `distance` by less than `run` bytes. The axes are listed outermost first, and the stride of each
+/// is at least the extent of the axes inside it, so only the two multiples of the outermost stride
+/// that enclose `distance` need a check.
 fn reaches(axes: &[Axis], distance: i128, run: i128) -> bool {
     let Some((axis, inner)) = axes.split_first() else { return distance.abs() < run };
     let stride = i128::from(axis.dst.unsigned_abs());

@@ -497,7 +497,8 @@ pub struct Swap {
     pub result: Region,
 }
 
-/// Compares and swaps the only element of `target`, which must need no lock.
+/// Executes an atomic compare-and-swap on the only element of `target`. The element must need no
+/// lock ([`is_lock_free`]).
 pub fn compare_and_swap(target: Region, swap: Swap) {
     match target.len() {
         4 => swap_one::<AtomicU32>(target, swap),
@@ -510,8 +511,8 @@ fn swap_one<W: Width>(target: Region, swap: Swap) {
     write::<W>(swap.result, cell_of::<W>(target).swap_if(expected, value));
 }
 
-/// Compares and swaps the only element of `target`, which needs a lock. The caller must hold the
-/// lock.
+/// Executes a compare-and-swap on the only element of `target` under the lock that the element
+/// needs. The caller must hold the lock.
 pub fn compare_and_swap_locked(target: Region, swap: Swap) {
     let mut held = [0_u8; 8];
     let mut wanted = [0_u8; 8];

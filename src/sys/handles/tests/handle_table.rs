@@ -130,8 +130,8 @@ impl Drop for Canary {
     }
 }
 
-/// Makes two threads use the current handle while `round` creates and destroys objects. Checks that
-/// all created objects are dropped.
+/// Makes two threads use the handle that `round` has last stored in its second argument, while
+/// `round` creates and destroys objects. Checks that all created objects are dropped.
 fn race(rounds: u64, table: &HandleTable<Canary>, round: impl Fn(Arc<Canary>, &AtomicU64)) {
     let (current, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let drops = Arc::new(AtomicU64::new(0));

@@ -57,7 +57,7 @@ impl Label {
         self.0
     }
 
-    /// Converts a number that [`Label::word`] returned back to the label.
+    /// Converts a number returned by [`Label::word`] back to the label.
     pub const fn of_word(word: u64) -> Self {
         Label(word)
     }
@@ -241,8 +241,8 @@ pub fn stats(tag: u8) -> Stats {
     }
 }
 
-/// Adds bytes that were allocated outside this allocator (or, if `bytes` is negative, freed) to the
-/// live bytes and the peak of a tag.
+/// Adds `bytes` to the statistics of a tag (number of allocated bytes and its peak), for memory
+/// that was allocated outside this allocator. A negative number counts freed bytes.
 pub fn count_bytes(tag: u8, bytes: i64) {
     let _ = thread_heap::with(|heap| {
         heap.account(usize::from(tag)).shift(usize::from(tag), bytes);
@@ -250,13 +250,14 @@ pub fn count_bytes(tag: u8, bytes: i64) {
     });
 }
 
-/// Resets the peak of a tag. The tag must have no allocated blocks, and no thread may be using it.
+/// Resets to 0 the peak of the number of bytes that are allocated with a tag. The tag must have no
+/// allocated blocks, and no thread may be using it.
 pub fn restart(tag: u8) {
     page_heap::for_each_heap(|heap| heap.account(usize::from(tag)).level());
     stats::reset(usize::from(tag));
 }
 
-/// Frees every allocated block with a tag, in the heaps of all threads.
+/// Frees every allocated block that has the tag `tag`, in the heaps of all threads.
 pub fn free_all(tag: u8) {
     page_map::for_each(|segment| {
         for number in 0..segment.slab_count() {

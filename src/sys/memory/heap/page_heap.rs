@@ -321,9 +321,9 @@ pub(super) fn adopt() -> Option<&'static Heap> {
     Some(heap)
 }
 
-/// Returns true if the lock can be acquired. In a forked child it stays locked if another thread
-/// held it at the fork, because that thread does not exist in the child. The child's threads must
-/// be able to end nevertheless.
+/// Returns true if the lock of the page heap can be acquired. In a forked child, this lock stays
+/// locked if another thread held it at the fork, because that thread does not exist in the child. A
+/// thread of the child must be able to exit even then.
 pub(super) fn is_usable() -> bool {
     (0..1000).any(|_| {
         STORE.try_lock().is_some() || {

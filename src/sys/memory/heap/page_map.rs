@@ -77,7 +77,7 @@ pub(super) fn leave(segment: &Segment) {
     units(segment).filter_map(entry).for_each(|entry| entry.set(None));
 }
 
-/// Calls `f` for every entry that is set. `f` may remove the segment of the entry from the map.
+/// Calls `f` with the segment of every entry that is set. `f` may remove this segment from the map.
 pub(super) fn for_each(mut f: impl FnMut(&'static Segment)) {
     for leaf in ROOT.iter().filter_map(RelaxedPtr::get) {
         for entry in &leaf.0 {

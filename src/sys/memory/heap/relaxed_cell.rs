@@ -1,8 +1,8 @@
 //! Atomic numbers and pointers that one thread at a time writes and any thread may read.
 //!
 //! They are the fields of the descriptors of segments, slabs and heaps. Descriptors are reused but
-//! never freed. So a pointer to a descriptor is a plain `&'static`, and a thread that reads a
-//! descriptor late may read outdated values but never accesses freed memory.
+//! never freed. So a pointer to a descriptor is a plain `&'static`, and a thread that still reads a
+//! descriptor after it was reused may read outdated values but never accesses freed memory.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};

@@ -1,13 +1,14 @@
 //! State word of a block, and the return of blocks to their owner by the threads that free them.
 //!
-//! Each block has a state word. LIVE: the block is allocated; the word also contains its size, kind
-//! and tag. SENT: a thread that does not own the slab has freed the block, and the owner has not
-//! collected it yet. Otherwise the block is free, and the word is the address of the next free
-//! block. Only the owner of a slab (the heap that allocates from it) allocates its blocks and frees
-//! them directly, by plain stores. Another thread frees a block with a compare-and-swap of the word
-//! from LIVE to SENT, which succeeds in only one of several threads, and pushes the block onto the
-//! owner's remote-free list. The owner takes the whole list with one exchange. Only the owner
-//! removes blocks from the list, so a block cannot be back in the list between the load and the
+//! Each block has a state word. LIVE: the block is allocated; the word also contains its size, and
+//! the kind and the tag (two numbers) that the caller of the allocator has assigned to it. SENT: a
+//! thread that does not own the slab has freed the block, and the owner has not collected it yet.
+//! Otherwise the block is free, and the word is the address of the next free block. Only the owner
+//! of a slab (the heap that allocates from it) allocates its blocks and frees them directly, by
+//! plain stores. Another thread frees a block with a compare-and-swap of the word from LIVE to
+//! SENT, which succeeds in only one of several threads, and pushes the block onto the owner's
+//! remote-free list. The owner takes the whole list with one exchange. Only the owner removes
+//! blocks from the list, so a block cannot be back in the list between the load and the
 //! compare-and-swap of a push (no ABA problem).
 //!
 //! Memory ordering: The freeing thread accesses the bytes of the block before its push (release).
@@ -32,7 +33,8 @@ pub(super) const SENT: u64 = 1 << 62;
 /// Bit position of the tag in the state word of an allocated block. A free compares the bits from
 /// here up (tag, SENT and LIVE) with their expected values.
 pub(super) const TAG_SHIFT: u32 = 48;
-/// Bit position of the kind in the state word of an allocated block.
+/// Bit position of the kind (a number from 0 to 31 that the caller assigns) in the state word of an
+/// allocated block.
 pub(super) const KIND_SHIFT: u32 = 43;
 /// Mask of the size in bytes in the state word of an allocated block.
 pub(super) const SIZE: u64 = (1 << KIND_SHIFT) - 1;
@@ -74,10 +76,11 @@ impl RemoteFreeList {
     }
 }
 
-/// Marks a block as freed (SENT) if its state word is still `was`, for a thread that does not own
-/// the block. `head` is the first block of the remote-free list onto which the block will be pushed
-/// (0 if the list is empty). Returns false if the state word has changed, for example because
-/// another thread has freed the block.
+/// Marks a block as freed (SENT) if its state word is still `was`. Called by threads that do not
+/// own the slab and, for a block with a mapping of its own, also by the owner. `head` is the first
+/// block of the remote-free list onto which the block will be pushed (0 if the list is empty).
+/// Returns false if the state word has changed, for example because another thread has freed the
+/// block.
 #[must_use]
 pub(super) fn claim(word: &AtomicU64, was: u64, head: u64) -> bool {
     word.compare_exchange(was, SENT | head, Ordering::AcqRel, Ordering::Relaxed).is_ok()

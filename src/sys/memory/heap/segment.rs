@@ -59,7 +59,7 @@ impl Segment {
         (1 << self.slab_count()) - 1
     }
 
-    /// Returns the slab with this number (below `slab_count`).
+    /// Returns the slab with the index `number` (below `slab_count`).
     pub(super) fn slab(&self, number: usize) -> &'static Slab {
         let slabs = self.slabs.load(Ordering::Relaxed);
         // SAFETY: the page heap has allocated as many slabs, forever, as the segment's cut has; the

@@ -1,4 +1,4 @@
-//! Size classes: the block size in which a requested size is allocated.
+//! Size classes, which determine the size of the block that is allocated for a request.
 //!
 //! Block sizes are multiples of 64 bytes: 64, 128 ... 512, then four sizes for each doubling (640,
 //! 768, 896, 1024, 1280 ...) up to 1 GiB. So the block for a request of up to 256 bytes is less

@@ -1,5 +1,5 @@
-//! Allocation statistics: for each tag, counters of each thread heap, and the peak of allocated
-//! bytes of all threads together.
+//! Allocation statistics for each tag (a number that the caller assigns to a block): counters of
+//! each thread heap, and the peak of allocated bytes of all threads together.
 //!
 //! Each thread has its own counters. For the peak, all threads share one total for each tag. A
 //! thread adds bytes to the total (charges them) only when it has allocated more bytes than it has
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// Number of tags, each with statistics of its own. `dtl_mem_alloc` uses tag 0; pools use the other
 /// tags.
 pub const TAGS: usize = 64;
-/// Number of blocks with one tag that a thread frees before `housekeeping` is due.
+/// Number of blocks with one tag that a thread frees before it must call `Heap::housekeeping`.
 pub(super) const ROUND: usize = 256;
-/// Maximum number of bytes that `settle` leaves charged to the total although they are not
-/// allocated.
+/// Maximum number of bytes that `settle` leaves in the total of a tag although the thread that
+/// added them has not allocated them.
 const SLACK: i64 = 1 << 20;
 
 struct Total {
@@ -27,7 +27,8 @@ struct Total {
 static TOTALS: [Total; TAGS] =
     [const { Total { charged: AtomicI64::new(0), peak: AtomicI64::new(0) } }; TAGS];
 
-/// Adds `bytes`, which may be negative, to the total of a tag, and updates the peak.
+/// Adds `bytes`, which may be negative, to the total number of allocated bytes of a tag, and
+/// updates the peak.
 fn charge(tag: usize, bytes: i64) {
     if let Some(total) = TOTALS.get(tag) {
         let now = total.charged.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -37,7 +38,7 @@ fn charge(tag: usize, bytes: i64) {
     }
 }
 
-/// Returns the maximum that the total of a tag has reached, in bytes.
+/// Returns the peak of the total number of allocated bytes of a tag.
 pub(super) fn peak(tag: usize) -> u64 {
     TOTALS.get(tag).map_or(0, |total| total.peak.load(Ordering::Relaxed).max(0) as u64)
 }
@@ -55,9 +56,11 @@ pub(super) fn reset(tag: usize) {
 /// and freed bytes of one thread may be negative.
 #[derive(Default)]
 pub(super) struct ThreadStats {
-    /// Number of bytes that this thread has added to the total, minus those that it has subtracted.
+    /// Number of bytes that this thread has added to the total of the tag (`TOTALS`), minus those
+    /// that it has subtracted.
     charged: Number,
-    /// Number of bytes that this thread has added to the total in advance but not allocated.
+    /// Number of bytes that this thread has added to the total of the tag in advance but not
+    /// allocated.
     room: Number,
     allocs: Number,
     frees: Number,
@@ -92,9 +95,9 @@ impl ThreadStats {
         frees % ROUND == 0
     }
 
-    /// Adds to the total the bytes that this thread has allocated but not added yet. Subtracts from
-    /// the total the bytes that this thread has added in advance and not allocated, if they are
-    /// more than `SLACK`.
+    /// Adds to the total of the tag the bytes that this thread has allocated but not added yet.
+    /// Subtracts from this total the bytes that the thread has added in advance and not allocated,
+    /// if they are more than `SLACK`.
     pub(super) fn settle(&self, tag: usize) {
         let room = self.room.get();
         if !(0..=SLACK).contains(&(room as i64)) {
@@ -113,8 +116,8 @@ impl ThreadStats {
         }
     }
 
-    /// Resets to 0 the number of bytes that this thread has added to the total in advance. The
-    /// caller resets the total.
+    /// Resets to 0 the number of bytes that this thread has added to the total of the tag in
+    /// advance. The caller resets the total.
     pub(super) fn level(&self) {
         self.charged.sub(self.room.get());
         self.room.set(0);

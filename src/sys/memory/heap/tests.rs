@@ -76,8 +76,9 @@ fn bad_frees_are_told_apart() {
     }
 }
 
-/// Checks that looking up an address in the descriptor of other memory returns a slab of that
-/// descriptor. This occurs after a free, when the descriptor may already have been reused.
+/// Checks that `slab_of` returns a slab of the segment even if the address is outside the segment.
+/// Such a call occurs if the descriptor is reused for other memory after the look-up of the
+/// segment.
 #[test]
 fn a_description_that_serves_other_memory_by_now_gives_a_slab_of_its_own() {
     for size in [64, 5000, 100_000, 3 << 20] {
@@ -230,7 +231,8 @@ fn what_is_kept_stays_within_the_budget() {
     .expect("no panic");
 }
 
-/// Maximum size in bytes and number of steps of `blocks_are_apart`.
+/// Upper bounds (exclusive) of the block size in bytes (`MOST`) and of the number of steps
+/// (`STEPS`) in the test `blocks_are_apart`.
 const MOST: u64 = if cfg!(miri) { 900 } else { 80_000 };
 const STEPS: usize = if cfg!(miri) { 40 } else { 300 };
 

@@ -33,8 +33,8 @@ pub(super) struct Heap {
     mail: RemoteFreeList,
     /// True if a thread has requested that this heap return its unused memory.
     wanted: AtomicBool,
-    /// Number of bytes in slabs without allocated blocks in the state LISTED, and in slabs in the
-    /// state CURRENT that are a mapping for one block (allocated or not).
+    /// Number of bytes in slabs that count as unused: LISTED slabs without allocated blocks, and
+    /// CURRENT slabs that are one block with a mapping of its own (even if the block is allocated).
     kept: Number,
     /// Number of bytes that the page heap permits this heap to keep unused; the limit of `kept`.
     granted: Number,
@@ -93,7 +93,7 @@ pub(super) fn with<T>(act: impl FnOnce(&'static Heap) -> Option<T>) -> Option<T>
 }
 
 /// Returns the state word of an allocated block of `size` requested bytes. `label` contains the
-/// kind and the tag.
+/// kind and the tag, two numbers that the caller has assigned to the block.
 fn live(size: usize, label: u64) -> u64 {
     remote_free::LIVE | label | size as u64
 }
@@ -403,9 +403,9 @@ impl Heap {
         FreeOutcome::Done
     }
 
-    /// Frees a block in a slab of this heap. Adds the slab to the list of slabs with free blocks,
-    /// if it was not there; returns its memory if it has no other allocated blocks and may not be
-    /// kept.
+    /// Frees a block in a slab of this heap. If the slab is not the current slab, adds it to the
+    /// list of slabs with free blocks; if it has no allocated blocks left and may not be kept,
+    /// returns its memory to the system instead.
     fn put_apart(&'static self, slab: &'static Slab, addr: usize, word: &AtomicU64) {
         slab.put(addr, word);
         if slab.place.get() == CURRENT {

@@ -1,13 +1,13 @@
-//! Reports of pages that the allocator returns to the system. The registration of such pages with a
-//! device becomes invalid.
+//! Reports to watchers which pages the allocator returns to the system, because a registration of
+//! these pages with a device (memory registration) becomes invalid.
 
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Maximum number of ranges that a watcher records individually. If more ranges are returned to the
-/// system, all memory counts as returned.
+/// Maximum number of ranges that a watcher ([`UnmapWatcher`]) records individually. If more ranges
+/// are returned to the system, the watcher reports all memory as returned.
 const RANGES: usize = 64;
 
 static WATCHERS: Mutex<Vec<Weak<HookRanges>>> = Mutex::new(Vec::new());

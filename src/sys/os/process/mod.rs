@@ -183,8 +183,8 @@ pub fn peer_of(fd: RawFd) -> io::Result<PeerCredentials> {
     Ok(PeerCredentials { pid: peer.pid, uid: peer.uid })
 }
 
-/// Waits until a descriptor is readable or closed by its peer, for at most `timeout_ns`
-/// nanoseconds. Returns for each descriptor whether it is readable or closed.
+/// Waits until at least one of the descriptors is readable or closed by its peer, for at most
+/// `timeout_ns` nanoseconds. Returns for each descriptor whether it is readable or closed.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout_ns: u64) -> io::Result<Vec<bool>> {
     let mut entries: Vec<PollFd<'_>> =
         fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
@@ -458,9 +458,9 @@ fn kill_group(leader: u32) {
     }
 }
 
-/// Reads the pipe until the program ends or, if `held` (the process descriptor of the program) is
-/// `None`, until the end of the pipe. Returns the bytes, and true if this end came before the time
-/// limit.
+/// Reads the pipe until the program has exited or, if `held` (the process descriptor of the
+/// program) is `None`, until the end of the pipe, but not beyond the time limit. Returns the bytes,
+/// and false if the time limit was reached.
 fn listen(
     pipe: OwnedFd,
     held: Option<&PidFd>,

@@ -327,7 +327,7 @@ impl Span {
 /// Seals of a block (see [`SharedMapping::block`]): no process can change its size.
 const BLOCK_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 
-/// Creates an unnamed memory file of `len` zero bytes, without allocating pages, and seals it
+/// Creates an anonymous file (memfd) of `len` zero bytes, without allocating pages, and seals it
 /// permanently.
 fn sealed_file(name: &CStr, len: usize, seals: SealFlags) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

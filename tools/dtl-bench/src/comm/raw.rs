@@ -1,4 +1,5 @@
-//! MPI functions on MPI_COMM_WORLD, called as a program compiled with that MPI would call them.
+//! MPI functions on MPI_COMM_WORLD, called as in a program that is compiled with the MPI under
+//! measurement.
 //!
 //! This program is not linked with an MPI. libdtl loads the MPI library that matches the launcher,
 //! and the functions come from libdtl's table of MPI functions. This file initialises MPI and

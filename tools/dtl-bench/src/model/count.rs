@@ -16,7 +16,7 @@ pub(crate) struct Rank {
     pub(crate) received_bytes: u64,
     /// Number of ranks to which the rank sends or from which it receives.
     pub(crate) partners: u64,
-    /// Number of steps in the rank's list.
+    /// Number of steps that the rank executes in the collective.
     pub(crate) steps: u64,
     /// Size of the rank's scratch memory in bytes.
     pub(crate) scratch: u64,
@@ -55,7 +55,8 @@ impl Counts {
 
 /// Counter of the steps of one rank at a time.
 struct Counter {
-    /// For each rank: the value of `number` when a partner of this rank was last counted.
+    /// For each rank: ordinal (1, 2, ...) of the last counted rank that exchanges messages with it;
+    /// 0 if there is none. `number` is the ordinal of the rank that is being counted.
     met_by: Vec<u32>,
     number: u32,
 }
@@ -107,7 +108,8 @@ pub(crate) fn chosen(job: &DryRunJob) -> Vec<i32> {
     all
 }
 
-/// Counts the steps of a plan.
+/// Counts the messages, bytes and steps of all ranks in `plan` or, if there are too many steps, of
+/// some ranks; totals for all ranks are then estimates.
 pub(crate) fn count(plan: &mut CollectivePlan, job: &DryRunJob) -> Outcome<Counts> {
     let mut counter = Counter::new(job.ranks);
     let some = chosen(job);
@@ -147,8 +149,9 @@ pub(crate) fn count(plan: &mut CollectivePlan, job: &DryRunJob) -> Outcome<Count
 /// Approximate total number of steps of the ranks that [`spread`] samples.
 const SPREAD_STEPS: u64 = ALL_STEPS / 30;
 
-/// Returns up to `number` ranks other than 0 and the root, evenly spread at irregular distances,
-/// because the communication may have a regular pattern.
+/// Returns up to `number` ranks other than 0 and the root, spread over all ranks. The distances
+/// between them are irregular, so that the sample does not coincide with a regular communication
+/// pattern.
 fn spread(job: &DryRunJob, number: u64) -> Vec<i32> {
     let ranks = u64::from(job.ranks.unsigned_abs());
     // Multiples of the golden ratio's fraction.

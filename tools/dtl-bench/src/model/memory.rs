@@ -26,7 +26,8 @@ pub(crate) struct Memory {
     /// Memory that the transport allocates for the largest number of partners of a rank in this
     /// collective.
     pub(crate) partners: u64,
-    /// Maximum size of the list of steps during the collective.
+    /// Memory of the rank's list of steps (operations to execute), at its maximum during the
+    /// collective.
     pub(crate) list: u64,
     /// Maximum size of the scratch memory during the collective.
     pub(crate) scratch: u64,

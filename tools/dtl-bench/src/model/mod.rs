@@ -32,8 +32,8 @@ pub(crate) struct Row {
     pub(crate) times: Times,
     pub(crate) memory: Memory,
     /// True if communicators of this kind run the collective through mailboxes in shared memory.
-    /// The number of communicators with mailboxes is limited; only those without mailboxes then
-    /// send the messages of this row.
+    /// The messages in this row then apply only to communicators without mailboxes, because the
+    /// number of communicators with mailboxes is limited.
     pub(crate) has_board: bool,
 }
 

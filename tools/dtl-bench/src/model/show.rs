@@ -193,8 +193,8 @@ pub(crate) fn write(folder: &Path, wanted: &Model, rows: &[Row]) -> Outcome {
     Ok(())
 }
 
-/// The file tables.md contains the first of every `SHOWN` rows of a table, and the last row. The
-/// plots show all rows.
+/// Interval of the rows in the file tables.md: the file contains the first of every `SHOWN` rows of
+/// a table, and the last row. The plots show all rows.
 const SHOWN: usize = 4;
 
 fn page(wanted: &Model, rows: &[Row]) -> String {

@@ -18,8 +18,8 @@ use subprocess::{Setup, prepare, send_signal};
 /// Interval between checks whether a child has exited. It is long, so that the checks do not
 /// disturb the measurement.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time to wait for the output of a child that has exited, because a process that it left behind
-/// may hold the pipe open.
+/// Time to wait for the output of a child that has exited, because a process that the child has
+/// left behind may hold the pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Extra time in seconds, in addition to several times the expected duration, after which a step
 /// counts as hung.

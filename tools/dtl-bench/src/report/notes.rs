@@ -1,6 +1,6 @@
 //! Notes of the maintainers on rows of the report's table of targets: the reason why a target is
-//! missed, and the value that a minimal program reaches, which only moves the bytes (floor). The
-//! notes are in a file next to the report's page. `report` does not change this file.
+//! missed, and the floor: the value that is measured for a minimal program that only moves the
+//! bytes. The notes are in a file next to the report's page. `report` does not change this file.
 //!
 //! ```toml
 //! [[note]]
@@ -81,8 +81,8 @@ impl Notes {
         Some((place, &self.notes[place].text))
     }
 
-    /// Returns the value that a minimal program, which only moves the bytes, reaches for a row
-    /// (floor); `None` if it is unknown.
+    /// Returns the floor of a row: the value that was measured for a minimal program that only
+    /// moves the bytes; `None` if it is unknown.
     pub(crate) fn floor(&self, row: &str, size: &str, regime: Regime) -> Option<f64> {
         let floor = self.floors.iter().find(|floor| floor.row == row && floor.size == size)?;
         match regime {

@@ -96,7 +96,8 @@ fn put(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// Groups the runs of one configuration against different peers, under one title.
+/// Groups the runs by title. Runs of one configuration that are compared with different peers have
+/// the same title.
 fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
     let mut groups: Vec<(String, Vec<&Run>)> = Vec::new();
     for run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {

@@ -154,7 +154,8 @@ fn row(value: &Value) -> Option<Row> {
     })
 }
 
-/// Returns the values of the side "dtl" and of the other side, its peer.
+/// Returns the values of the library ("dtl") and of its peer from `sides`, the results of both
+/// implementations in JSON.
 fn pair(sides: &Value) -> Option<Pair> {
     let theirs = sides.as_object()?.iter().find(|(name, _)| *name != "dtl");
     let ours = &sides["dtl"];

@@ -13,7 +13,7 @@ const CURVE: &str = "1,256,4KiB,16KiB,256KiB,4MiB";
 const CURVE_ROWS: usize = 2 * 6;
 /// Number of rows that `comm` measures with its default sizes.
 const COMM_ROWS: usize = 32;
-/// Options that select small collectives, for ranks that share processors.
+/// Options that select collectives with small messages, for ranks that share processors.
 const CROWD: [&str; 4] = ["--only", "barrier,allreduce,bcast,reduce", "--sizes", "8,1KiB"];
 const CROWD_ROWS: usize = 7;
 const CROWDS: [&str; 2] = ["4", "8"];

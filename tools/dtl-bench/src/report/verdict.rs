@@ -14,7 +14,8 @@ pub(crate) const SHOWN: [Regime; 3] = [Regime::Near, Regime::Far, Regime::Unknow
 /// Minimum number of batches for a comparison with the target.
 const ENOUGH: u64 = 10;
 
-/// Result of the comparison for a row in a regime.
+/// Result of the comparison of a row with its target, in one regime (class of the distance between
+/// the processors).
 struct Finding<'a> {
     row: &'a Row,
     /// Name of the row with its configuration.

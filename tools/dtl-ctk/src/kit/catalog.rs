@@ -98,7 +98,7 @@ pub(crate) enum Need {
     Cut,
 }
 
-/// Requirements, each with its name in the catalog and its text for users.
+/// Requirements, each with its name in the catalog and its description for users.
 const NEEDS: [(&str, Need, &str); 7] = [
     ("devices", Need::Device, "a device table"),
     ("two_devices", Need::TwoDevices, "two devices"),
@@ -156,7 +156,7 @@ pub(crate) use functions;
 pub(crate) const COMPONENTS: [&str; 6] = ["abi", "device", "memory", "transfer", "exec", "comm"];
 
 impl Test {
-    /// Returns the part of the name before the first dot.
+    /// Returns the component that the test checks: the part of its name before the first dot.
     pub(crate) fn component(&self) -> &'static str {
         self.name.split('.').next().unwrap_or(self.name)
     }

@@ -33,7 +33,7 @@ const BOXES: [(&str, Check); 9] = [
     ("a licence is there", licence),
 ];
 
-/// Checks all requirements for a folder.
+/// Checks the files of a backend's folder against all requirements.
 pub(crate) fn answers(folder: &Path) -> Result<Vec<Answer>, String> {
     let mut files = Vec::new();
     collect(folder, 0, &mut files).map_err(|error| format!("{}: {error}", folder.display()))?;

@@ -136,12 +136,13 @@ pub(crate) fn failing(status: i32) -> &'static Job {
     Job::new(move || status)
 }
 
-/// Leaks a value that closures share with their test.
+/// Leaks a value that a test shares with its closures, so that the value lives as long as the
+/// process.
 pub(crate) fn kept<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-/// Creates a counter that closures share with their test.
+/// Creates a counter that a test shares with its closures. The counter is never freed.
 pub(crate) fn counter() -> &'static AtomicU64 {
     kept(AtomicU64::new(0))
 }
@@ -387,7 +388,7 @@ impl Executor {
     }
 }
 
-/// Identity or result of a reduction, aligned to 64 bytes like the accumulators.
+/// Identity element or result of a reduction, aligned to 64 bytes like the accumulators.
 #[repr(align(64))]
 struct Wide(u64);
 
@@ -483,14 +484,15 @@ impl Kernel {
     }
 }
 
-/// Creates the shape of a launch from the numbers of blocks and threads.
+/// Creates the parameters of a kernel launch: numbers of blocks and threads, and bytes of shared
+/// memory.
 pub(crate) const fn shape(grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> dtl_launch_t {
     dtl_launch_t { shared_bytes, grid, block, ..DTL_LAUNCH_INIT }
 }
 
-/// Runs a function for each thread of a launch and waits. The caller keeps the returned value until
-/// it has checked the results, because destroying a stream also waits and would hide a
-/// `synchronize` that returns too early.
+/// Launches a kernel that runs `body` in each thread, and waits for its completion. The caller
+/// keeps the returned kernel and stream until it has checked the results, because destroying a
+/// stream also waits and would hide a `synchronize` that returns too early.
 pub(crate) fn launched(
     s: &Subject,
     shape: &dtl_launch_t,

@@ -130,12 +130,14 @@ impl Rank {
             .map(|handle| Flight { handle, buffer })
     }
 
-    /// Starts to send message `number` to the next rank.
+    /// Starts a send to the next rank. `number` selects the contents of the message (see
+    /// [`message`]).
     pub(crate) fn start(&self, number: u64, size: u64, tag: i32) -> Called<Flight> {
         self.isend(message(self.rank, self.next(), number, size), self.next(), tag)
     }
 
-    /// Starts to send several messages to the next rank, each given by its number, size and tag.
+    /// Starts sends to the next rank. Each message is given by the number that selects its contents
+    /// (see [`message`]), its size and its tag.
     pub(crate) fn starts(
         &self,
         messages: impl IntoIterator<Item = (u64, u64, i32)>,
@@ -143,8 +145,8 @@ impl Rank {
         messages.into_iter().map(|(number, size, tag)| self.start(number, size, tag)).collect()
     }
 
-    /// Receives and checks several messages from the previous rank, each given by its number, size
-    /// and tag.
+    /// Receives and checks messages from the previous rank. Each message is given by the number
+    /// that selects its contents (see [`message`]), its size and its tag.
     pub(crate) fn takes(&self, messages: impl IntoIterator<Item = (u64, u64, i32)>) -> Outcome {
         messages.into_iter().try_for_each(|(number, size, tag)| self.take(number, size, tag))
     }
@@ -159,7 +161,8 @@ impl Rank {
         tags.into_iter().map(|tag| self.irecv(room, source, tag)).collect()
     }
 
-    /// Starts to send messages with these numbers and sizes to every rank.
+    /// Starts sends to every rank. Each message is given by the number that selects its contents
+    /// (see [`message`]) and its size.
     pub(crate) fn to_all(
         &self,
         messages: impl IntoIterator<Item = (u64, u64)>,
@@ -178,17 +181,20 @@ impl Rank {
         self.expect(&message(other, self.rank, number, size), other, tag)
     }
 
-    /// Returns the expected contents of message `number` from the previous rank.
+    /// Returns the expected contents of a message from the previous rank. `number` selects the
+    /// contents (see [`message`]).
     pub(crate) fn due(&self, number: u64, size: u64) -> Vec<u8> {
         message(self.previous(), self.rank, number, size)
     }
 
-    /// Receives message `number` from the previous rank and checks it.
+    /// Receives a message from the previous rank and checks it. `number` selects the expected
+    /// contents (see [`message`]).
     pub(crate) fn take(&self, number: u64, size: u64, tag: i32) -> Outcome {
         self.expect(&self.due(number, size), self.previous(), tag)
     }
 
-    /// Waits for the receive of message `number` from the previous rank and checks it.
+    /// Waits for a receive from the previous rank and checks the message. `number` selects the
+    /// expected contents (see [`message`]).
     pub(crate) fn taken(&self, flight: Flight, number: u64, size: u64, tag: i32) -> Outcome {
         self.wait(flight)?.is(&self.due(number, size), self.previous(), tag)
     }
@@ -205,7 +211,8 @@ impl Rank {
     }
 
     /// Waits for a request within a time limit. Returns its buffer even after a failure; after
-    /// DTL_ERROR_TIMEOUT the returned buffer is empty, because the request still uses its own.
+    /// DTL_ERROR_TIMEOUT the returned buffer is empty, because the pending operation may still
+    /// access the buffer in `flight`.
     pub(crate) fn end(&self, mut flight: Flight, timeout_ns: u64) -> (Got, Called) {
         let mut info = api::no_info();
         let status = call!(dtl_request_wait(flight.handle, timeout_ns, &raw mut info));
@@ -297,8 +304,8 @@ impl Rank {
 }
 
 impl Got {
-    /// Compares the received data with message `number` of the rank that is the source in the
-    /// envelope.
+    /// Checks the received data, where `number` and the source in the envelope select the expected
+    /// contents (see [`message`]).
     pub(crate) fn is_due(&self, p: &Rank, number: u64, size: u64, tag: i32) -> Outcome {
         let from = self.info.source;
         self.is(&message(from, p.rank, number, size), from, tag)

@@ -159,9 +159,9 @@ pub(crate) fn becomes(limit: Duration, mut condition: impl FnMut() -> bool) -> b
     }
 }
 
-/// Repeats `work`, which returns the duration of a step, up to ten times until a step takes less
-/// than `limit`. On a busy machine any single step may be delayed, so one fast step is enough to
-/// show that the step does not wait.
+/// Calls `work`, which measures and returns the duration of an operation, until a duration is less
+/// than `limit`; fails after ten calls. On a busy machine any single operation may be delayed, so
+/// one short duration is enough to show that the operation does not wait.
 pub(crate) fn quick(
     what: &str,
     limit: Duration,
@@ -246,7 +246,7 @@ pub(crate) fn in_threads(count: i32, work: impl Fn(i32) -> Outcome + Sync) -> Ou
     })
 }
 
-/// Limit on the growth of the process over many rounds.
+/// Limit on the growth of the process (memory, threads, open files) over many rounds of a test.
 pub(crate) struct Growth {
     pub(crate) bytes: u64,
     pub(crate) threads: Option<usize>,
@@ -254,8 +254,8 @@ pub(crate) struct Growth {
 }
 
 /// Runs `warm` rounds, then `rounds` more. Fails if the memory, the threads or the open files of
-/// the process grow by more than `most` in the latter. `what` describes the rounds in the error
-/// message, for example "20 000 events were made and destroyed".
+/// the process grow by more than `most` during the last `rounds` rounds. `what` describes the
+/// rounds in the error message, for example "20 000 events were made and destroyed".
 pub(crate) fn leaves_little(
     (warm, rounds): (usize, usize),
     most: &Growth,

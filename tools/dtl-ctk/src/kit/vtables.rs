@@ -110,7 +110,7 @@ macro_rules! slot {
 pub(crate) use slot;
 
 /// Loads a plugin file and keeps the function tables of its first backend. During each step of
-/// loading, the file of `current_slot` names the step.
+/// loading, the file in which `current_slot` records what this process executes names the step.
 pub(crate) fn load(path: &Path) -> Called<Backend> {
     let loaded = load_observed::<Keeper>(path, "dtl-ctk", &current_slot::enter);
     current_slot::enter("");

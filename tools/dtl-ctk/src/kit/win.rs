@@ -102,14 +102,14 @@ impl<'a> Win<'a> {
         if self.rank.rank == 0 { self.own_is(should) } else { self.own_is(&vec![0; self.size]) }
     }
 
-    /// Checks the 64-bit integer at offset 8 of this rank's memory.
+    /// Checks that the 64-bit integer at byte offset 8 of this rank's window memory is `should`.
     pub(crate) fn sum_is(&self, should: i64) -> Outcome {
         let is = self.own_integer(8);
         check!(is == should, "the sum is {is}, expected {should}")
     }
 
-    /// Checks the 64-bit integer at offset 8 of rank 0's memory; on other ranks it must still be
-    /// zero.
+    /// Checks that the 64-bit integer at byte offset 8 of the window memory is `should` on rank 0
+    /// and still zero on the other ranks.
     pub(crate) fn first_sum_is(&self, should: i64) -> Outcome {
         self.sum_is(if self.rank.rank == 0 { should } else { 0 })
     }

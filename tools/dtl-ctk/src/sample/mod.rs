@@ -199,7 +199,8 @@ fn state<'a>(own: *mut c_void) -> &'a State {
     unsafe { &*own.cast::<State>() }
 }
 
-/// Writes text and a NUL into a field or buffer of `room` bytes. Truncates text that does not fit.
+/// Writes a string and a NUL into a field or buffer of `room` bytes. Truncates a string that does
+/// not fit.
 fn put_text(text: &str, place: *mut c_char, room: usize) {
     let count = text.len().min(room.saturating_sub(1));
     // SAFETY: the place has `room` bytes, the text `count`.

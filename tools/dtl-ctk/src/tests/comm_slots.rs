@@ -65,7 +65,7 @@ fn frame(from: i32, number: u64) -> Vec<u8> {
     bytes
 }
 
-/// State of the messages that this rank sends to another rank.
+/// State of the sends from this rank to one other rank.
 #[derive(Default)]
 struct Sent {
     dest: i32,

@@ -1,6 +1,6 @@
 //! Tests for memory leaks in operations: a leak of a few bytes for each message is harmless in a
-//! short run and fatal in a long one. Opening and closing is tested in `lifecycle` and
-//! `comm_lifecycle`.
+//! short run and fatal in a long one. Opening and closing communicators is tested in `lifecycle`
+//! and `comm_lifecycle`.
 
 use crate::kit::malloc::malloc_bytes;
 use crate::kit::prelude::*;

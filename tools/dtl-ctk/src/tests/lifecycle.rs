@@ -52,7 +52,7 @@ extern "C" fn note(_level: i32, text: *const c_char, _user: *mut c_void) {
     }
 }
 
-/// Runs `work`. Fails if the library logs a warning that contains `begins` during this call.
+/// Runs `work`. Fails if the library logs a warning that contains `begins` while `work` runs.
 pub(crate) fn without_warning(begins: &str, work: impl FnOnce() -> Outcome) -> Outcome {
     let listen = |function: dtl_log_fn_t| {
         call!(dtl_log_set_callback(function, ptr::null_mut(), DTL_LOG_WARN))

@@ -111,8 +111,8 @@ fn any_tag_and_tag_by_turns(p: &Rank) -> Outcome {
     p.done(sends)
 }
 
-/// Posts two receives that both match both messages. Checks that they take the messages in posting
-/// order.
+/// Posts two receives, then sends two messages that each receive can match. Checks that the receive
+/// that was posted first gets the message that was sent first.
 fn posted(p: &Rank, first: i32, second: i32) -> Outcome {
     let dup = p.dup()?;
     for size in [50, 30_000] {
@@ -254,8 +254,8 @@ fn any_source_and_source_by_turns(p: &Rank) -> Outcome {
     p.done(sends)
 }
 
-/// Tests large messages to rank 0. Rank 1 starts its send and then pauses before it waits for the
-/// request; rank 2 does not pause.
+/// Checks that rank 0 receives large messages from ranks 1 and 2 correctly. Rank 1 starts its send
+/// and then pauses before it waits for the request; rank 2 does not pause.
 fn large_of_a_late_sender(p: &Rank) -> Outcome {
     const SIZE: u64 = 300_000;
     for number in 0..5 {
@@ -350,7 +350,7 @@ fn collectives_between_messages(p: &Rank) -> Outcome {
     p.done(sends)
 }
 
-/// Exchanges messages between all ranks and receives them from any source.
+/// Exchanges messages between all ranks, receives them from any source, and checks them.
 fn from_any(p: &Rank, rounds: u64, size: impl Fn(u64) -> u64, room: u64) -> Outcome {
     let sends = p.to_all((0..rounds).map(|number| (number, size(number))), 1)?;
     let all = (0..rounds * p.size as u64).map(|_| p.recv(room, DTL_ANY_SOURCE, 1));

@@ -191,7 +191,8 @@ fn is_exportable(kind: &Kind) -> bool {
     kind.properties & DTL_MEMORY_EXPORTABLE != 0
 }
 
-/// Frees the exported block or the import, and checks that the other one keeps its bytes.
+/// Frees the exported block (if `gone_first` is true) or the imported block, and checks that the
+/// bytes of the remaining block are unchanged.
 fn kept_by(s: &Subject, gone_first: bool, seed: u64, what: &str) -> Outcome {
     for (first, _, second) in pairs(s)? {
         let bytes = pattern(seed, first.size);

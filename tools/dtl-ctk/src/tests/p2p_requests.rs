@@ -293,7 +293,7 @@ fn withdrawn(p: &Rank, room: u64, source: i32) -> Outcome<Vec<u8>> {
     Ok(got.bytes)
 }
 
-/// Sends a message from rank 0 to rank 1. Rank `sleeper` starts 30 ms late.
+/// Sends a message from rank 0 to rank 1 and checks it. Rank `sleeper` starts 30 ms late.
 fn late(p: &Rank, sleeper: i32, size: u64) -> Outcome {
     if p.rank == sleeper {
         thread::sleep(Duration::from_millis(30));

@@ -1,4 +1,5 @@
-//! Tests of blocking copies and fills: every direction, many lengths, no bytes beyond the range.
+//! Tests of blocking copies and fills: every direction, many lengths, and that bytes outside the
+//! range are unchanged.
 
 use crate::kit::prelude::*;
 use std::ffi::c_void;

@@ -133,8 +133,8 @@ fn many_puts_without_a_flush(p: &Rank) -> Outcome {
     })
 }
 
-/// Tests a put whose origin buffer is overwritten after local completion. `put` starts the put and
-/// completes it locally.
+/// Checks that a put transfers the original data although the origin buffer is overwritten after
+/// local completion. `put` starts the put and completes it locally.
 fn put_spoilt(p: &Rank, put: impl Fn(&Win, &[u8]) -> Outcome) -> Outcome {
     for size in [8, 300, 40_000] {
         both(p, size, |win| {

@@ -68,7 +68,8 @@ pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochRe
     EpochResult { hash, balance, wrong: wrong.or(late) }
 }
 
-/// Returns the value that an operation must have fetched, if it does not depend on other ranks.
+/// Returns the value that an operation must have fetched; `None` if it fetches nothing or if the
+/// value depends on other ranks.
 fn certain(layout: &Layout, at: At, held: &Held) -> Option<Vec<u8>> {
     held.result.as_ref()?;
     match layout.act(at).kind {

@@ -178,14 +178,14 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Returns the operation of an [`Act`] of the kind `Ordered` in repetition `repeat`: NO_OP in every
-/// other repetition.
+/// Returns the operation of an [`Act`] of the kind `Ordered` in repetition `repeat` (counted from
+/// 0): DTL_OP_NO_OP in odd repetitions, otherwise `act.op`.
 pub(super) fn ordered_op(act: &Act, repeat: u64) -> dtl_reduce_op_t {
     if repeat % 2 == 1 { DTL_OP_NO_OP } else { act.op }
 }
 
-/// Returns the value that write `number` of an [`Act`] of the kind `Watch` stores in an element.
-/// Each part of a pair or complex number contains `number`.
+/// Returns the value that the write with this number (the first is 1) in an [`Act`] of the kind
+/// `Watch` stores in an element. Each part of a pair or complex number contains `number`.
 pub(super) fn watched(ty: Type, number: u64) -> i64 {
     let number = number as i64;
     if matches!(ty.class, data::Class::Complex | data::Class::Pair) {

@@ -5,15 +5,15 @@ use crate::data::FILLER;
 use std::ffi::c_void;
 use std::ptr;
 
-/// Number of guard bytes before and after the memory.
+/// Number of guard bytes before and after the window memory.
 const APRON: usize = 64;
 
 /// Window memory of one rank, allocated by the program or by the library.
 pub(super) struct Memory {
     start: *mut u8,
     size: usize,
-    /// Bytes of the program, including the guard bytes; `None` if the library has allocated the
-    /// memory.
+    /// Allocation of the program, including the guard bytes; `None` if the library has allocated
+    /// the window memory.
     own: Option<Vec<u8>>,
 }
 

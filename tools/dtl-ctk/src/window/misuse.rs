@@ -34,7 +34,7 @@ pub(super) struct Tries {
     pub(super) sync: Sync,
 }
 
-/// Time at which a test makes its calls.
+/// Time at which a test makes its calls, relative to the window and its epochs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
     /// Before the window is created.

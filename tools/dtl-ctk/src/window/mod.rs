@@ -96,7 +96,7 @@ pub(crate) struct Act {
 }
 
 impl Act {
-    /// Returns true if each element is accessed by a call of its own.
+    /// Returns true if each element is accessed by a separate call.
     pub(crate) fn is_single(&self) -> bool {
         let calls_once = matches!(self.kind, Kind::Put | Kind::Get);
         matches!(self.kind, Kind::Claim | Kind::Locked | Kind::Mixed)

@@ -17,7 +17,7 @@ struct Window<'a> {
     win: dtl_win_t,
     layout: &'a Layout<'a>,
     memory: Memory,
-    /// Method of completing the requests of rput and rget, with the numbers of `Case::finish`. An
+    /// Number of the method of completing the requests of rput and rget: see `Case::finish`. An
     /// even number completes them before the end of the epoch and selects shared locks for storing
     /// the initial contents, an odd number completes them after it and selects exclusive locks.
     finish: u64,
@@ -155,9 +155,9 @@ impl<'a> Window<'a> {
         Ok(check(&mut run, self.memory.load(), before))
     }
 
-    /// Stores the initial contents, visible to all ranks. Unless a fence opens the epoch, makes the
-    /// calls that must fail outside of epochs, and for locks of single targets also those that must
-    /// fail under a lock.
+    /// Stores the initial contents in this rank's window memory and makes them visible to all
+    /// ranks. Unless a fence opens the epoch, makes the calls that must fail outside of epochs, and
+    /// for locks of single targets also those that must fail under a lock.
     fn prepare(
         &self,
         number: usize,

@@ -32,10 +32,10 @@ pub const fn datatype(dtype: dtl_dtype_t) -> Option<Handle> {
     })
 }
 
-/// Returns MPI's operation of the same name. Its result can differ from that of the library where
-/// MPI does not define the result: NaN in MIN, MAX, MINLOC and MAXLOC, complex PROD. REPLACE and
-/// NO_OP are for one-sided operations only. Returns `None` for operations created by
-/// `dtl_op_create`.
+/// Returns the MPI operation that corresponds to `op`. Its result can differ from that of the
+/// library's operation where MPI does not define the result: NaN in MIN, MAX, MINLOC and MAXLOC,
+/// complex PROD. REPLACE and NO_OP are for one-sided operations only. Returns `None` for operations
+/// created by `dtl_op_create`.
 pub const fn operation(op: dtl_reduce_op_t) -> Option<Handle> {
     Some(match op {
         DTL_OP_SUM => Handle::Sum,

@@ -59,7 +59,8 @@ fn bruck(s: &mut dyn Steps, g: Group, len: usize, (send, recv): (Region, Region)
     Ok(())
 }
 
-/// Appends a copy of `data`, which a result will overwrite, and returns the copy.
+/// Appends a copy of `data` to scratch memory, because the result of the collective overwrites
+/// `data`. Returns the scratch memory.
 fn copied(s: &mut dyn Steps, data: Region) -> Result<Region> {
     let copy = s.scratch(data.len())?;
     s.copy(copy, data);
@@ -111,8 +112,9 @@ pub(crate) fn neighbor_alltoallv(
     Ok(())
 }
 
-/// Appends all sends and receives of one round, each block directly to its rank. Blocks for this
-/// rank itself and for DTL_PROC_NULL are skipped; the caller copies blocks for this rank itself.
+/// Appends the sends and receives of one round: each block of `out` is sent directly to its rank,
+/// and each block of `into` is received directly from its rank. Blocks for this rank itself and for
+/// DTL_PROC_NULL are skipped; the caller copies blocks for this rank itself.
 pub(crate) fn exchange(
     s: &mut dyn Steps,
     g: Group,

@@ -136,7 +136,7 @@ impl CollArgs {
         (self.send.whole(), self.recv.whole())
     }
 
-    /// Returns the properties of the reduction that an algorithm needs.
+    /// Returns the element size in bytes, and whether the reduction operation commutes.
     pub(super) fn folding(&self) -> ReductionInfo {
         ReductionInfo { element: self.element(), commutes: self.commutes() }
     }

@@ -45,10 +45,11 @@ struct ChoiceRow {
     kind: Kind,
     /// Minimum number of ranks.
     ranks: i32,
-    /// Minimum bytes of one rank's data or, for collectives of blocks, of one block.
+    /// Minimum size, in bytes, of one rank's data (of one block, for collectives of blocks) for
+    /// which the row applies.
     from: usize,
-    /// Exclusive upper bound of the bytes of one rank's data or, for collectives of blocks, of one
-    /// block.
+    /// Exclusive upper bound of the size, in bytes, of one rank's data (of one block, for
+    /// collectives of blocks) for which the row applies.
     below: usize,
     /// True if the row applies to commutative operations only.
     commutes: bool,
@@ -116,7 +117,8 @@ pub(crate) struct Allowed {
     pub(crate) mailboxes: bool,
 }
 
-/// Returns the algorithm for collective `kind` over `ranks` ranks with `bytes` bytes.
+/// Returns the algorithm for the collective `kind` on `ranks` ranks. `bytes` is the size of one
+/// rank's data or, for collectives of blocks, of one block.
 pub(crate) fn choose(
     kind: Kind,
     ranks: i32,

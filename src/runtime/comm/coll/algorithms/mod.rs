@@ -90,7 +90,7 @@ impl Group {
     }
 }
 
-/// Properties of a reduction that algorithms need.
+/// Element size of a reduction, and whether the reduction operation commutes.
 #[derive(Clone, Copy)]
 pub(crate) struct ReductionInfo {
     /// Size of an element in bytes.

@@ -311,7 +311,7 @@ impl Shares {
 }
 
 /// Appends recursive halving: partners exchange halves and combine them until each rank has its
-/// share of the result. `own` is the region of this rank's part.
+/// share of the result. `own` is the region with this rank's partial result.
 fn halve(s: &mut dyn Steps, fold: &Fold, me: i32, shares: &Shares, own: Region, other: Region) {
     let result = shares.whole;
     let (mut first, mut width, mut own) = (0, fold.core, own);
@@ -368,8 +368,8 @@ fn pairwise_ring(
     ring(s, g, part(recv, g.rank), |rank| part(recv, rank));
 }
 
-/// Appends a reduce-scatter: rank r gets in `recv` the reduction of block r of all ranks. These
-/// blocks have the size of `recv`.
+/// Appends a reduce-scatter: reduces block r of all ranks into `recv` of rank r. Each block has the
+/// size of `recv`.
 pub(crate) fn reduce_scatter(
     s: &mut dyn Steps,
     g: Group,

@@ -5,7 +5,8 @@ use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
 
-/// Appends an inclusive scan: reduces the data of ranks 0 to this rank.
+/// Appends an inclusive scan: reduces the data of all ranks from rank 0 up to and including this
+/// rank.
 pub(crate) fn scan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     s.copy(recv, send);
     s.round();

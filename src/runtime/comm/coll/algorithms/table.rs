@@ -32,7 +32,7 @@ pub enum Root {
     Send,
 }
 
-/// Function that appends the steps of this rank.
+/// Function that appends the steps of a collective on this rank.
 type List = fn(&mut dyn Steps, Group, AlgorithmChoice<'_>, &CollArgs) -> Result<()>;
 
 /// Properties of a collective.
@@ -67,8 +67,8 @@ impl CollectiveRow {
 }
 
 impl Kind {
-    /// Returns the properties of a collective; a kind that is not in the table has the properties
-    /// of a barrier.
+    /// Returns the properties of the collective; those of a barrier if the table has no row for
+    /// this `Kind`.
     pub fn row(self) -> &'static CollectiveRow {
         TABLE.get((self as usize).wrapping_sub(Kind::Barrier as usize)).unwrap_or(&BARRIER)
     }
@@ -101,7 +101,7 @@ const BARRIER: CollectiveRow =
         None => super::barrier(s, g),
     });
 
-/// Rows in the order of `Kind`.
+/// One row for each collective, in the order of the variants of `Kind`.
 static TABLE: [CollectiveRow; 17] = [
     BARRIER,
     row(Kind::Bcast, Nothing, Own, Root::Everywhere, |s, g, choice, a| match choice.nodes() {

@@ -1,9 +1,9 @@
 //! Golden schedules: compares the steps of every algorithm for 2 to 17 ranks, and the selection of
 //! the algorithm, with tests/golden/schedules.txt.
 //!
-//! A line is one case: collective, algorithm, parameters, and a hash of the steps of all ranks.
-//! Steps contain no addresses, only offsets in their buffers. `DTL_GOLDEN=write` rewrites the file
-//! after an intended change.
+//! Each line of this file describes one case: collective, algorithm, parameters, and a hash of the
+//! steps of all ranks. Steps contain no addresses, only offsets in their buffers.
+//! `DTL_GOLDEN=write` rewrites the file after an intended change.
 
 use super::alltoall::exchange;
 use super::choice::{Algorithm, Allowed, choose};
@@ -22,15 +22,15 @@ use std::fmt::Write;
 /// accessed). Every buffer is smaller than this distance.
 const APART: usize = 1 << 40;
 
-/// Recorder of steps as text, one line each. `s` is the send buffer, `r` is the result buffer, and
-/// `t0`, `t1` and so on are scratch buffers.
+/// Recorder that formats each step as one line of text. `s` is the send buffer, `r` is the result
+/// buffer, and `t0`, `t1` and so on are scratch buffers.
 #[derive(Default)]
 struct Recorder {
     lines: Vec<String>,
     scratch: usize,
 }
 
-/// Returns imaginary buffer number `index`, which is never read.
+/// Returns the imaginary buffer (address range that is never accessed) with the number `index`.
 fn buffer(index: usize, len: usize) -> Region {
     Region::allocated(Addr::NULL.offset((index + 1) * APART), len)
 }
@@ -175,7 +175,8 @@ impl Case {
         }
     }
 
-    /// Appends the steps of a collective whose buffers are one range each.
+    /// Appends the steps of a collective whose send and receive buffer are each one contiguous
+    /// range.
     fn list_pair(
         &self,
         s: &mut Recorder,
@@ -196,8 +197,8 @@ impl Case {
         (args.row.list)(s, g, choice, &args)
     }
 
-    /// Appends the steps of a collective with a block for each rank. In place, the block of this
-    /// rank is in the buffer of all blocks.
+    /// Appends the steps of a collective with a block for each rank. If the collective is in place,
+    /// the block of this rank is inside the buffer that contains the blocks of all ranks.
     fn list_blocks(&self, s: &mut Recorder, g: Group, choice: AlgorithmChoice) -> Result<()> {
         let (len, root, ranks) = (self.bytes, self.root, g.size as usize);
         let all = |index| buffer(index, len * ranks);
@@ -314,7 +315,7 @@ const TWO_LEVEL: &[Kind] = &[
     Kind::Allgather,
 ];
 
-/// Bytes of the data of a reduction that needs more than one piece.
+/// Data size, in bytes, at which a reduction splits the data into more than one piece.
 const PIECES: usize = (600 << 10) + 8;
 
 /// Adds a case for each root, with and without in-place buffers, and with commutative and
@@ -418,8 +419,8 @@ fn hash(text: &str) -> u64 {
     })
 }
 
-/// Appends lines that list the selected algorithm by size in bytes. Consecutive rank counts with
-/// equal selections share one line.
+/// Appends lines that list, for each collective and number of ranks, the data sizes in bytes from
+/// which each algorithm is selected. Consecutive rank counts with equal selections share one line.
 fn selection(lines: &mut Vec<String>) {
     let mut edges: Vec<usize> = (0..32).flat_map(|bit| [1 << bit, 3 << bit]).collect();
     edges.push(0);

@@ -12,7 +12,8 @@ use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::runtime::op_kind::Kind;
 use crate::sys::memory::buf::Region;
 
-/// Returns the algorithm for one part of a two-level collective.
+/// Returns the algorithm for one part of a two-level collective: the part inside a node, or the
+/// part between the nodes.
 fn how(kind: Kind, g: Group, bytes: usize, commutes: bool) -> Algorithm {
     choose(kind, g.size, bytes, commutes, Allowed::default())
 }

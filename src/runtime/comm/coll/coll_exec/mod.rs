@@ -106,7 +106,7 @@ enum CollWork {
     Steps(Schedule),
     /// Native collective of the transport; `Some` once it is in flight.
     Native(CollArgs, Option<OpId>),
-    /// Small collective over the communicator's mailboxes.
+    /// Small collective over the communicator's mailboxes in shared memory.
     Flat(SmallColl),
     /// Collective on device memory; `Some` once it is started.
     Device(CollArgs, Option<u64>),
@@ -121,8 +121,8 @@ pub struct Run {
     ticket: Ticket,
     turn: LockWord,
     death_seen: Option<u64>,
-    /// Number of polls of the request, modulo 256. Every `LOOK_EVERY` polls, the request also
-    /// checks for ranks that have destroyed the communicator.
+    /// Number of polls of the request, modulo 256. Every `LOOK_EVERY`-th poll also checks whether
+    /// ranks have destroyed the communicator.
     polls: u8,
     /// Staging buffers for buffers that the host cannot access; `None` if there are no such
     /// buffers.
@@ -150,7 +150,8 @@ impl CollSetup {
         Run { work, number, tag, call, ticket, turn, death_seen: None, polls: 0, stage: None }
     }
 
-    /// Returns a run of a native collective that has not started.
+    /// Returns the `Run` of a native collective of the transport. The collective has not started
+    /// yet.
     pub(crate) fn native(self, args: CollArgs) -> Run {
         self.run(CollWork::Native(args, None))
     }
@@ -207,9 +208,9 @@ impl Comm {
         Ok(StartedColl::Going(self.begin(call, turn).run(CollWork::Steps(schedule))))
     }
 
-    /// Starts a small collective over the mailboxes. No `Run` (state of a collective in progress)
-    /// is created for a collective that completes at once, because creating it would take longer
-    /// than the collective.
+    /// Starts a small collective over the communicator's mailboxes in shared memory. No `Run`
+    /// (state of a collective in progress) is created for a collective that completes at once,
+    /// because creating it would take longer than the collective.
     pub(crate) fn prepare_flat(
         &self,
         args: &CollArgs,
@@ -354,8 +355,8 @@ impl Run {
         }
     }
 
-    /// Adds details to an error: to a mismatch, the operation of each rank; to a rank failure, the
-    /// reason for which another rank abandoned the collective.
+    /// Adds details to an error: for mismatched calls, the operation of each rank; for a rank
+    /// failure, the reason for which another rank abandoned the collective.
     fn placed(&self, comm: &Comm, error: Error, inquiry: &DeadlineQuery) -> Error {
         match error.status() {
             DTL_ERROR_INVALID_ARGUMENT => self.report(comm, &error, inquiry),
@@ -484,8 +485,8 @@ impl Run {
     }
 }
 
-/// Returns `error` with the operation of each rank appended. The ranks are queried after the first
-/// failure only: failures that follow from it would wait for the same replies.
+/// Returns `error` with the operation of each rank appended. The ranks are queried only after the
+/// first failure on the communicator, because later failures would wait for the same replies.
 #[cold]
 fn report_on(comm: &Comm, error: &Error, about: Option<i32>, inquiry: &DeadlineQuery) -> Error {
     if !comm.is_broken() {

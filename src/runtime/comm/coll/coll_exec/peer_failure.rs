@@ -40,8 +40,9 @@ impl Run {
         Ok(())
     }
 
-    /// Returns true if no earlier collective is in progress, so that the ranks are executing this
-    /// one. A later collective fails with the earlier one and names the earlier one in its error.
+    /// Returns true if no earlier collective is in progress, that is, if the ranks are executing
+    /// this collective. Otherwise this collective fails when the earlier collective fails, and its
+    /// error names the earlier collective.
     fn is_next(&self, comm: &Comm) -> bool {
         match (&self.work, &comm.mailboxes) {
             (CollWork::Flat(steps), Some(mailboxes)) => steps.is_next(mailboxes),

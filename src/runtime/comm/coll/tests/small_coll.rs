@@ -1,5 +1,5 @@
-//! Checks that the reduction tree of the mailbox collectives and the message algorithms give
-//! bitwise equal results for any rank count.
+//! Checks that reductions over mailboxes in shared memory and reductions by messages give bitwise
+//! equal results for any number of ranks.
 
 use super::*;
 use crate::abi::word::{

@@ -218,7 +218,8 @@ fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
     notice.map(|notice| (done.source, notice))
 }
 
-/// Receives the next message of an internal class, of at most `WORDS` 64-bit words.
+/// Receives the next internal message of the given class, which consists of at most `WORDS` 64-bit
+/// words.
 fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Completion, Vec<u64>)> {
     let transport = &comm.link.transport;
     let word = shared_transport::match_bits(context, class, 0);
@@ -271,8 +272,9 @@ pub(crate) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
     calls.any(|(other, _)| same_number(other) && !other.goes_with(call))
 }
 
-/// Queries all ranks for their current operations and for collective `about`, and waits for their
-/// replies: at most half a second, and at most 50 ms beyond a time limit.
+/// Queries all ranks for their current operations and their calls to the collective with the number
+/// `about`, and waits for the replies: at most half a second, and at most 50 ms beyond a time
+/// limit.
 pub(crate) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
     comm.reports.notices.lock().since_query.clear();
     query_silent(comm, about);

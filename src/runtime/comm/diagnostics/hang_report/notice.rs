@@ -21,8 +21,8 @@ pub(super) enum NoticeKind {
     GaveUp = 3,
     /// The sender has called `shrink` on the communicator.
     Revoke = 4,
-    /// The sender takes no part in the communicator that the collective `Notice::number` created
-    /// (`absence`).
+    /// The sender does not participate in the communicator that was created by the collective with
+    /// the number `Notice::number` (`absence`).
     Absent = 5,
 }
 

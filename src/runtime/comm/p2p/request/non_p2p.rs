@@ -25,8 +25,8 @@ use std::task::Poll;
 #[allow(clippy::large_enum_variant, reason = "always in a box")]
 pub(super) enum Other {
     Collective(Run),
-    /// One-sided operation: the RMA path of its window, and the ticket by which the path identifies
-    /// the operation.
+    /// One-sided operation: the RMA path of its window, and the ticket that identifies the
+    /// operation in this path.
     Window(Arc<dyn rma_path::RmaPath>, rma_path::Ticket),
     /// Message whose buffer the host may not be able to access.
     Staged(Staged),

@@ -110,10 +110,10 @@ fn end_message(
 }
 
 impl Comm {
-    /// Polls an operation by calling the test function (for example MPI_Test) of the communication
-    /// library that the transport uses, if the transport provides such a function. If `waits` is
-    /// true and no other transport or request of this process needs progress, repeats the call for
-    /// some microseconds.
+    /// Polls an operation by calling the test function (for example MPI_Test) of the transport's
+    /// communication library, if the transport provides this function. If `waits` is true and no
+    /// other transport or request of this process needs progress, repeats the call for some
+    /// microseconds.
     #[inline(always)] // row: wait
     fn ask_foreign_test(&self, op: OpId, out: &mut Completion, waits: bool) -> TestOutcome {
         let Some(asking) = &self.asking else { return TestOutcome::Unasked };
@@ -125,8 +125,8 @@ impl Comm {
         answer
     }
 
-    /// Fills in the completion of an operation that the test function (for example MPI_Test) of the
-    /// communication library that the transport uses has reported as complete.
+    /// Fills in the completion of an operation that is complete according to the test function (for
+    /// example MPI_Test) of the transport's communication library.
     #[cold]
     #[inline(never)]
     fn fill_tested(&self, op: OpId, outputs: &TestOutputs, out: &mut Completion) {

@@ -4,7 +4,8 @@
 
 use std::collections::VecDeque;
 
-/// Rank that has requested the lock, the tag of the reply that grants it, and the requested mode.
+/// Lock request: the requesting rank, the tag of the reply that grants the lock, and the requested
+/// mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LockRequester {
     pub(super) origin: i32,

@@ -17,8 +17,8 @@ use std::sync::Arc;
 const MOST_STAGED: usize = 64;
 /// Maximum number of operations that are not complete locally.
 const MOST_PENDING: usize = 1024;
-/// Maximum number of requests to one target that no flush has confirmed. While the target does not
-/// execute requests, they are queued there.
+/// Maximum number of requests to one target that no flush has confirmed. The requests are queued at
+/// the target until the target executes them.
 const MOST_UNANSWERED: u64 = 256;
 /// Maximum number of unused send buffers that are retained for later messages.
 const SPARE: usize = 4;
@@ -160,7 +160,7 @@ impl Origin {
     }
 
     /// Adds a started operation to the list of operations that are not locally complete, unless it
-    /// is already complete. Returns its ticket.
+    /// is already complete. Returns the ticket that identifies the operation.
     pub(super) fn add(
         &mut self,
         number: u64,

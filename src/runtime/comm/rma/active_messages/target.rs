@@ -97,7 +97,8 @@ impl Server {
         }
     }
 
-    /// Receives the next request into `room`. Returns `None` if no request has completely arrived.
+    /// Receives the next request into the receive buffer `room`. Returns `None` if no request has
+    /// completely arrived.
     fn next(&mut self) -> Option<Completion> {
         let transport = &self.comm.link.transport;
         let op = match self.coming {
@@ -148,7 +149,7 @@ impl Server {
         }
     }
 
-    /// Executes the request in `room`.
+    /// Executes the request that has been received into the buffer `room`.
     fn take(&mut self, done: Completion) {
         let Some(head) = Head::parse(self.room.region().first_words()) else { return };
         let (origin, tag) = (done.source, head.tag);

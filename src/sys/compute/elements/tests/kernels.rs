@@ -332,7 +332,8 @@ proptest! {
         }
     }
 
-    /// Tests unaligned buffers, and the reduction of a buffer into itself.
+    /// Checks that the reduction of an unaligned buffer into itself gives the same result as the
+    /// reduction of one of two equal buffers into the other.
     #[test]
     fn places_do_not_matter(bytes in proptest::collection::vec(any::<u8>(), 64..400),
         shift in 0..16_usize) {

@@ -168,8 +168,8 @@ fn a_look_needs_no_operand() {
     assert_eq!((pair, was), ([1, 2], [1, 2]));
 }
 
-/// Updates elements as every caller must: by `apply` if they need no lock, otherwise by
-/// `apply_locked` under the lock.
+/// Updates elements in the way that is required of every caller: with `apply` if they need no lock,
+/// otherwise with `apply_locked` under the lock.
 fn change(update: &Update, lock: &Mutex<()>, regions: [Region; 3]) {
     let [target, operand, old] = regions;
     if update.is_lock_free(target) {

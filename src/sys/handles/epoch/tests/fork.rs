@@ -5,7 +5,7 @@ use super::*;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Returns the calling thread's own record, which tests in other threads do not change.
+/// Returns the calling thread's own `ThreadRecord`, which tests in other threads do not change.
 fn own_record() -> &'static ThreadRecord {
     // SAFETY: a leaked record.
     unsafe { mine().as_ref() }.expect("the thread has entered before")

@@ -20,8 +20,8 @@ fn model(op: &str, job: DryRunJob) -> (Counts, Times, &'static str) {
     (counts, times, plan.algorithm())
 }
 
-/// Expected values: algorithm, total messages, maximum messages of a rank, total bytes, maximum
-/// number of bytes of a rank, steps.
+/// Expected values: algorithm, total number of messages, maximum number of messages of a rank,
+/// total number of bytes, maximum number of bytes of a rank, number of steps.
 type Formula = (&'static str, u64, u64, u64, u64, u64);
 
 fn check(op: &str, job: DryRunJob, expected: Formula) {
@@ -86,7 +86,8 @@ fn powers_of_two_are_as_the_formulas_say() {
     }
 }
 
-/// Checks collectives with 1 MiB of data, whose algorithms divide the data among the ranks.
+/// Checks the algorithm, messages, bytes and steps of collectives with 1 MiB of data. For this
+/// size, the algorithms divide the data among the ranks.
 fn large(n: u64, log: u64) {
     let (of, m) = (job(n as i32, MIB), MIB as u64);
     // In pieces of 64 KiB for each rank, from 512 KiB to 4 MiB.

@@ -13,9 +13,8 @@ fn of_few<'a>(page: &'a str, ranks: &[&str]) -> Vec<Vec<&'a str>> {
     page.lines().filter(is_table).map(cells).filter(is_kept).collect()
 }
 
-/// Compares the table rows for 2 and 32 ranks in the documentation (scaling/tables.md) with rows
-/// that are computed again. The memory of a communicator may have changed by less than 1 % since
-/// the page was written.
+/// Checks that the table rows for 2 and 32 ranks in the documentation (scaling/tables.md) are equal
+/// to newly computed rows. Only the memory of a communicator may differ, by less than 1 %.
 #[test]
 fn the_tables_of_the_page_are_not_stale() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/explanation");

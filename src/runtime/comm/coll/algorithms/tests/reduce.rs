@@ -1,5 +1,6 @@
 //! Simulates the step lists of all ranks in one thread and checks the results, for rank counts that
-//! are powers of two and for other rank counts, and for data of one piece and of several pieces.
+//! are powers of two and for other rank counts, and for data that is reduced as a whole or in
+//! several pieces.
 
 use super::*;
 use crate::abi::word::{DTL_DTYPE_UINT64, DTL_OP_NO_OP, DTL_OP_REPLACE, DTL_OP_SUM};
@@ -8,8 +9,8 @@ use crate::runtime::comm::coll::schedule::simulation::simulate;
 use crate::runtime::types::{Reduction, reduction};
 use crate::sys::memory::buf::Scratch;
 
-/// Number of words (of 8 bytes) per rank for which a reduction uses several pieces. The last piece
-/// is shorter than the others.
+/// Number of 8-byte words per rank for which a reduction splits the data into several pieces. The
+/// last piece is shorter than the others.
 const MANY: usize = 140_000;
 const ELEMENT: usize = 8;
 
@@ -36,8 +37,8 @@ fn expected(op: i32, ranks: i32, count: usize) -> Vec<u64> {
     (0..count).map(fold).collect()
 }
 
-/// Runs the steps that `list` appends for each rank. Checks that the send buffers are unchanged,
-/// unless the collective is in place.
+/// Simulates the steps that `list` appends for each rank. Checks that the send buffers are
+/// unchanged. Returns the receive buffers in rank order.
 fn run(
     (ranks, count, op, in_place): (i32, usize, i32, bool),
     list: impl Fn(&mut Schedule, Group, (Region, Region)) -> Result<()>,
@@ -133,8 +134,8 @@ fn each_gets_its_block_of_the_folded_data() {
     }
 }
 
-/// Checks elements that are larger than a piece, and a piece size that is not a multiple of the
-/// element size.
+/// Checks that `pieces` splits data only between elements, also if an element is larger than the
+/// requested size of a piece, or if that size is not a multiple of the element size.
 #[test]
 fn pieces_are_of_whole_elements() {
     for (len, element, bytes) in

@@ -25,7 +25,7 @@ struct Job {
 }
 
 impl Job {
-    /// Creates a job in which 64-bit word w of rank r is 100 r + w.
+    /// Creates a job in which 64-bit word w in the send buffer of rank r has the value 100 r + w.
     fn new(nodes: &'static [i32], send: usize, recv: usize) -> Self {
         let words =
             |rank: usize| (0..send).map(|word| (100 * rank + word) as u64).collect::<Vec<_>>();
