@@ -27,7 +27,7 @@ use crate::backend::op_table::Operations;
 use crate::backend::rdma::endpoint::connect::busy;
 use crate::backend::rdma::endpoint::peer::Peer;
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, OnCompletion};
-use crate::backend::rdma::verbs::qp::Piece;
+use crate::backend::rdma::verbs::qp::MrRange;
 use crate::error::Result;
 use crate::runtime::component::{Completion, OpId, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
@@ -53,7 +53,7 @@ impl Peer {
     /// if the request must be retried later.
     fn start_try(&mut self, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
-        let local = Piece { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
+        let local = MrRange { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
         self.start(0, work, local, OnCompletion::Answer(slot))
     }
 }

@@ -320,8 +320,8 @@ impl RdmaEngine {
                 self.arrived.push_back(frame_of(id, head, bytes));
                 return Ok(());
             }
-            EagerKind::Piece | EagerKind::LastPiece => {
-                self.piece(id.rank, message.word, bytes, message.kind)
+            EagerKind::Fragment | EagerKind::LastFragment => {
+                self.fragment(id.rank, message.word, bytes, message.kind)
             }
             EagerKind::Note => {}
         }
@@ -395,7 +395,7 @@ impl RdmaEngine {
                 }
             }
             NoteKind::Offer => self.offered(rank, note),
-            NoteKind::Fetched | NoteKind::InPieces => self.answered(rank, note),
+            NoteKind::Fetched | NoteKind::Fragmented => self.answered(rank, note),
         }
     }
 

@@ -42,13 +42,13 @@ pub(crate) struct Payload {
 /// Path of a payload.
 #[derive(Clone, Copy)]
 pub(crate) enum PayloadPath {
-    /// Payload copied to send slots (registered buffers) and sent in pieces.
-    Pieces,
+    /// Payload copied to send slots (registered buffers) and sent in fragments.
+    Fragments,
     /// Payload written into the peer's memory by the sender's network card (RDMA write).
     Write(Note),
     /// Payload announced to the peer (RTS), which reads the payload.
     Offered,
-    /// Payload to be received in pieces or by writes of the sender's device.
+    /// Payload to be received in fragments or by writes of the sender's device.
     Awaited,
     /// Payload read by the receiver's device from the peer's memory.
     Read(Note),

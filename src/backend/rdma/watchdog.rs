@@ -10,7 +10,7 @@ use super::engine::RdmaEngine;
 use crate::backend::rdma::config::Config;
 use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer};
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, Lane, OnCompletion, WatchdogState};
-use crate::backend::rdma::verbs::qp::{Piece, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, WorkRequest};
 use crate::error::Result;
 use crate::sys::sync::wait::now_ns;
 
@@ -70,7 +70,7 @@ impl Peer {
     /// requests; returns false if the write cannot be posted now.
     fn mark(&mut self, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
-        self.start(lane, WorkRequest::Write(to), Piece::EMPTY, OnCompletion::Mark)
+        self.start(lane, WorkRequest::Write(to), MrRange::EMPTY, OnCompletion::Mark)
     }
 
     /// Returns true if a queue pair has reported no completion for `patience` nanoseconds. After

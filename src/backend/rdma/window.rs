@@ -16,7 +16,7 @@ use crate::backend::rdma::endpoint::qp_state::OnCompletion;
 use crate::backend::rdma::memory::reg_cache::{self, Registered};
 use crate::backend::rdma::protocol::eager_slots::{RAILS, SLOT};
 use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
-use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::{OpId, Swap, TargetRange};
 use crate::sys::{
@@ -97,7 +97,7 @@ impl RdmaEngine {
             let (region, has_started) = match direct {
                 Some((region, lkey)) => {
                     let work = if is_put { WorkRequest::Write(to) } else { WorkRequest::Read(to) };
-                    let local = Piece { region, lkey, is_device: false };
+                    let local = MrRange { region, lkey, is_device: false };
                     (region, peer.start(0, work, local, OnCompletion::Part(op))?)
                 }
                 None => {

@@ -260,7 +260,7 @@ fn try_reading(
 }
 
 fn describe(size: usize, how: &std::result::Result<(), String>) -> String {
-    let kib = memory::ring::FRAGMENT >> 10;
+    let kib = memory::ring::MAX_DATA >> 10;
     match how {
         Ok(()) => format!(
             "{size} processes, shared rings; above {kib} KiB two copies, or one while the sender \

@@ -103,15 +103,15 @@ pub(super) struct Link {
     /// View of the peer's cells (buffers for large messages); `None` until the peer has sent a
     /// cell.
     pub(super) cells: Option<CellMemory>,
-    /// Incoming message whose unrequested pieces are arriving: those that the sender sends without
-    /// a clear to send (`Clear` record).
+    /// Incoming message whose unrequested fragments are arriving: those that the sender sends
+    /// without a clear to send (`Clear` record).
     pub(super) long: Option<PipelineReceive>,
     /// Sends that are waiting for space in the ring, in posting order.
     pub(super) starts: VecDeque<OpId>,
     /// Receives whose control record is still to be sent: `Clear` (clear to send) or `Finish` (all
     /// bytes received).
     pub(super) answers: VecDeque<OpId>,
-    /// Rendezvous sends whose data is being copied in pieces, in round-robin order.
+    /// Rendezvous sends whose data is being copied in fragments, in round-robin order.
     pub(super) streams: VecDeque<OpId>,
     /// True if the peer is in the engine's `outbound` list, because `starts`, `answers` or
     /// `streams` is not empty.

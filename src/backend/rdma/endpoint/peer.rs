@@ -13,7 +13,7 @@ use crate::backend::rdma::config::Config;
 use crate::backend::rdma::operation::RmaDirection;
 use crate::backend::rdma::protocol::eager_slots::{EagerHeader, EagerKind, Note, Slab};
 use crate::backend::rdma::protocol::header_cache::HeaderCache;
-use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, SENDS, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, QueuePair, Remote, SENDS, WorkRequest};
 use crate::backend::rdma::verbs::rail::{Completions, Registration};
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::OpId;
@@ -160,7 +160,7 @@ impl Peer {
     pub(crate) fn post(&self, lane: usize, slot: u32) -> Result<()> {
         let Some(of) = self.lanes.get(lane) else { return Ok(()) };
         let id = WorkId { is_receive: true, rank: self.rank, lane, number: slot };
-        let into = (lane == 0).then(|| Piece {
+        let into = (lane == 0).then(|| MrRange {
             region: self.slab.receive(slot as usize),
             lkey: self.lkey(),
             is_device: false,
@@ -209,7 +209,7 @@ impl Peer {
         &mut self,
         lane: usize,
         work: WorkRequest,
-        local: Piece,
+        local: MrRange,
         what: OnCompletion,
     ) -> Result<bool> {
         self.start_inline(lane, work, local, what)
@@ -222,7 +222,7 @@ impl Peer {
         &mut self,
         lane: usize,
         work: WorkRequest,
-        local: Piece,
+        local: MrRange,
         what: OnCompletion,
     ) -> Result<bool> {
         let notifies = work.notifies();
@@ -262,13 +262,13 @@ impl Peer {
     /// sent again if it does not arrive. The overwritten copy in the ring buffer belongs to a
     /// message that the peer has already consumed, because there are as many copies as the peer has
     /// receives.
-    fn keep(&mut self, local: Piece) -> Piece {
+    fn keep(&mut self, local: MrRange) -> MrRange {
         let (each, at) = self.keep;
         let all = self.kept.region();
         let copy = all.part(at, local.region.len());
         copy.copy_from(local.region);
         self.keep.1 = if at + each < all.len() { at + each } else { 0 };
-        Piece { region: copy, lkey: 0, is_device: false }
+        MrRange { region: copy, lkey: 0, is_device: false }
     }
 
     /// Copies a message to a send slot (registered buffer) and sends it; returns false if the
@@ -334,7 +334,7 @@ impl Peer {
         let number = (place as u32) << 16 | consumed & 0xFFFF;
         if payload.len() <= self.inline() {
             // The work request carries the bytes inline, so they may be in unregistered memory.
-            let local = Piece { region: payload, lkey: 0, is_device: false };
+            let local = MrRange { region: payload, lkey: 0, is_device: false };
             let sent = self.start_inline(
                 0,
                 WorkRequest::SendNotify(number),
@@ -361,7 +361,7 @@ impl Peer {
         region: Region,
         consumed: u32,
     ) -> Result<bool> {
-        let local = Piece { region, lkey: self.lkey(), is_device: false };
+        let local = MrRange { region, lkey: self.lkey(), is_device: false };
         let started = self.start(0, work, local, OnCompletion::Slot(slot));
         match (&started, self.lanes.first_mut()) {
             (Ok(true), Some(lane)) => lane.reported = consumed,
@@ -394,7 +394,7 @@ impl Peer {
             }
             RmaDirection::Get => (WorkRequest::Read(there), OnCompletion::Got(op, slot, bytes)),
         };
-        let local = Piece { region, lkey: self.lkey(), is_device: false };
+        let local = MrRange { region, lkey: self.lkey(), is_device: false };
         let started = self.start(0, work, local, what);
         if !matches!(started, Ok(true)) {
             self.free.push(slot);
@@ -433,7 +433,7 @@ impl Peer {
                 continue;
             }
             let region = self.slab.write_credits(index, consumed);
-            let local = Piece { region, lkey: self.lkey(), is_device: false };
+            let local = MrRange { region, lkey: self.lkey(), is_device: false };
             let to = Remote { addr: tell.addr + 4 * index as u64, rkey: tell.rkey };
             if self.start(0, WorkRequest::Write(to), local, OnCompletion::Nothing)? {
                 if let Some(lane) = self.lanes.get_mut(index) {

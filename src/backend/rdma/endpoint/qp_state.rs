@@ -1,7 +1,7 @@
 //! Queue pair of a peer, its work requests in flight, and the encoding of work request identifiers.
 
 use crate::backend::rdma::protocol::eager_slots::LANES;
-use crate::backend::rdma::verbs::qp::{Piece, QueuePair, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, QueuePair, WorkRequest};
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
 use std::collections::VecDeque;
@@ -99,7 +99,7 @@ pub(crate) struct InFlightWork {
     pub(crate) number: u32,
     pub(crate) what: OnCompletion,
     pub(crate) work: WorkRequest,
-    pub(crate) local: Piece,
+    pub(crate) local: MrRange,
 }
 
 impl InFlightWork {

@@ -21,7 +21,7 @@ use crate::backend::rdma::config::Config;
 use crate::backend::rdma::engine::RdmaEngine;
 use crate::backend::rdma::operation::part_over;
 use crate::backend::rdma::verbs::errors::here;
-use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, QueuePair, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::runtime::log;
@@ -218,7 +218,7 @@ impl Peer {
                 let number = lane.number.wrapping_add(1);
                 let id = WorkId { is_receive: false, rank, lane: index, number };
                 let nothing = WorkRequest::Write(Remote { addr: 0, rkey: 0 });
-                match lane.queue.start_rarely(id.word(), nothing, Piece::EMPTY, true) {
+                match lane.queue.start_rarely(id.word(), nothing, MrRange::EMPTY, true) {
                     Ok(_) => lane.mending.last = Some((number, false)),
                     Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY => {}
                     Err(error) => return Err(error),

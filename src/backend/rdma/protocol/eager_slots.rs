@@ -3,9 +3,9 @@
 //! The header has 16 bytes: the number of messages that the sender has consumed (32 bits), the kind
 //! (8 bits), 1 if a note follows (8 bits), 0 (16 bits), the field `word` (32 bits), and the length
 //! in bytes (32 bits). If the message is a frame, `word` is the index of its match bits in the
-//! header cache plus 1, or 0 if the frame has no match bits to cache. If the message is a piece of
-//! a payload, `word` identifies the payload. A note (48 bytes) is rendezvous control data about a
-//! payload. The note, if there is one, and the message's bytes follow the header. All ranks have
+//! header cache plus 1, or 0 if the frame has no match bits to cache. If the message is a fragment
+//! of a payload, `word` identifies the payload. A note (48 bytes) is rendezvous control data about
+//! a payload. The note, if there is one, and the message's bytes follow the header. All ranks have
 //! the same byte order, which is checked when a communicator is opened.
 
 use crate::sys::memory::buf::{Region, Scratch};
@@ -30,10 +30,10 @@ pub(crate) const RAILS: usize = 4;
 pub(crate) enum EagerKind {
     /// Frame of `p2p_protocol`.
     Frame = 1,
-    /// The next bytes of a payload; more pieces follow.
-    Piece = 2,
+    /// The next bytes of a payload; more fragments follow.
+    Fragment = 2,
     /// Last bytes of a payload.
-    LastPiece = 3,
+    LastFragment = 3,
     /// Message without data, which carries only a note (rendezvous control data).
     Note = 4,
 }
@@ -49,8 +49,8 @@ pub(crate) enum NoteKind {
     Offer = 2,
     /// The receiver has read the payload.
     Fetched = 3,
-    /// The receiver cannot read the payload and requests that it be sent in pieces.
-    InPieces = 4,
+    /// The receiver cannot read the payload and requests that it be sent in fragments.
+    Fragmented = 4,
 }
 
 /// Note (rendezvous control data) about a payload: a memory range of the rank that sends the note,
@@ -111,8 +111,8 @@ impl EagerHeader {
         let [first, second] = slot.first_words();
         let kind = match (first >> 32) as u8 {
             1 => EagerKind::Frame,
-            2 => EagerKind::Piece,
-            3 => EagerKind::LastPiece,
+            2 => EagerKind::Fragment,
+            3 => EagerKind::LastFragment,
             4 => EagerKind::Note,
             _ => return None,
         };
@@ -129,7 +129,7 @@ impl EagerHeader {
 
 fn read_note(bytes: Region) -> Option<Note> {
     let [first, addr, len, low, high] = bytes.first_words();
-    let about = [NoteKind::Landing, NoteKind::Offer, NoteKind::Fetched, NoteKind::InPieces];
+    let about = [NoteKind::Landing, NoteKind::Offer, NoteKind::Fetched, NoteKind::Fragmented];
     let about = about.into_iter().find(|about| *about as u64 == first & 0xFFFF_FFFF)?;
     let keys = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
     Some(Note { about, word: (first >> 32) as u32, addr, len, keys })

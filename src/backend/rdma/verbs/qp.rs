@@ -51,15 +51,15 @@ pub(crate) struct QpAttributes {
 
 /// Range of registered local memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Piece {
+pub(crate) struct MrRange {
     pub(crate) region: Region,
     pub(crate) lkey: u32,
     /// True for device memory, which cannot be sent inline, because the CPU cannot read it.
     pub(crate) is_device: bool,
 }
 
-impl Piece {
-    pub(crate) const EMPTY: Piece = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
+impl MrRange {
+    pub(crate) const EMPTY: MrRange = MrRange { region: Region::EMPTY, lkey: 0, is_device: false };
 }
 
 /// Memory of the peer.
@@ -245,7 +245,7 @@ impl QueuePair {
     }
 
     /// Posts a receive; `into` is `None` for a receive that only takes immediate data.
-    pub(crate) fn receive(&self, id: u64, into: Option<Piece>) -> Result<()> {
+    pub(crate) fn receive(&self, id: u64, into: Option<MrRange>) -> Result<()> {
         let mut sge = into.map_or(Sge { addr: 0, length: 0, lkey: 0 }, sge_of);
         let mut wr = RecvWr {
             wr_id: id,
@@ -270,7 +270,7 @@ impl QueuePair {
         &self,
         id: u64,
         work: WorkRequest,
-        local: Piece,
+        local: MrRange,
         signaled: bool,
     ) -> Result<bool> {
         self.start(id, work, local, signaled)
@@ -282,7 +282,7 @@ impl QueuePair {
         &self,
         id: u64,
         work: WorkRequest,
-        local: Piece,
+        local: MrRange,
         signaled: bool,
     ) -> Result<bool> {
         let mut sge = sge_of(local);
@@ -353,10 +353,10 @@ fn first_half(key: u32) -> u64 {
     if cfg!(target_endian = "little") { u64::from(key) } else { u64::from(key) << 32 }
 }
 
-fn sge_of(piece: Piece) -> Sge {
+fn sge_of(local: MrRange) -> Sge {
     Sge {
-        addr: piece.region.addr().get() as u64,
-        length: u32::try_from(piece.region.len()).unwrap_or(u32::MAX),
-        lkey: piece.lkey,
+        addr: local.region.addr().get() as u64,
+        length: u32::try_from(local.region.len()).unwrap_or(u32::MAX),
+        lkey: local.lkey,
     }
 }

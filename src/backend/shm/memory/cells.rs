@@ -1,8 +1,8 @@
 //! Cells: shared buffers through which a rank sends large messages to any other rank. The sender
 //! fills one cell while the receiver empties another.
 //!
-//! This module implements the ownership of cells. The order of the pieces is the order of the ring
-//! records that refer to the cells (`ring`).
+//! This module implements the ownership of cells. The order of the fragments is the order of the
+//! ring records that refer to the cells (`ring`).
 //!
 //! A pool of cells belongs to its sender, so no other rank allocates cells from it, and the pool of
 //! a rank that sends no large messages has no memory. Each cell has one word: the number of times
@@ -26,8 +26,8 @@ use crate::sys::sync::{self, AtomicU64};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Size of a cell (shared buffer for a piece of a large message), in bytes. The measurements are in
-/// docs/explanation/large-messages.md.
+/// Size of a cell (shared buffer for a fragment of a large message), in bytes. The measurements are
+/// in docs/explanation/large-messages.md.
 pub(crate) const CELL: usize = sync::size(16 << 10, 64);
 /// Number of cells (shared buffers for large messages) per rank.
 pub(crate) const CELLS: u16 = sync::size(48, 2) as u16;

@@ -1,4 +1,4 @@
-//! Single-producer, single-consumer ring of records (messages, pieces of messages, and control
+//! Single-producer, single-consumer ring of records (messages, fragments of messages, and control
 //! messages) from one rank to another, in shared memory.
 //!
 //! A record has a slot of two cache lines: a header with kind and key, and the payload if it fits.
@@ -43,7 +43,7 @@ const IN_SLOT: usize = sync::size(SLOT - WORDS, 32);
 pub(crate) const CAPACITY: usize = sync::size(128 << 10, 128);
 /// Maximum payload of a record, in bytes. The byte ring has space for several such payloads, so
 /// producer and consumer can work at the same time.
-pub(crate) const FRAGMENT: usize = sync::size(16 << 10, 112);
+pub(crate) const MAX_DATA: usize = sync::size(16 << 10, 112);
 /// Alignment, in bytes, of the payloads in the byte ring: a cache line.
 const LINE: usize = 64;
 
@@ -65,24 +65,24 @@ pub(crate) enum RecordKind {
     /// A complete message. Key: match bits.
     Eager = 2,
     /// Rendezvous request (RTS). Key: match bits; arguments: message size, ID of the send, address
-    /// of the data or 0, number of unrequested pieces that follow; `claim`: index of the request's
-    /// state words.
+    /// of the data or 0, number of unrequested fragments that follow; `claim`: index of the
+    /// request's state words.
     Offer = 3,
-    /// Clear to send (CTS): the sender may send the (remaining) pieces. Key: ID of the send;
+    /// Clear to send (CTS): the sender may send the (remaining) fragments. Key: ID of the send;
     /// arguments: ID of the receive, number of bytes that fit into the receive buffer.
     Clear = 4,
-    /// The next piece of a message. Key: ID of the receive.
+    /// The next fragment of a message. Key: ID of the receive.
     Data = 5,
     /// The receive has all its bytes. Key: ID of the send.
     Finish = 6,
-    /// The next piece of a message is in a cell. Key: ID of the receive; arguments: index of the
+    /// The next fragment of a message is in a cell. Key: ID of the receive; arguments: index of the
     /// cell, send count of the cell, number of bytes.
     Cell = 7,
-    /// A complete message. Its first piece is in a cell, and the other pieces follow immediately.
-    /// Key: match bits; arguments: index of the cell, send count of the cell, number of bytes in
-    /// the cell, message size.
+    /// A complete message. Its first fragment is in a cell, and the other fragments follow
+    /// immediately. Key: match bits; arguments: index of the cell, send count of the cell, number
+    /// of bytes in the cell, message size.
     Long = 8,
-    /// The next piece after a `Long` or an `Offer` record is in a cell. Arguments: index of the
+    /// The next fragment after a `Long` or an `Offer` record is in a cell. Arguments: index of the
     /// cell, send count of the cell, number of bytes.
     More = 9,
     /// Requests that the receiver release the state words of canceled rendezvous requests.
@@ -273,7 +273,7 @@ impl Producer {
     }
 
     fn push_long(&mut self, kind: RecordKind, key: u64, bytes: Region) -> bool {
-        debug_assert!(bytes.len() <= FRAGMENT);
+        debug_assert!(bytes.len() <= MAX_DATA);
         if !self.has_slot() {
             return false;
         }
@@ -368,7 +368,7 @@ impl Consumer {
     /// Returns the payload of `len` bytes whose space in the byte ring ends at byte count `end`
     /// (since the ring was created); `None` if `len` or `end` is invalid.
     fn long(&self, len: usize, end: u64) -> Option<Region> {
-        let start = end.checked_sub(space_of(len)).filter(|_| len <= FRAGMENT)?;
+        let start = end.checked_sub(space_of(len)).filter(|_| len <= MAX_DATA)?;
         let is_sound = start >= self.read
             && end - self.read <= CAPACITY as u64
             && place(start) + len <= CAPACITY;

@@ -8,8 +8,8 @@
 //! The data of small puts is part of the request message. A large put sends a request, then its
 //! data as a separate message from the source buffer to the destination. Fetched data is received
 //! as a message into the caller's buffer. Only the data of accumulating operations is divided into
-//! pieces and copied through buffers. Puts and gets within a node need no request if the kernel may
-//! copy the data (`cma`).
+//! fragments and copied through buffers. Puts and gets within a node need no request if the kernel
+//! may copy the data (`cma`).
 //!
 //! In reading order:
 //! - `wire_format`: encoding of requests
@@ -28,7 +28,7 @@ mod wire_format;
 
 use self::cma::Copies;
 use self::target::Server;
-use self::wire_format::{Head, INLINE, PIECE, RequestKind, answer_tag, data_tag};
+use self::wire_format::{FRAGMENT, Head, INLINE, RequestKind, answer_tag, data_tag};
 use super::rma_progress as serving;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
@@ -282,8 +282,9 @@ impl Active {
         Ok(origin.add(number, ("put to", to.target), started, wants_ticket))
     }
 
-    /// Sends an accumulating operation as one or more requests, each with a piece of the data. The
-    /// target executes each request as a whole, without other accumulating operations in between.
+    /// Sends an accumulating operation as one or more requests, each with a fragment of the data.
+    /// The target executes each request as a whole, without other accumulating operations in
+    /// between.
     fn accumulate(
         &self,
         to: TargetRange,
@@ -295,7 +296,7 @@ impl Active {
         let kind = if fetches { RequestKind::GetAccumulate } else { RequestKind::Accumulate };
         let head = Head { op: by.op, dtype: by.dtype, ..Head::new(kind) };
         let element = by.update.size().max(1);
-        let most = (PIECE / element * element).max(1);
+        let most = (FRAGMENT / element * element).max(1);
         let mut begun = None;
         for at in (0..to.len).step_by(most) {
             let len = most.min(to.len - at);

@@ -19,7 +19,7 @@ pub(super) const ROOM: usize = 16 << 10;
 /// data of a larger put is sent as a separate message from the source buffer.
 pub(super) const INLINE: usize = 2 << 10;
 /// Maximum size in bytes of the data in a request, a multiple of every element size.
-pub(super) const PIECE: usize = (ROOM - HEAD) / 16 * 16;
+pub(super) const FRAGMENT: usize = (ROOM - HEAD) / 16 * 16;
 
 /// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
