@@ -1,5 +1,6 @@
-//! Checked reads of memory that C programs pass by address: pointers, strings, structs that begin
-//! with struct_size. Used by `ffi::args`, and by backends for arguments that `ffi` does not read.
+//! Validation of the pointers that C callers pass, and reads of the strings and structs (with a
+//! `struct_size` field) to which they point. Used by `ffi::args`, and by backends for arguments
+//! that `ffi` does not read.
 
 use crate::abi::layouts::{Described, Layout};
 use crate::error::{Result, fail};
@@ -34,7 +35,8 @@ pub(crate) fn text_in(bytes: &[u8]) -> String {
 
 /// Reads a NUL-terminated string; returns `None` if `pointer` is null.
 ///
-/// # Safety `pointer` is null or a NUL-terminated string that is valid and unchanged during `'a`.
+/// # Safety
+/// `pointer` is null or points to a NUL-terminated string that is valid and unchanged during `'a`.
 pub(crate) unsafe fn text_or_null<'a>(
     pointer: *const c_char,
     name: &str,

@@ -1,7 +1,7 @@
 //! Parts of the library that its programs (`tools/`) need and that the C interface lacks.
 //!
-//! For everything else the programs use the C interface (package `dtl-sys`). They use no other
-//! items of the library than these. They are linked with this crate instead of libdtl.so, for two
+//! For everything else the programs use the C interface (package `dtl-sys`). They do not use any
+//! other items of the library. They are linked with this crate instead of libdtl.so, for two
 //! reasons. A process must not have two copies of the library's state. And two of these functions
 //! need that state: the one that loads a plugin step by step, and the one that selects a kind of
 //! communicator without opening a communicator. Not for user programs: this interface may change
@@ -144,7 +144,7 @@ fn open_library() -> Result<()> {
     lifecycle::admit(host::builtin)
 }
 
-/// Kind of communicator that [`choose_world`] returned.
+/// Communicator kind (such as "shm" or "mpi") that [`choose_world`] returned.
 pub struct CommKind {
     /// Name of the kind.
     pub name: String,
@@ -153,7 +153,8 @@ pub struct CommKind {
     pub is_named: bool,
 }
 
-/// Returns the kind that the world communicator would have. Does not communicate with other ranks.
+/// Returns the communicator kind (such as "shm" or "mpi") that a world communicator would have if
+/// it were opened now. Does not communicate with other ranks.
 pub fn choose_world(launch: Option<&launch::Launch>) -> Result<CommKind> {
     let named = crate::runtime::settings::current().comm.filter(|kind| kind != "auto");
     let chosen = open_kind::choose(named.as_deref(), None, launch)?;
@@ -169,7 +170,8 @@ pub struct Requirement {
     pub unavailable: Option<String>,
 }
 
-/// Returns the environments that a backend requires; empty for a backend that is not registered.
+/// Returns the software environments that a backend requires; empty for a backend that is not
+/// registered.
 pub fn needs_of(backend: &str) -> Vec<Requirement> {
     let backend = registry::lookup(backend);
     let needs = backend.iter().flat_map(|backend| &backend.needs);

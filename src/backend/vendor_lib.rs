@@ -135,7 +135,7 @@ impl<F: SymbolTable> VendorLib<F> {
     }
 
     /// Records that this process uses the library; must be called before the first library call.
-    /// Returns a number that no earlier call of this function returned.
+    /// Returns a number that no earlier call to this function returned.
     pub fn begin(&self) -> u64 {
         self.used_by.store(process::own_pid(), Ordering::Relaxed);
         self.generation.fetch_add(1, Ordering::Relaxed) + 1

@@ -143,7 +143,8 @@ fn slurm_tasks_here(env: &Env<'_>) -> Result<i32> {
     malformed(NAME, &list, "an entry for the node of SLURM_NODEID")
 }
 
-/// Rank among the ranks on this node, and their number, if the launcher does not report them.
+/// Values of the node-local rank and of the number of ranks on this node if the launcher does not
+/// report them.
 const UNKNOWN: (i32, i32) = (0, 0);
 
 fn launch(

@@ -11,8 +11,8 @@ use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 static LEVEL: AtomicI32 = AtomicI32::new(DTL_LOG_WARN);
-/// Log level set by the last call to `dtl_log_set_callback`; 0 = none. Takes precedence over the
-/// settings.
+/// Log level set by the last call to `dtl_log_set_callback`; 0 = none. This level takes precedence
+/// over the settings.
 static CALLED_LEVEL: AtomicI32 = AtomicI32::new(0);
 static CALLBACK: RwLock<(dtl_log_fn_t, Addr)> = RwLock::new((None, Addr::NULL));
 
@@ -72,8 +72,8 @@ fn level_name(level: i32) -> &'static str {
     }
 }
 
-/// Returns the log level that `name`, a value of the variable DTL_LOG, stands for; `None` if there
-/// is no such level.
+/// Returns the log level denoted by `name`, a value of the variable DTL_LOG; `None` if there is no
+/// such level.
 pub fn level_from_name(name: &str) -> Option<i32> {
     Some(match name {
         "off" => crate::abi::runtime::DTL_LOG_OFF,

@@ -11,7 +11,7 @@ use std::cell::Cell;
 pub(super) static GATE: &OpenState = &HOT.gate;
 
 thread_local! {
-    /// True in threads that the library has started and that run functions of the program.
+    /// True in threads that the library has started and that run user callbacks.
     static IS_OWN_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -21,7 +21,7 @@ pub(super) fn is_own_thread() -> bool {
 }
 
 /// Marks the calling thread as a thread of the library until the thread ends. Such a thread runs
-/// the functions that the program submits to streams and executors, and finalize waits for it.
+/// user callbacks that were submitted to streams and executors, and finalize waits for the thread.
 pub fn enter_own_thread() {
     IS_OWN_THREAD.set(true);
 }

@@ -21,7 +21,7 @@ pub(crate) fn limit_ns(timeout_ns: u64) -> u64 {
     }
 }
 
-/// Parameters of one rank for opening a communicator.
+/// Parameters with which one rank opens a communicator.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenRequest {
     /// Key of this call that opens a communicator: equal on all ranks of the communicator,

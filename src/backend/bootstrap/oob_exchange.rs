@@ -201,8 +201,8 @@ fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> R
     Ok(records)
 }
 
-/// Creates the parameters of an exchange that needs no open communicator. Counts the current call
-/// that opens a communicator, unless it is the only such call of the job.
+/// Creates the parameters for an exchange that does not require an open communicator. Counts the
+/// current call that opens a communicator, unless it is the only such call of the job.
 fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     let number =
         if args.is_only_open { 1 } else { count((fnv1a(args.job.as_bytes()), rank), |_| ()).0 };

@@ -23,14 +23,15 @@ use std::time::Duration;
 /// Frame kind of a hello, the first frame that a rank sends to rank 0. Payload: magic number, key
 /// of the exchange, rank, number of ranks, time until the deadline in nanoseconds, contribution.
 const HELLO: u8 = 1;
-/// Frame kind of rank 0's confirmation of a hello; the outcome follows later.
+/// Frame kind with which rank 0 confirms a hello (first frame from a rank); the outcome follows
+/// later.
 const SEAT: u8 = 2;
 /// Frame kind of a rejection: the listening rank 0 belongs to another job, or opens another
 /// communicator of this job.
 const OTHER: u8 = 3;
 /// Frame kind of the encoded outcome of the exchange.
 pub(super) const ANSWER: u8 = 4;
-/// Number of 64-bit words that precede the contribution in a hello frame.
+/// Number of 64-bit words that precede the contribution in a hello (first frame from a rank).
 const HEAD: usize = 5;
 /// Maximum number of bytes by which a contribution may be longer than rank 0's contribution. It may
 /// be longer because it may contain an error message.
@@ -45,8 +46,8 @@ pub(super) trait Sockets {
     type Stream: Stream;
     /// Magic number; changed with each protocol change on which the ranks must agree.
     const MAGIC: u64;
-    /// True if only processes of this user can connect. If true, a hello has no timeout, and rank 0
-    /// reports a failure even on connections without a hello.
+    /// True if only processes of this user can connect. If true, the first frame (hello) has no
+    /// timeout, and rank 0 reports a failure even on connections on which no hello has arrived.
     const ARE_TRUSTED: bool;
     /// Maximum interval between two connection attempts.
     const MOST_PAUSE: Duration;
@@ -192,8 +193,8 @@ pub(super) struct Root<N: Sockets> {
     /// Connections of ranks that could not join. Rank 0 must send the failure on each of these
     /// connections.
     turned_away: Vec<Channel<N::Stream>>,
-    /// True if waiting for or accepting connections has failed, so that rank 0 waits for no further
-    /// ranks.
+    /// True if waiting for or accepting connections has failed, so that rank 0 does not wait for
+    /// any further ranks.
     pub(super) is_full: bool,
 }
 
@@ -286,8 +287,8 @@ impl<N: Sockets> Root<N> {
         Ok(())
     }
 
-    /// Reads from the connection of a joined rank, which sends nothing at this stage. If the
-    /// connection has ended, records a failure.
+    /// Reads from the connection of a rank that has joined and does not send anything at this
+    /// stage. If the connection has ended, records a failure.
     fn look_at(&mut self, rank: usize) {
         let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
         if seat.channel.fill().is_ok() {

@@ -6,8 +6,8 @@
 //!
 //! No files remain, because abstract socket names do not exist in the file system. A rank that
 //! cannot participate reports its failure to the ranks that are present (`excuse`), so that they
-//! need not wait for it. This is best effort: if the process has no file descriptor left for the
-//! report, the other ranks detect the absence when their timeout expires.
+//! need not wait for it. This is best effort: if the process has run out of file descriptors and
+//! cannot send the report, the other ranks detect the absence when their timeout expires.
 
 use super::absence::{GRACE_NS, LINGER_NS, OpenRequest};
 use super::job_id::{JobId, holder, other_users};
@@ -313,7 +313,7 @@ fn died(rank: usize, error: &Error) -> Error {
 /// State of a rank other than 0 after all ranks have joined.
 pub(crate) struct NodeRank {
     channel: Channel<UnixStream>,
-    /// Deadline for replies of rank 0.
+    /// Deadline for replies from rank 0.
     late: Deadline,
     rank: usize,
     pub(crate) pids: Vec<i32>,

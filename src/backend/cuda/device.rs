@@ -10,7 +10,7 @@ use crate::runtime::copy_text;
 use std::cell::Cell;
 use std::fs;
 
-/// Device type kDLCUDA of DLPack.
+/// DLPack device type kDLCUDA.
 const DLPACK_CUDA: i32 = 2;
 
 thread_local! {

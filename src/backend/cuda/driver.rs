@@ -223,9 +223,9 @@ pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
     cuda.check(code, "cuStreamCreate").map(|()| Addr::new(stream))
 }
 
-/// Creates the library's memory pool of a device; returns `None` if the device or driver does not
-/// support pools. The pool caches all freed memory. The library does not use the device's default
-/// pool, because the application may tune that pool.
+/// Creates the library's own memory pool for a device; returns `None` if the device or driver does
+/// not support pools. The pool caches all freed memory. The library does not use the device's
+/// default pool, because the application may tune that pool.
 fn new_pool(driver: &CudaDriver, card: &Card) -> Result<Option<Addr>> {
     let cuda = driver.cuda;
     let (Some(create), Some(set), Some(_), Some(_)) = (

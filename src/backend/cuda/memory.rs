@@ -34,8 +34,9 @@ impl Cuda {
         self.blocks.find(region.addr()).or_else(|| is_ours.then(foreign))
     }
 
-    /// Allocates `room` bytes of memory of kind `kind` on `device`. Returns the address and the
-    /// origin of the allocation. The caller must have made the device's context current.
+    /// Allocates `room` bytes of memory on `device`; `kind` is the memory kind (DTL_MEMORY_*).
+    /// Returns the address and the origin of the allocation. The caller must have made the device's
+    /// context current.
     fn take(
         &self,
         driver: &CudaDriver,
@@ -152,7 +153,8 @@ fn take_from_pool(driver: &CudaDriver, device: i32, room: usize) -> Result<Optio
 }
 
 /// Queues an allocation of `room` bytes from `pool` on `stream`. The caller must have made the
-/// stream's context current. Returns `None` if the driver has no stream-ordered allocation.
+/// stream's context current. Returns `None` if the driver does not support stream-ordered
+/// allocation.
 fn queue_take(driver: &CudaDriver, pool: Addr, stream: Addr, room: usize) -> Result<Option<Addr>> {
     let Some(alloc) = driver.cuda.cuMemAllocFromPoolAsync else { return Ok(None) };
     let mut number = 0;
@@ -323,8 +325,8 @@ impl Memory for Arc<Cuda> {
     }
 }
 
-/// Queries the driver about the allocation that contains `addr`. Returns `None` if the address
-/// belongs to no allocation of the driver (memory type 0).
+/// Queries the driver about the allocation that contains `addr`. Returns `None` if the address does
+/// not belong to any allocation known to the driver (memory type 0).
 ///
 /// If a device fault has made the context unusable, the function returns `None` for every address:
 /// all device memory is lost too, but a program must still be able to send from host memory. Any
@@ -408,7 +410,8 @@ fn trim(driver: &CudaDriver, device: i32) -> bool {
     code == CUDA_SUCCESS
 }
 
-/// Adds the size, the device and the device's free memory to the error of a failed allocation.
+/// Adds the size, the device and the device's free memory to the error message of a failed
+/// allocation.
 fn explain(driver: &CudaDriver, device: i32, size: u64, error: Error) -> Error {
     if !is_shortage(&error) {
         return error;

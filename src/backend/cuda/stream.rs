@@ -1,7 +1,7 @@
 //! Command queue of a library stream, implemented by a CUstream.
 //!
 //! After a device fault, CUDA returns the fault's error code from every later call in the context.
-//! Therefore the library needs no event per copy, fill or launch to detect failures.
+//! Therefore the library does not need an event per copy, fill or launch to detect failures.
 //!
 //! Module [`super::stream_hold`] blocks a stream while a host callback runs.
 

@@ -5,12 +5,12 @@
 //! device fault the driver would not call them at all. Instead, the stream waits for a value in
 //! page-locked memory (cuStreamWaitValue32).
 //!
-//! The thread that runs the callbacks makes no driver call. cuMemFree, cuMemFreeHost,
+//! The thread that runs the callbacks does not make any driver calls. cuMemFree, cuMemFreeHost,
 //! cuMemHostUnregister and cuModuleLoadDataEx wait for all work of the context and hold the
 //! context's lock meanwhile. If the callback thread needed that lock to release a stream, such a
-//! call would deadlock. Two measures avoid the deadlock. A function passed to cuStreamAddCallback,
-//! which the driver calls even after a fault, signals that the stream has arrived. The page-locked
-//! memory is reused instead of freed.
+//! call would deadlock. Two measures avoid the deadlock. First, a callback queued with
+//! cuStreamAddCallback signals that the stream has reached the wait; the driver calls this callback
+//! even after a fault. Second, the page-locked memory is reused instead of freed.
 
 use super::driver::{CudaDriver, Words};
 use super::symbols::*;

@@ -11,8 +11,8 @@ use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// Event of the runtime, with its latest [`EventRecord`] (`None` if the event has not been
-/// recorded).
+/// Event that the runtime identifies by a token, with its latest [`EventRecord`] (`None` if the
+/// event has not been recorded).
 struct EventHandle<D: Driver> {
     is_timed: bool,
     latest: Mutex<Option<Arc<EventRecord<D>>>>,

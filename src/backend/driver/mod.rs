@@ -75,7 +75,8 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// Wraps `native`, a stream of `device` that the application created.
     fn wrap_stream(self: &Arc<Self>, device: i32, native: Addr) -> Result<Arc<Stream<Self>>>;
 
-    /// Returns device `device` of the list, or OUT_OF_BOUNDS if there is no such device.
+    /// Returns the entry with index `device` in the device list, or the error OUT_OF_BOUNDS if
+    /// there is no such device.
     fn card(&self, device: i32) -> Result<&Self::Card> {
         let cards = self.cards();
         usize::try_from(device).ok().and_then(|index| cards.get(index)).ok_or_else(|| {
@@ -132,10 +133,10 @@ pub trait Queue: Send + Sync + Sized + 'static {
     /// Records `event` again, after all commands queued so far. Returns false and leaves `event`
     /// unchanged if the driver cannot record it again.
     fn record_again(&self, event: &Self::Event) -> Result<bool>;
-    /// Returns true if commands of this queue can wait for events of the queue `other`.
+    /// Returns true if commands on this queue can wait for events recorded on the queue `other`.
     fn can_wait_for(&self, other: &Self) -> bool;
     /// Makes commands queued later wait for `event`. Returns the event of the wait command, or
-    /// `None` if the driver creates no such event.
+    /// `None` if the driver does not create an event for this command.
     fn wait_event(&self, event: &Self::Event) -> Result<Option<Self::Event>>;
     /// Submits the queued commands to the device.
     fn flush(&self) -> Result<()>;
@@ -147,8 +148,8 @@ pub trait Queue: Send + Sync + Sized + 'static {
     fn hold(&self) -> Result<Option<Box<dyn Hold>>>;
     /// Waits until all queued commands have completed.
     fn synchronize(&self) -> Result<()>;
-    /// Returns true if all queued commands have ended. `last` is the number of the latest command
-    /// in the stream's log; `ended` is the number up to which commands are known to have ended.
+    /// Returns true if all queued commands have ended. `last` is the number of the command that was
+    /// queued last; `ended` is the number up to which commands are known to have ended.
     fn is_idle(&self, last: u64, ended: u64) -> Result<bool>;
 }
 
@@ -158,8 +159,9 @@ pub trait Event: Send + Sync + Sized + 'static {
     fn is_reached(&self) -> Result<bool>;
     /// Waits until the event has completed. Returns an error if the device has faulted.
     fn wait(&self) -> Result<()>;
-    /// Returns the error of the command that the event tracks; `None` if the event has no error.
-    /// The command must have ended. `what` names the command in the error message.
+    /// Returns the error that the driver reports for the command that the event tracks; `None` if
+    /// the driver does not report an error. The command must have ended. `what` names the command
+    /// in the error message.
     fn failure(&self, what: Arguments<'_>) -> Option<Error>;
     /// Returns the time from this event to `stop` in nanoseconds, or `None` if one of the two
     /// events has not completed yet.

@@ -3,8 +3,8 @@
 //!
 //! A driver reports the failure of a command either by that command's event alone (OpenCL), or by
 //! failing every later call (CUDA, after a device fault). No driver stores the status of a
-//! callback, and in no driver does a stream that waited for an event inherit the failures that
-//! precede the event. [`Stream`] stores the status and inherits the failures.
+//! callback, and no driver lets a stream that waits for an event inherit the failures that precede
+//! the event. [`Stream`] does both.
 //!
 //! Callbacks run on a thread of the stream, because the driver's callback thread serves all streams
 //! and must not block. The queue is blocked while a callback runs. It is released even if the
@@ -40,8 +40,8 @@ pub enum Command {
 /// Queued work whose failure is reported only by its event.
 enum QueuedWork<D: Driver> {
     Command(EventOf<D>, Command),
-    /// Wait for an event record, with the event of the wait command (`None` if the driver creates
-    /// no such event).
+    /// Wait for an event record, with the event of the wait command (`None` if the driver does not
+    /// create an event for this command).
     Wait(Option<EventOf<D>>, Arc<EventRecord<D>>),
 }
 

@@ -43,8 +43,8 @@ pub struct Log<P> {
 
 struct Failure {
     number: u64,
-    /// True for the failure of an application callback: the runtime stores such a failure too and
-    /// returns it from synchronize.
+    /// True for the failure of a user callback: the runtime stores such a failure too and returns
+    /// it from synchronize.
     known: bool,
     error: Error,
 }
@@ -136,7 +136,7 @@ pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
     }
 }
 
-/// Blocked position of a queue: commands queued later wait until `release` is called.
+/// Position at which a queue is blocked: commands queued later wait until `release` is called.
 pub trait Hold: Send {
     /// Waits until the commands before the blocked position have ended, successfully or not.
     fn wait(&self);
@@ -146,7 +146,7 @@ pub trait Hold: Send {
 
 /// Host work that runs in the order of a queue's commands.
 pub enum HostTask {
-    /// Callback of the application, with its argument.
+    /// User callback, with its argument.
     Call(dtl_task_fn_t, Addr),
     /// Internal work of the backend. If this work fails, the worker stores the failure in the log.
     Own(Box<dyn FnOnce() -> Result<()> + Send>),

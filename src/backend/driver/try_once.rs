@@ -1,4 +1,5 @@
-//! Value that one thread creates at its first use. A failed creation is retried at the next use.
+//! Value that is created at its first use, by only one thread. A failed creation is retried at the
+//! next use.
 
 use crate::error::Result;
 use crate::sys::sync::lock::Mutex;

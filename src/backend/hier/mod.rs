@@ -1,6 +1,6 @@
 //! Transport "hier": one communicator over several nodes, composed of two transports: shared memory
-//! within each node, and another transport between nodes. This module itself moves no bytes; this
-//! file opens the communicator.
+//! within each node, and another transport between nodes. This module does not transfer any data
+//! itself; this file opens the communicator.
 //!
 //! In reading order:
 //! - `nodes`: ranks of each node

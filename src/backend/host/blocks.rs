@@ -1,5 +1,5 @@
-//! Host memory of kind SHARED. Each block is an in-memory file that other processes of the node can
-//! map too.
+//! Host memory of kind DTL_MEMORY_SHARED. Each block is an in-memory file that other processes of
+//! the node can map too.
 //!
 //! The process that allocated a block keeps the file descriptor. The exported handle of a block
 //! contains the ID of that process and the number of the descriptor; another process opens the file
@@ -228,8 +228,8 @@ impl Location {
         }
     }
 
-    /// Looks up the file of the handle without opening it. Returns an error if it is not the
-    /// exported file.
+    /// Looks up the file to which the handle refers, without opening it. Returns an error if it is
+    /// not the exported file.
     fn look(&self) -> Result<PathFd> {
         let gone = || {
             failure!(

@@ -330,7 +330,7 @@ fn processor() -> String {
     first.lines().filter(wanted).collect::<Vec<_>>().join("\n")
 }
 
-/// Parses the prerequisites of a make rule as compilers write it.
+/// Returns the prerequisites in a make rule that a compiler has written (option -MD).
 fn prerequisites(rule: &str) -> Vec<String> {
     let rule = rule.replace("\\\n", " ");
     let Some((_, list)) = rule.split_once(": ") else { return Vec::new() };

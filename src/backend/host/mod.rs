@@ -5,7 +5,7 @@
 //! compiles kernels from source.
 //!
 //! In reading order:
-//! - `blocks`: memory of kind SHARED
+//! - `blocks`: memory of kind DTL_MEMORY_SHARED
 //! - `compiler`: the machine's C compiler
 //! - `modules`: kernels from C source
 

@@ -21,8 +21,8 @@ use crate::sys::{memory::buf::Addr, os::dl, sync::lock::Mutex};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 
-/// Descriptor of a kernel: `struct dtl_kernel_entry_` of dtl_kernel.h. The symbol's name also
-/// contains the version.
+/// Descriptor of a kernel: `struct dtl_kernel_entry_` of dtl_kernel.h. The name of the exported
+/// symbol, dtl_kernel_VERSION_NAME, also contains the version.
 #[repr(C)]
 struct KernelEntry {
     version: u32,

@@ -192,8 +192,8 @@ impl InprocTransport {
         }
     }
 
-    /// Returns the result of a probe that found nothing: `None` if a message can still arrive, or
-    /// an error if rank `source` has left.
+    /// Returns the result of a probe that did not find a message: `None` if a message can still
+    /// arrive, or an error if rank `source` has left.
     fn nothing_from<T>(&self, source: Option<&RankSlot>) -> Result<Option<T>> {
         let Some(source) = source.filter(|source| source.has_left()) else { return Ok(None) };
         self.fabric.blame(source);

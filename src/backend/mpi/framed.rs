@@ -149,8 +149,7 @@ impl Wire for MpiWire {
     }
 }
 
-/// Converts the 28-bit tag `word` of a message of the library's own protocol (`p2p_protocol`) to an
-/// MPI tag.
+/// Converts `word`, the 28-bit tag of a `p2p_protocol` message, to an MPI tag.
 fn tag_of(word: u64) -> c_int {
     (word & DTL_TAG_MAX as u64) as c_int
 }

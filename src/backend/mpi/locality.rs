@@ -12,8 +12,8 @@ use crate::error::{Result, failure};
 use crate::sys::os::process;
 use std::ffi::c_int;
 
-/// Size of the processor mask in bytes, with one bit per processor. On machines with more than 1024
-/// processors, processors share bits.
+/// Size, in bytes, of the processor mask, which has one bit per processor. On machines with more
+/// than 1024 processors, processors share bits.
 const BYTES: usize = 128;
 
 /// Placement of a communicator's ranks on nodes and processors.

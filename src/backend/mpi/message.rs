@@ -120,11 +120,11 @@ pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
 /// Returns the request that this MPI returns for every send that is complete when it starts, or
 /// `None` if this MPI has no such request. A send with that request needs no test.
 ///
-/// The function starts two empty messages from this rank to itself, over a communicator that
-/// nothing uses yet. If both sends have the same request before either of them is completed, the
-/// request does not identify one send: it only means completion. In this case one of the two sends
-/// is not completed here, so that the request stays valid; the caller completes that send. Requires
-/// an `MpiGuard`.
+/// The function starts two empty messages from this rank to itself, over a communicator that has
+/// not been used yet. If both sends have the same request before either of them is completed, the
+/// request does not identify one send: it only indicates completion. In this case the function does
+/// not complete one of the two sends, so that the request stays valid; the caller completes that
+/// send. Requires an `MpiGuard`.
 pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Option<Handle>> {
     let own = Envelope { peer: rank, tag: 0, comm };
     let recv = || start_recv(mpi, own, Region::EMPTY);
@@ -159,7 +159,7 @@ pub(super) fn take(mpi: &Mpi, from: Envelope, status: &mut Status) -> Result<Opt
     mpi.check("MPI_Improbe", code).map(|()| (found != 0).then_some(message))
 }
 
-/// Returns true if a completed operation, with status `status`, was canceled.
+/// Returns true if the completed operation that has the status `status` was canceled.
 pub(super) fn is_canceled(mpi: &Mpi, status: &Status) -> Result<bool> {
     let mut canceled = 0;
     // SAFETY: `status` is the status of a completed request; `canceled` is a writable local.

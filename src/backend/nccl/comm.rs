@@ -1,10 +1,10 @@
 //! One rank of an NCCL communicator: creation, use, destruction.
 //!
-//! The NCCL communicator is nonblocking (`ncclConfig_t.blocking` = 0): a call that takes long
-//! continues in the background, and no other call is made until it is done. So collectives wait in
-//! a queue of this module, and a test of any collective advances all of them. Collectives are
-//! queued on one stream in call order and complete in that order, so a single number records which
-//! of them have completed.
+//! The NCCL communicator is nonblocking (`ncclConfig_t.blocking` = 0): a long-running call
+//! continues in the background, and the library makes its next call only after that call has
+//! completed. So collectives wait in a queue of this module, and a test of any collective advances
+//! all of them. Collectives are queued on one stream in call order and complete in that order, so a
+//! single number records which of them have completed.
 
 use super::collectives::{NcclTarget, PostCopy, refuses};
 use super::discovery::Nccl;
@@ -154,7 +154,7 @@ impl NcclComm {
         Ok(())
     }
 
-    /// Aborts the communicator on this rank; `why` becomes the error of all later calls.
+    /// Aborts the communicator on this rank; `why` becomes the error that all later calls return.
     fn abort(&self, state: &mut NcclState, why: Error) {
         let comm = std::mem::replace(&mut state.comm, Addr::NULL);
         state.failed.get_or_insert(why);
@@ -174,7 +174,8 @@ impl NcclComm {
     }
 
     /// Waits at most `LEAVE_NS` nanoseconds until aborted collectives no longer access their
-    /// buffers. Does not wait if the device is lost, because a lost device accesses no buffers.
+    /// buffers. Does not wait if the device is lost, because a lost device does not access any
+    /// buffers.
     fn drain(&self, state: &mut NcclState) {
         let (Ok(end), deadline, mut backoff) =
             (self.queue.point(), Deadline::after(LEAVE_NS), Backoff::new())

@@ -1,8 +1,8 @@
 //! Source text for a driver's compiler, with included files inserted; and the sizes of OpenCL C
 //! types.
 //!
-//! OpenCL does not search for headers. clCompileProgram accepts headers, but on PoCL a program that
-//! is compiled in this way and then linked reports nothing about its kernels' arguments. Therefore
+//! OpenCL does not search for headers. clCompileProgram accepts headers, but on PoCL the kernel
+//! arguments of a program that is compiled in this way and then linked cannot be queried. Therefore
 //! the text of `dtl_kernel.h`, or of a file that is passed with the source, replaces the `#include`
 //! line.
 

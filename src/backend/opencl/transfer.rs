@@ -1,7 +1,7 @@
 //! Copies and fills, queued on the device on which the memory was allocated. OpenCL treats pinned
 //! memory as host memory.
 //!
-//! OpenCL copies shared virtual memory only in contiguous pieces (clEnqueueSVMMemcpy). A
+//! OpenCL copies shared virtual memory only in contiguous ranges (clEnqueueSVMMemcpy). A
 //! two-dimensional copy is therefore one command per row, with one wait for each batch of up to
 //! `ROWS` rows. A kernel cannot perform the copy, because host memory cannot be a kernel argument.
 

@@ -34,7 +34,7 @@ pub trait WireDevices {
     /// Returns the registration state of an allocation.
     fn find(&mut self, memory: &DeviceMemory<'_>) -> DeviceMapping;
     /// Registers an allocation. `by` is the dma-buf and the offset of the allocation in it, or the
-    /// error of the export; `None` if no dma-buf was requested. Returns `None` if the allocation
+    /// error from the export; `None` if no dma-buf was requested. Returns `None` if the allocation
     /// cannot be registered.
     fn add(
         &mut self,

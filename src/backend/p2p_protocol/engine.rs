@@ -10,11 +10,11 @@
 //! An empty payload means that the rendezvous request was canceled; for an empty message, one byte
 //! is sent.
 //!
-//! Cancellation is local and immediate. A send can be canceled until the `Wire` has its payload.
-//! The receiver is notified of a canceled request and drops it. If the receiver has already sent
-//! Clear, it gets an empty payload, and the receive returns to its original position in the posting
-//! order. A later receive may meanwhile have matched a message that the returned receive would have
-//! matched. A receive that has already received its message completes normally.
+//! Cancellation is local and immediate. A send can be canceled until its payload is passed to the
+//! `Wire`. The receiver is notified of a canceled request and drops it. If the receiver has already
+//! sent Clear, it gets an empty payload, and the receive returns to its original position in the
+//! posting order. A later receive may meanwhile have matched a message that the returned receive
+//! would have matched. A receive that has already received its message completes normally.
 
 use super::frame::{Frame, FrameKind, INLINE};
 use super::rma::OpenWindow;
@@ -60,7 +60,8 @@ pub(super) struct Engine {
     /// `HostShadow` (location of the bytes) of each message in device memory, by operation. A
     /// `HostShadow` exists as long as the code that waits for its operation owns it.
     pub(super) twins: super::device_mem::HostShadows,
-    /// Failed ranks that are not handled yet, because frames that they sent earlier are read first.
+    /// Failed ranks whose failure has not been handled yet, because the frames that they sent
+    /// before the failure are read first.
     pub(super) dying: Vec<usize>,
     pub(super) deaths: usize,
     /// Number of frame receives that failed because a rank failed.
@@ -438,8 +439,8 @@ impl Engine {
         }
     }
 
-    /// Matches a rendezvous request to receive `id`. The next call to `progress` posts the
-    /// payload's receive and sends Clear.
+    /// Matches a rendezvous request to receive `id`. The next call to `progress` posts the receive
+    /// for the payload and sends Clear (clear to send).
     pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: RndvOffer) {
         if let Some(Operation::Receive(receive)) = self.operations.get_mut(id) {
             receive.taken = Some(TakenOffer { source, word, offer, payload: None });

@@ -7,7 +7,7 @@ use crate::runtime::component::{Completion, OpId};
 
 /// Maximum number of any-source frame receives that may fail because of one rank failure; if more
 /// fail, the `Wire` counts as failed. This limit covers all posted frame receives and an equal
-/// number of reposted receives that had begun to receive a message of the failed rank.
+/// number of reposted receives that had begun to receive a message from the failed rank.
 const LOST_BY_ONE_DEATH: usize = 2 * super::engine::RECEIVES;
 
 impl Engine {

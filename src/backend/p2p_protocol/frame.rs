@@ -10,7 +10,7 @@ use crate::sys::memory::buf::Region;
 pub(super) const FRAME: usize = 8192;
 /// Size of a frame's header, in bytes.
 pub(super) const HEADER: usize = 32;
-/// Maximum size of a message that is sent in its frame, in bytes.
+/// Maximum payload of an Eager frame (a frame that contains the whole message), in bytes.
 pub(super) const INLINE: usize = FRAME - HEADER;
 
 /// Kind of a frame.

@@ -98,7 +98,7 @@ struct Under<T> {
     what: T,
 }
 
-/// Operations to one target, oldest first. Those `in_flight` have been started on the `Wire`; those
+/// Operations on one target, oldest first. Those `in_flight` have been started on the `Wire`; those
 /// `waiting` returned BUSY or are queued behind such an operation.
 #[derive(Default)]
 struct Lane {

@@ -1,4 +1,4 @@
-//! Plugin files: loading of the file, call of its entry function, and checks of versions and
+//! Plugin files: loading of the file, the call to its entry function, and checks of versions and
 //! strings. The result is a plugin that can register its backends. `runtime::plugins` records each
 //! attempt to load a plugin and its outcome.
 //!
@@ -227,7 +227,7 @@ fn check_layouts(raw: &dtl_plugin_t) -> Result<()> {
     Ok(())
 }
 
-/// Copies a string of the plugin. Returns an empty string for NULL.
+/// Copies a string from the plugin. Returns an empty string for NULL.
 ///
 /// # Safety
 /// `pointer` is null or points to a NUL-terminated string.

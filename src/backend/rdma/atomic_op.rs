@@ -1,5 +1,6 @@
-//! Atomic operations in flight, and the result slots of a peer: registered words to which the
-//! network card writes the results. `atomics` executes the operations.
+//! Atomic operations in flight, and the result slots for the operations on a peer's memory:
+//! registered words to which the network card writes the results. `atomics` executes the
+//! operations.
 
 use crate::abi::word::DTL_OP_NO_OP;
 use crate::backend::p2p_protocol::Change;
@@ -119,7 +120,7 @@ impl Atomic {
     }
 
     /// Returns the next work request for the element at `index` after `tried` returned the value
-    /// `found`; `None` if the element is completed.
+    /// `found`; `None` if the operation on this element is complete.
     pub(crate) fn next(&self, index: usize, tried: WorkRequest, found: u64) -> Option<WorkRequest> {
         let (AtomicKind::Loop(update), WorkRequest::CompareSwap(there, expected, _)) =
             (self.how, tried)

@@ -12,7 +12,7 @@
 //! of a processor (IBV_ATOMIC_HCA). So a rank also changes its own memory through its card, on a
 //! queue pair that is connected to itself, and all ranks access a rank's memory through its first
 //! rail. As with every other kind of communicator, the program may load and store whole elements
-//! between the epochs of a rank, because the card writes 8 bytes at once.
+//! between the RMA epochs of a rank, because the card writes 8 bytes at once.
 //!
 //! Order: a card executes the requests of a queue pair in order, but a loop may need several
 //! requests. So no operation starts on elements of an unfinished loop or of an operation that has

@@ -213,7 +213,8 @@ impl Sources {
     }
 
     /// Returns the value of field `name`, parsed by `read`; returns `None` if the field is not set.
-    /// The error of a bad value names its source and the `allowed` values.
+    /// The error message for an invalid value contains its source (struct field or environment
+    /// variable) and the `allowed` values.
     fn text<T>(
         &self,
         name: &str,

@@ -34,8 +34,8 @@ const PATIENCE: u32 = 64;
 /// with requests of 4 MiB or more, and retransmits such requests if they take longer than its
 /// timeout.
 const LONGEST: usize = 1 << 20;
-/// Maximum number of rounds in which arrived messages are read before the connection to a failed
-/// peer is closed. Each round handles more messages than one peer can have in flight.
+/// Maximum number of rounds in which messages that have arrived are read before the connection to a
+/// failed peer is closed. Each round handles more messages than one peer can have in flight.
 const DRAIN: usize = 128;
 /// Maximum number of batches polled from a completion queue in one round.
 const BATCHES: usize = 8;
@@ -267,8 +267,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Records that a peer has failed. The connection to it is closed once all arrived data has
-    /// been read.
+    /// Records that a peer has failed. The connection to the peer is closed once all data that has
+    /// arrived has been read.
     pub(crate) fn fail(&mut self, rank: usize, why: &str) {
         let Some(peer) = self.peers.make(rank) else { return };
         if peer.stage != ConnectStage::Gone && peer.failing.is_none() {
@@ -330,7 +330,7 @@ impl RdmaEngine {
     }
 
     /// Handles an eager message without header words. The header is computed from the payload
-    /// length and from match bits that an earlier message of the peer carried.
+    /// length and from match bits that an earlier message from the peer carried.
     fn received_brief(&mut self, id: WorkId, number: u32, len: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(id.rank).filter(|peer| !peer.lanes.is_empty()) else {
             return Ok(());
@@ -347,7 +347,8 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// Counts an arrived message of a peer; the message also proves that the peer is connected.
+    /// Counts a message that was received from a peer. The message also proves that the peer is
+    /// connected.
     fn has_come(&mut self, id: WorkId) {
         let Some(peer) = self.peers.get_mut(id.rank) else { return };
         if let Some(lane) = peer.lanes.get_mut(id.lane) {
@@ -486,7 +487,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Creates the error of an operation on a failed peer.
+    /// Creates the error for an operation with a failed peer.
     pub(crate) fn is_gone(&self, rank: usize) -> Error {
         let text = self.reason_gone(rank).unwrap_or_else(|| format!("rank {rank} is gone"));
         Error::new(self.gone_status(rank), text)

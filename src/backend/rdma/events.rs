@@ -1,11 +1,10 @@
 //! Asynchronous events of a device: an entry in a completion queue, which wakes a sleeping thread,
 //! or the failure of a port, a queue pair or the device.
 //!
-//! A waiting thread calls `RdmaEngine::sleep_mode` with the lock held. That call consumes earlier
-//! events, arms the completion queues and then polls them once more, so no completion in between is
-//! lost.
-//! The thread sleeps without the lock, on one poller for the descriptors of the completion queues,
-//! of the devices and of the control sockets.
+//! A waiting thread calls `RdmaEngine::sleep_mode` while it holds the engine's lock. That call
+//! consumes earlier events, arms the completion queues and then polls them once more, so no
+//! completion in between is lost. The thread sleeps without the lock, on one poller for the
+//! descriptors of the completion queues, of the devices and of the control sockets.
 
 use super::engine::RdmaEngine;
 use super::verbs::errors::{copy_text, last_failed};

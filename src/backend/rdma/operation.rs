@@ -1,4 +1,4 @@
-//! Operations of a communicator in flight.
+//! Operations that are in flight on a communicator.
 
 use super::atomic_op::Atomic;
 use super::protocol::eager_slots::Note;
@@ -48,7 +48,7 @@ pub(crate) enum PayloadPath {
     Write(Note),
     /// Payload announced to the peer (RTS), which reads the payload.
     Offered,
-    /// Payload to be received in fragments or by writes of the sender's device.
+    /// Payload to be received in fragments or by RDMA writes from the sender's network card.
     Awaited,
     /// Payload read by the receiver's device from the peer's memory.
     Read(Note),

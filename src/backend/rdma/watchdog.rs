@@ -66,8 +66,8 @@ impl Peer {
         Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.in_flight.is_empty()))
     }
 
-    /// Posts a signaled write of no bytes to the peer, whose completion confirms all earlier
-    /// requests; returns false if the write cannot be posted now.
+    /// Posts a signaled RDMA write of length 0 to the peer. Its completion confirms that all
+    /// earlier requests have completed. Returns false if the write cannot be posted now.
     fn mark(&mut self, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
         self.start(lane, WorkRequest::Write(to), MrRange::EMPTY, OnCompletion::Mark)

@@ -112,8 +112,8 @@ impl Engine {
     }
 
     /// Returns the operations that cannot finish without `rank`. Completes the receives from `rank`
-    /// that have all their bytes: only their `Finish` record, which acknowledges the bytes to the
-    /// sender, was still to be sent.
+    /// whose data has arrived completely: only their `Finish` record, which acknowledges the data
+    /// to the sender, was still to be sent.
     fn bound_to(&mut self, rank: usize) -> Vec<OpId> {
         let (mut bound, mut complete) = (Vec::new(), Vec::new());
         for (id, operation) in self.operations.iter_mut() {

@@ -1,5 +1,5 @@
-//! Transport "shm": the ranks are processes of one node that share memory. Requires no MPI, files
-//! or threads.
+//! Transport "shm": the ranks are processes of one node that share memory. The transport does not
+//! require MPI, files or threads.
 //!
 //! In reading order:
 //! - `bootstrap`: creation and exchange of the shared memory
@@ -38,13 +38,13 @@ use crate::sys::os::shm_segment::SharedMapping;
 use peer::{Mode, Peer, Peers, Probe};
 use std::os::fd::AsFd;
 
-/// Process-private memory of a communicator's transport in bytes, excluding the state of its ranks.
+/// Process-private memory of a communicator's transport in bytes, excluding the per-rank state.
 pub const FIXED_BYTES: usize = size_of::<Engine>();
 /// Process-private memory per rank in bytes, allocated even if no messages are exchanged with the
 /// rank.
 pub const RANK_BYTES: usize = size_of::<Peer>() + BYTES_PER_RANK;
-/// Additional process-private memory per rank with which messages are exchanged, in bytes; excludes
-/// rings and queued messages.
+/// Additional process-private memory, in bytes, for each rank that exchanges messages with this
+/// rank; excludes rings and queued messages.
 pub const PARTNER_BYTES: usize =
     size_of::<peer::Link>() + Matcher::<OpId, protocol::engine::Arrival>::SOURCE_BYTES;
 /// Shared memory of the ring from one rank to another, in bytes.
@@ -56,7 +56,7 @@ pub const BOARD_RANKS: usize = super::coll_mailbox::MOST_RANKS;
 /// Maximum size of the message that one rank stores in a mailbox for small collectives, in bytes.
 pub const BOARD_ROOM: usize = super::coll_mailbox::ROOM;
 
-/// Backend "shm": availability check and opening of communicators.
+/// Backend "shm": checks whether it is available, and opens communicators.
 pub struct Shm;
 
 /// Creates the backend named "shm".

@@ -49,7 +49,7 @@ impl Peers {
         self.links.get_mut(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
     }
 
-    /// Returns true if `rank` is known neither to have left nor to have died.
+    /// Returns true if `rank` exists and is not known to have left or died.
     pub(super) fn is_present(&self, rank: usize) -> bool {
         self.get(rank).is_some_and(|peer| peer.state == PeerState::Present)
     }
@@ -88,8 +88,8 @@ pub(super) struct Peer {
     pid: i32,
     /// Index of the rank's `Link` plus 1; 0 if no message was exchanged with the rank.
     link: u16,
-    /// Last liveness state of the rank that this process has handled. To handle that the rank left
-    /// or died means to complete the operations that cannot finish without it.
+    /// Liveness state of the rank, as last handled by this process. To handle a departure or a
+    /// death means to complete the operations that cannot finish without the rank.
     pub(super) state: PeerState,
     /// True if this process may read the rank's memory, as tested when the communicator was opened.
     pub(super) readable: bool,
@@ -178,7 +178,7 @@ impl Mode {
 }
 
 /// Memory word that other ranks read to test cross-memory attach when the communicator is opened.
-/// Must live as long as the communicator.
+/// The word must live as long as the communicator.
 pub(super) struct Probe(#[allow(dead_code, reason = "others read it")] Scratch);
 
 impl Probe {

@@ -24,8 +24,8 @@ use crate::sys::sync::{AtomicBool, AtomicUsize, Ordering};
 /// `epoch::thread_mark`.
 const NOBODY: usize = 1;
 
-/// Lock without a waiting operation: an attempt fails at once if the lock is in use. It is cheap
-/// for the first thread that acquires it.
+/// Lock that has only a try operation: an attempt to acquire the lock fails at once if it is in
+/// use. Acquisition is cheap for the first thread that ever acquired the lock.
 pub struct BiasedTryLock {
     /// Mark of the first thread (`epoch::thread_mark`), or [`NOBODY`].
     first: AtomicUsize,
@@ -52,7 +52,7 @@ impl Default for BiasedTryLock {
     }
 }
 
-/// Flag that is set while a thread holds the lock.
+/// The flag by which a thread has acquired the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum LockWord {

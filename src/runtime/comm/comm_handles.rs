@@ -57,7 +57,7 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     TABLE.hold(inside, handle.id).map_err(|_| unknown(handle))
 }
 
-/// Maximum time for which `destroy` waits for calls of other threads that may be starting an
+/// Maximum time for which `destroy` waits for calls by other threads that may be starting an
 /// operation.
 const LONGEST_START: Duration = Duration::from_secs(1);
 

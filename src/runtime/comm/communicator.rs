@@ -130,8 +130,9 @@ impl Comm {
         comm
     }
 
-    /// Opens the communicator's mailboxes if its transport supports mailboxes. `places`: the
-    /// number of the mailbox slot that each rank has reserved, in rank order.
+    /// Opens the communicator's mailboxes if its transport supports mailboxes. `places` contains,
+    /// in rank order, the index of the mailbox slot (area with one mailbox per rank) that each rank
+    /// has reserved.
     pub(super) fn with_mailboxes(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
         if self.size > 1 {
             let member = |(rank, place)| Member { rank: self.to_world(rank), place };
@@ -307,9 +308,9 @@ impl Comm {
         self.link.failure_text().map_or(String::new(), |text| format!(": {text}"))
     }
 
-    /// Fails with BUSY if the current call runs inside a callback of the program that a collective
-    /// on this communicator has called. That collective cannot continue before the callback
-    /// returns, so the call would disturb the collective or deadlock.
+    /// Fails with BUSY if the current call is made from a user callback that a collective on this
+    /// communicator has called. That collective cannot continue before the callback returns, so the
+    /// call would disturb the collective or deadlock.
     pub(super) fn check_outside(&self, name: &str) -> Result<()> {
         if self.in_collective.is_of(epoch::thread_mark()) {
             return fail!(

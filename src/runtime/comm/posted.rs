@@ -77,7 +77,8 @@ impl Posted {
         Ok(done)
     }
 
-    /// Cancels the operation. Returns `Some` if the operation completed first.
+    /// Cancels the operation. Returns `Some` if the operation completed before it could be
+    /// canceled.
     pub(crate) fn cancel(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.cancel(op)?;

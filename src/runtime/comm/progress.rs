@@ -40,8 +40,7 @@ pub(super) trait Progress: Sync {
     fn progress(&self, handle: dtl_request_t);
 
     /// Makes progress on a request from a thread of the library. Does nothing if the transport does
-    /// not allow calls from such a thread, or if the operation would call a function of the program
-    /// there.
+    /// not allow calls from such a thread, or if the operation would call a user callback there.
     fn progress_from_thread(&self, handle: dtl_request_t);
 
     /// Returns true if the handle refers to a request that still exists.
@@ -123,7 +122,8 @@ fn move_running(progress: impl Fn(ActiveRequest)) {
 }
 
 /// Removes the completed requests at the front of the list. Returns true if some were removed and
-/// the list is not empty. Returns false without a change if another thread holds the lock.
+/// the list is not empty. If another thread holds the lock, leaves the list unchanged and returns
+/// false.
 fn forget_oldest() -> bool {
     let Some(mut running) = RUNNING.try_lock() else { return false };
     let before = running.all.len();
@@ -142,8 +142,8 @@ pub(super) fn forget() {
     progress_count::forget();
 }
 
-/// Returns true if a call may block until completion in a transport that makes progress without
-/// calls.
+/// Returns true if a call may block in its transport until completion: every transport makes
+/// progress without calls, and no started request needs progress.
 pub(super) fn may_block() -> bool {
     is_idle() || has_settled()
 }

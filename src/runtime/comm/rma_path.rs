@@ -100,12 +100,13 @@ pub(crate) trait RmaPath: Send + Sync {
     /// Cancels an operation whose ticket the caller requested, so that its buffers are no longer
     /// accessed.
     fn cancel(&self, ticket: Ticket) -> Result<()>;
-    /// Serves pending requests of other ranks (nonblocking). Returns true if a request was served.
+    /// Serves pending requests from other ranks, without blocking. Returns true if a request was
+    /// served.
     fn serve(&self) -> bool {
         false
     }
-    /// Returns true if a library thread has to serve other ranks while no thread of the program is
-    /// in a call.
+    /// Returns true if a library thread has to serve other ranks while no user thread is in a
+    /// library call.
     fn needs_thread(&self) -> bool {
         false
     }
@@ -113,9 +114,9 @@ pub(crate) trait RmaPath: Send + Sync {
     fn closes_alone(&self) -> bool {
         false
     }
-    /// Closes this implementation of the window's one-sided operations. No call follows, and after
-    /// the return neither the window's memory nor a buffer is accessed. If `together` is true, all
-    /// ranks close the window now, and the call may wait for them. Otherwise the call waits for no
-    /// other rank.
+    /// Closes this implementation of the window's one-sided operations. No further call is made,
+    /// and after the return neither the window's memory nor a buffer is accessed. If `together` is
+    /// true, all ranks close the window now, and the call may wait for them. Otherwise the call
+    /// does not wait for other ranks.
     fn close(&self, together: bool);
 }

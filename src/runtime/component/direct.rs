@@ -77,12 +77,12 @@ pub enum DataLocation {
     Host,
     /// The bytes are in device memory and cannot be copied to host memory.
     Stuck,
-    /// The bytes of a receive are in device memory and not in host memory.
+    /// The received bytes are in device memory and not in host memory.
     Landed,
 }
 
 impl HostShadow {
-    /// Creates the host shadow of a message that has not been started yet.
+    /// Creates the host shadow for a message whose transfer has not started yet.
     #[must_use]
     pub fn new(device: Region, hold: Hold) -> HostShadow {
         HostShadow { device, hold, bytes: Mutex::new(DataLocation::Device) }
@@ -108,8 +108,8 @@ impl HostShadow {
         *self.bytes.lock() = if is_well { DataLocation::Host } else { DataLocation::Stuck };
     }
 
-    /// Records that no thread copies the bytes to host memory any more. Bytes that have not been
-    /// copied by then stay in device memory.
+    /// Records that the bytes will no longer be copied to host memory. If they have not been copied
+    /// yet, they stay in device memory.
     pub fn give_up(&self) {
         let mut bytes = self.bytes.lock();
         if matches!(*bytes, DataLocation::Device | DataLocation::Wanted) {

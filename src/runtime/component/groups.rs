@@ -1,5 +1,5 @@
-//! Optional groups of transport methods. A transport returns all of its groups at once. A group is
-//! complete: none of its methods reports that it is not supported.
+//! Optional groups of transport methods. One call returns all groups of a transport. A transport
+//! that provides a group implements all methods of the group.
 
 use super::{
     Completion, CrossMemory, Direct, NativeCollectives, OpId, PipelinedSource, Rma, Selector,
@@ -11,8 +11,8 @@ use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Optional group of methods: the transport as trait `T`, or `None` if the transport lacks the
-/// group.
+/// Optional group of methods: the transport as the trait object `T`, or `None` if the transport
+/// does not implement the group.
 type Group<'a, T> = Option<&'a T>;
 
 /// Method groups of one transport. They do not change while the transport is open, so a
@@ -43,8 +43,8 @@ pub struct Groups<'a> {
     /// Completion tests in which the waiting thread itself calls a function of another library
     /// (such as MPI_Test).
     pub foreign_test: Group<'a, dyn ForeignTest>,
-    /// Determines whether the calling thread may call the transport. Without the group, all threads
-    /// may call it.
+    /// Check whether the calling thread may call the transport. Without the group, all threads may
+    /// call it.
     pub thread_check: Group<'a, dyn ThreadCheck>,
     /// Human-readable descriptions for error messages and reports.
     pub diagnostics: Group<'a, dyn Diagnostics>,
@@ -145,6 +145,6 @@ pub trait Diagnostics: Send + Sync {
     /// just failed; `None` if there is no such description.
     fn failure_text(&self) -> Option<String>;
     /// Returns a description of the memory that the transport uses and has used in addition to the
-    /// program's buffers; `None` if the transport does not count this memory.
+    /// user buffers; `None` if the transport does not count this memory.
     fn memory_text(&self) -> Option<String>;
 }

@@ -42,7 +42,7 @@ pub trait Memory: Send + Sync {
     fn free_async(&self, _stream: Token, _addr: Addr, _extent: Extent) -> Option<Result<()>> {
         None
     }
-    /// Registers (pins) host memory of the program, at least one byte, as PINNED memory of the
+    /// Registers (pins) user-allocated host memory, at least one byte, as PINNED memory of the
     /// backend.
     fn register(&self, _region: Region) -> Option<Result<()>> {
         None

@@ -66,7 +66,7 @@ pub use window::{
 /// Availability of a backend on this machine: `Ok`, or the reason why the backend cannot run.
 pub type Availability = std::result::Result<(), String>;
 
-/// Methods of a backend that belong to none of its components.
+/// Methods of a backend that do not belong to any of its components.
 pub trait BackendProbe: Send + Sync {
     /// Returns `Ok` if the backend can run on this machine, otherwise `Err` with the reason. The
     /// call must also work on a machine without the backend's hardware.
@@ -194,7 +194,7 @@ pub trait Exec: Send + Sync {
         None
     }
 
-    /// Queues on the stream a kernel that is given as a function pointer.
+    /// Queues a kernel (passed as a function pointer) on the stream.
     fn launch(&self, _stream: Token, _launch: &Launch<'_>) -> Option<Result<()>> {
         None
     }
@@ -257,14 +257,14 @@ pub trait Comm: Send + Sync {
     fn bootstraps_over(&self) -> bool {
         false
     }
-    /// Returns the factory of device communicators, if the component supports only collectives on
+    /// Returns the factory for device communicators, if the component supports only collectives on
     /// device memory. `open` then fails: these communicators are opened over a communicator of
     /// another backend.
     fn device_comms(&self) -> Option<&dyn DeviceComms> {
         None
     }
-    /// Opens all ranks of a communicator within this process and returns their transports in rank
-    /// order. These transports need no progress between calls.
+    /// Opens one transport for each rank of a communicator, all within this process, and returns
+    /// them in rank order. Operations on these transports do not need progress between calls.
     fn open_ranks(&self, _size: i32) -> Option<Result<Vec<Box<dyn Transport>>>> {
         None
     }

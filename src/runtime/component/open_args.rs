@@ -30,8 +30,8 @@ pub struct OpenArgs {
     pub native: Addr,
     /// True if a time limit or determinism requires the library's own collective algorithms.
     pub own_algorithms: bool,
-    /// Data exchange over the existing communicator over which the transport is opened, for a
-    /// backend that can bootstrap over a communicator
+    /// Out-of-band data exchange over an existing communicator, if the transport bootstraps over
+    /// one. Requires a backend that supports this
     /// ([`Comm::bootstraps_over`](super::Comm::bootstraps_over)).
     pub over: Option<Arc<dyn Exchange>>,
 }

@@ -10,7 +10,8 @@ pub struct PipelinedSource {
 }
 
 impl PipelinedSource {
-    /// Creates the write progress of a send whose first `ready` bytes are already written.
+    /// Creates the object that tracks the write progress of a send whose first `ready` bytes are
+    /// already written.
     pub fn new(ready: usize) -> Self {
         PipelinedSource { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
     }

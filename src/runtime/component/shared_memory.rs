@@ -31,23 +31,24 @@ pub struct Member {
 pub trait CollMailbox: Send + Sync {
     /// Returns the maximum size of a post in bytes.
     fn room(&self) -> usize;
-    /// Posts `data` for the other ranks; `number` is the number after that of this rank's previous
-    /// post. Returns false if the post is not possible yet, because another rank may still read a
-    /// much older post of this rank.
+    /// Posts `data` for the other ranks; `number` is one greater than the number of this rank's
+    /// previous post. Returns false if the post is not possible yet, because another rank may still
+    /// read a much older post of this rank.
     fn post(&self, number: u64, what: u32, data: Region) -> bool;
-    /// Returns the post of `rank` under `number` if it has arrived. This rank must not have called
-    /// `finish` for the number yet. The post stays valid and unchanged until this rank makes that
-    /// call.
+    /// Returns the post from `rank` with the number `number`, if it has arrived. This rank must not
+    /// have called `finish` for the number yet. The post stays valid and unchanged until this rank
+    /// makes that call.
     fn look(&self, rank: i32, number: u64) -> Option<Post>;
     /// Declares that this rank no longer reads the posts with the number `number`. `met` is true if
-    /// this rank has found the posts of all other ranks with this number.
+    /// this rank has found the posts with this number from all other ranks.
     fn finish(&self, number: u64, met: bool);
     /// Publishes that this rank disconnects and makes no further posts.
     fn leave(&self);
-    /// Returns true if `rank` has disconnected; its earlier posts are then visible, too.
+    /// Returns true if `rank` has disconnected. In this case all posts that the rank has made are
+    /// visible.
     fn has_left(&self, rank: i32) -> bool;
-    /// Sleeps until the post of `_rank` under `_number` has arrived, for `_limit` at most. Returns
-    /// false at once if no rank would wake the calling thread.
+    /// Sleeps until the post from `_rank` with the number `_number` has arrived, for `_limit` at
+    /// most. Returns false at once if no rank would wake the calling thread.
     fn rest(&self, _rank: i32, _number: u64, _limit: Duration) -> bool {
         false
     }
@@ -62,7 +63,8 @@ pub const PART_WORDS: usize = 64;
 pub enum SharedOffer {
     /// New memory of this size in bytes, allocated by the transport and initialized to 0.
     Fresh(usize),
-    /// Existing memory of the program. It stays valid until the last rank has released it.
+    /// Existing memory that the user provides. It must stay valid until the last rank has released
+    /// it.
     Own(Region),
 }
 

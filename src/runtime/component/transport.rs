@@ -53,10 +53,10 @@ pub trait Transport: Send + Sync {
     fn cancel(&self, op: OpId) -> Result<()>;
     /// Returns the properties of the transport, which are constant from open to close.
     fn properties(&self) -> &Properties;
-    /// Returns the optional groups of methods of the transport.
+    /// Returns the optional method groups that the transport provides.
     fn groups(&self) -> Groups<'_>;
-    /// Closes the transport. The caller must have completed all operations and must not start any
-    /// more.
+    /// Closes the transport. All operations must be complete, and the caller must not start further
+    /// operations.
     fn close(&self) -> Result<()>;
 }
 

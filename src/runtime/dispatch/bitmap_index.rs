@@ -1,4 +1,4 @@
-//! Bitmap index that finds the keys that match a query without visiting each key. Keys and queries
+//! Bitmap index that finds the keys that match a query without testing each key. Keys and queries
 //! have three slots (source, destination and schedule), each with a 64-bit enumeration word. For
 //! each slot and each word in it, a row of bits marks the keys that match the word. A key matches a
 //! query if its bit is set in the rows of all three slots. The bits are in the order of rule 1 of
@@ -279,10 +279,10 @@ impl BitmapIndex {
 
 /// Iterator over the indices of matching keys, in ascending order.
 pub struct MatchingPositions<'a> {
-    /// Bit mask of the matching keys in the current word of 64 keys. Keys that the iterator has
+    /// Bit mask of the matching keys in the current group of 64 keys. Keys that the iterator has
     /// already returned are cleared.
     bits: u64,
-    /// Number of keys before the current word of 64 keys.
+    /// Number of keys before the current group of 64 keys.
     before: usize,
     /// Unread 64-bit words of the bitmap rows of the three slots.
     rows: [&'a [u64]; 3],
@@ -295,7 +295,7 @@ impl<'a> MatchingPositions<'a> {
         begun
     }
 
-    /// Advances to the next word of 64 keys. Returns false after the last word.
+    /// Advances to the next group of 64 keys. Returns false after the last group.
     fn step(&mut self) -> bool {
         let [Some((s, more_s)), Some((d, more_d)), Some((h, more_h))] =
             self.rows.map(<[u64]>::split_first)

@@ -142,8 +142,8 @@ fn enumeration(number: dtl_enum_t) -> Result<&'static Enumeration> {
     })
 }
 
-/// Registers a member under `value`, or under the lowest free value above the number of members if
-/// `value` is `None`. A member with fields is a template.
+/// Registers a member with the value `value` or, if `value` is `None`, with the lowest free value
+/// that is greater than the number of members. A member with fields is a template.
 pub fn register(
     number: dtl_enum_t,
     name: &str,
@@ -359,7 +359,7 @@ impl Enumeration {
         )
     }
 
-    /// Returns the names of the members for an error message, at most `MOST` of them.
+    /// Returns the names of at most `MOST` members, for an error message.
     fn some_names(&self) -> String {
         const MOST: usize = 16;
         let book = self.book.read();

@@ -2,12 +2,11 @@
 //! registers environments, counts their users, and starts and ends environments in the required
 //! order.
 //!
-//! One lock guards the list of environments. No function of the program is called while the lock is
-//! held.
+//! One lock guards the list of environments. No user callback is called while the lock is held.
 //!
 //! In reading order:
 //! - `version`: comparison of versions
-//! - `plan`: order of starting
+//! - `plan`: start order of an environment and its dependencies
 //! - `start`: start and end of environments
 
 mod plan;
@@ -226,8 +225,8 @@ pub fn state(name: &str) -> Result<Addr> {
 }
 
 /// Checks that an environment could be started: the environment and all its dependencies are
-/// registered, and the probe function of each one that is not started succeeds. Starts no
-/// environment.
+/// registered, and the probe function of each one that is not started succeeds. This function does
+/// not start any environment.
 pub fn availability(need: &Requirement) -> Result<()> {
     let (order, mut state) = ordered(need)?;
     let mut required = Vec::new();
@@ -245,8 +244,8 @@ pub fn availability(need: &Requirement) -> Result<()> {
     required.iter().try_for_each(|(step, description)| probe(step, description))
 }
 
-/// Returns the environments to start, in the order of starting. If an environment is not
-/// registered, loads the plugins and repeats the search, because a plugin may register it.
+/// Returns the environments to start, in the order in which they must be started. If an environment
+/// is not registered, loads the plugins and repeats the search, because a plugin may register it.
 fn ordered(need: &Requirement) -> Result<(Vec<StartStep>, MutexGuard<'static, EnvironmentState>)> {
     let mut state = STATE.lock();
     let mut order = plan::order(&state.records, need);

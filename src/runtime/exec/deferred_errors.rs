@@ -1,8 +1,8 @@
 //! Failures of the work that the library itself does in a backend's stream: host callbacks, kernels
-//! that are host functions, and copies that the backend cannot queue. The backend does not see such
-//! failures, so its events complete even after failed work. An event therefore carries a [`Mark`]
-//! that covers the library's work queued before the event was recorded. The library reads the mark
-//! when the backend's event has completed.
+//! that are host functions, and copies that the backend cannot queue. Such failures are not
+//! reported to the backend, so its events complete even after failed work. An event therefore
+//! carries a [`Mark`] that covers the library's work queued before the event was recorded. The
+//! library reads the mark when the backend's event has completed.
 //!
 //! Pieces of work are numbered in the order of the stream. Only the first unreported failure
 //! matters. An event carries this failure if the failed piece was queued before the event was
@@ -48,7 +48,7 @@ pub(super) struct Mark {
 }
 
 impl DeferredErrors {
-    /// Returns true if an event recorded now may need a mark. Costs one load. The value of this
+    /// Returns true if an event recorded now may need a [`Mark`]. Costs one load. The value of this
     /// relaxed load includes all unfinished pieces of work that the calling thread has queued.
     /// Pieces that another thread queues concurrently have no defined order relative to the
     /// recording of the event.
@@ -122,7 +122,7 @@ impl DeferredErrors {
         Some(Mark { first: Arc::clone(&state.first), upto: state.last, of: self.id() })
     }
 
-    /// Returns a number that no other live `DeferredErrors` has.
+    /// Returns a number that is unique among all existing `DeferredErrors` objects.
     pub(super) fn id(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self).addr()
     }

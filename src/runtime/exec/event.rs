@@ -21,8 +21,8 @@ use crate::sys::sync::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Event: a point in the work of a stream. Threads can query whether this point has been reached,
-/// and wait for it.
+/// Event: a point in the sequence of work in a stream. Threads can query whether the work before
+/// this point is complete, and wait for it.
 pub struct Event {
     backend: Arc<Backend>,
     timing: bool,

@@ -1,6 +1,6 @@
 //! Kernels, and the execution of their host code over a grid of thread blocks.
 //!
-//! Each thread of the grid is one call of the kernel function; host code compiled from a module
+//! Each thread of the grid is one call to the kernel function; host code compiled from a module
 //! runs all threads of a block in one call. The threads of a block run one after another, so blocks
 //! have no barrier. The blocks run in parallel on the cores of the machine if the launch takes
 //! longer than waking the other threads.
@@ -130,7 +130,7 @@ impl Grid {
         Ok(Grid { shape, code, args })
     }
 
-    /// Runs all blocks of the grid, in one or more ranges. After the first failed call of the
+    /// Runs all blocks of the grid, in one or more ranges. After the first failed call to the
     /// kernel function, the other blocks of the same range are skipped, and no further range is
     /// started.
     pub fn run(self) -> Result<()> {

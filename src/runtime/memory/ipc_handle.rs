@@ -130,7 +130,7 @@ pub fn export(inside: &Guard, addr: Addr) -> Result<dtl_mem_handle_t> {
     Ok(handle)
 }
 
-/// Imports an allocation of another process. Returns its address in this process and its size in
+/// Imports an allocation from another process. Returns its address in this process and its size in
 /// bytes.
 pub fn import(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Addr, u64)> {
     let exports = exports(backend)?;

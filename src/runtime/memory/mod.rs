@@ -1,14 +1,14 @@
 //! Memory: allocation through a backend, and the ledger of all live allocations.
 //!
 //! The ledger identifies the allocation of a pointer for copies and `dtl_mem_query`. It contains
-//! only memory that this module allocated. Memory of other allocators is in the list of `external`,
-//! or is found by a driver query (`drivers`). Any other pointer is assumed to point to host memory.
-//! Memory that the library's own allocator (`host_alloc`) allocates is not in the ledger, because
-//! this allocator can look up its own blocks.
+//! only memory that this module allocated. Memory from other allocators is in the list in
+//! `external`, or is found by a driver query (`drivers`). Any other pointer is assumed to point to
+//! host memory. Memory that the library's own allocator (`host_alloc`) allocates is not in the
+//! ledger, because this allocator can look up its own blocks.
 //!
 //! In reading order:
-//! - `host_alloc`: host memory by the library's allocator
-//! - `external`: memory of other allocators
+//! - `host_alloc`: host memory from the library's allocator
+//! - `external`: memory from other allocators
 //! - `registered`: host memory registered by the program, adopted memory
 //! - `drivers`: driver queries for unknown pointers
 //! - `located`: owner and bounds of a range
@@ -16,7 +16,7 @@
 //! - `stream_ordered`: allocation and freeing in stream order
 //! - `mem_pool`: memory pools
 //! - `foreign_owner`: memory that a dispatch handler provided
-//! - `handlers`: allocations and copies by handlers of the program
+//! - `handlers`: allocations and copies through handlers that the user has registered
 //! - `device_only`: memory that the host cannot access
 //! - `ipc_handle`: export and import between processes
 //! - `stats`: memory properties and usage counters

@@ -49,7 +49,7 @@ struct Registered {
 /// overlap.
 static LIST: Mutex<BTreeMap<usize, Registered>> = Mutex::new(BTreeMap::new());
 
-/// Registers memory of the program with a backend.
+/// Registers user memory with a backend.
 pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     let memory = backend.memory()?;
     let device = device::get_or_first(&backend)?;
@@ -72,7 +72,7 @@ fn list(backend: &Backend, device: i32, kind: dtl_enum_word_t, region: Region) {
     }
 }
 
-/// Adopts memory of another allocator. The backend can copy this memory.
+/// Adopts memory from another allocator. The backend can then copy this memory.
 pub fn adopt(
     backend: Arc<Backend>,
     device: i32,

@@ -7,8 +7,8 @@
 //!
 //! In reading order:
 //! - `search_path`: folders that are searched
-//! - `plugin_probe`: trial of a plugin in a separate process
-//! - `handlers`: dispatcher handlers that plugins register
+//! - `plugin_probe`: test load of a plugin in a separate process
+//! - `handlers`: dispatch handlers that plugins register
 
 mod handlers;
 pub mod plugin_probe;
@@ -104,7 +104,8 @@ struct Current {
     facts: PluginDescription,
     /// Error of the plugin's first call to `backend_register` that failed.
     failure: Option<Error>,
-    /// Names of the environments that the plugin has registered.
+    /// Names of the environments (external software that backends depend on) that the plugin has
+    /// registered.
     environments: Vec<String>,
     /// Backends that the plugin has registered, each with the backend that it replaced, if any.
     backends: Vec<(dtl_backend_t, Option<registry::Replaced>)>,
@@ -124,12 +125,12 @@ pub fn open_files_with(opener: Opener) {
     STATE.lock().opener = Some(opener);
 }
 
-/// Right to load plugins, which one thread at a time holds.
+/// Guard that gives a thread the exclusive right to load plugins.
 struct LoadGuard;
 
 impl LoadGuard {
-    /// Waits for the right to load. Returns `None` if the calling thread already holds it, because
-    /// the call comes from inside a plugin's load function.
+    /// Waits for the exclusive right to load plugins. Returns `None` if the calling thread already
+    /// holds this right, because the call comes from inside a plugin's load function.
     fn take() -> Option<Self> {
         let me = std::thread::current().id();
         let mut state = STATE.lock();
@@ -239,9 +240,10 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Current> {
     Err(error)
 }
 
-/// Adds a backend of the plugin that this thread is loading. Implements `backend_register` in the
-/// function table that the library passes to plugins. `make` receives the ABI version for which the
-/// plugin was compiled and the agreed version.
+/// Registers a backend of the plugin that this thread is loading. Implements `backend_register` in
+/// the function table that the library passes to plugins. `make` creates the backend; its arguments
+/// are the ABI version for which the plugin was compiled and the ABI version on which the plugin
+/// and the library have agreed.
 pub fn register(
     flags: u64,
     make: impl FnOnce(u32, u32) -> Result<Backend>,
@@ -266,8 +268,9 @@ pub fn note_failure(error: &Error) {
     }
 }
 
-/// Adds an environment of the plugin that this thread is loading. Implements `environment_register`
-/// in the function table that the library passes to plugins.
+/// Registers an environment (external software that backends depend on) for the plugin that this
+/// thread is loading. Implements `environment_register` in the function table that the library
+/// passes to plugins.
 pub fn register_environment(description: environment::Description) -> Result<()> {
     loading("environment_register")?;
     let name = description.name.clone();

@@ -18,8 +18,8 @@ use std::process::Command;
 use std::time::Duration;
 
 const PROGRAM: &str = "dtl-info";
-/// Additional time that this process waits for dtl-info after the time limit that dtl-info itself
-/// enforces.
+/// Time that this process still waits for dtl-info after the time limit that dtl-info itself
+/// enforces has expired.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Fails if the test load of a file in a separate process crashes, hangs or cannot be run. Succeeds

@@ -2,7 +2,7 @@
 //! task occupies a slot of a table, with a ticket (the handle of the task), scratch memory, and a
 //! `Watch`, the method to detect the end of the task. Slots are reused.
 //!
-//! No function of the application or of a backend is called while the lock of the table is held. A
+//! No user callback and no function of a backend is called while the lock of the table is held. A
 //! thread that polls a task takes the `Watch` out of the slot, so only one thread polls a task at a
 //! time. The thread puts the `Watch` back if the task has not ended.
 
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Method to detect the end of a task.
 pub(super) enum Watch {
-    /// The program reports the end of the task by a call to dtl_selection_end.
+    /// The application reports the end of the task by a call to dtl_selection_end.
     Told,
     /// Event that the task returned; the task ends when the event completes.
     Record(EventGate),
@@ -38,8 +38,8 @@ pub(super) struct TaskOutcome {
     pub(super) status: dtl_status_t,
     /// Duration of the task in nanoseconds; `None` if it was not measured.
     pub(super) time_ns: Option<u64>,
-    /// Count of failed calls ([`Mark`]) before the call that returned `status`. Used to find the
-    /// error message that belongs to `status`.
+    /// Number of calls that had failed ([`Mark`]) before the call that returned `status`. Used to
+    /// find the error message that belongs to `status`.
     pub(super) before: Mark,
 }
 
@@ -80,7 +80,7 @@ struct Places {
     rows: Vec<ResourceTickets>,
 }
 
-/// Table of the tasks in flight, with their tickets and scratch memory.
+/// Table of the tasks in flight, with their tickets (task handles) and scratch memory.
 pub(super) struct Flights {
     places: Mutex<Places>,
     scratch_bytes: usize,

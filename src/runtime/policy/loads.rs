@@ -91,7 +91,7 @@ impl Loads {
         counts().skip(first).chain(counts().take(first))
     }
 
-    /// Returns the index of the resource at which the search of a thread starts.
+    /// Returns the index of the resource at which a thread starts its search.
     fn first_of(&self, thread: usize) -> usize {
         thread % self.0.len().max(1)
     }
@@ -132,7 +132,8 @@ impl Loads {
     }
 
     /// Adds a task to the first resource that has fewer than `most` tasks. The search starts at the
-    /// thread's own resource. Returns its index; `None` if all resources are full.
+    /// thread's own resource. Returns the index of the resource that was found; `None` if all
+    /// resources are full.
     #[inline(never)]
     #[must_use]
     pub(super) fn take_free(&self, thread: usize, most: u64) -> Option<usize> {

@@ -14,7 +14,7 @@ use crate::sys::sync::wait::TscTimer;
 
 /// Selection rule of a policy, before the resources are known.
 pub enum Rule {
-    /// Always the resource at this index in the resource list that the program passed.
+    /// Always the resource at this index in the resource list that the user passed.
     Fixed(u32),
     /// The resources in turn.
     RoundRobin,
@@ -32,11 +32,11 @@ pub enum Rule {
     },
     /// The first resource found that has fewer than this number of tasks.
     Capacity(u32),
-    /// Rule of the program.
+    /// User-defined rule.
     Custom(CustomRule),
 }
 
-/// Rule that the program implements through a table of functions.
+/// User-defined rule, implemented by a table of user callbacks.
 pub struct CustomRule {
     /// Function table of the rule; no required function is NULL.
     pub ops: dtl_policy_ops_t,
@@ -51,7 +51,7 @@ pub(super) enum Chooser {
     Least(Loads),
     Fastest(Tuner),
     Free(Loads, u64),
-    /// Rule of the program: its function table and its user pointer.
+    /// User-defined rule: its function table and its user pointer.
     Custom(dtl_policy_ops_t, Addr),
 }
 
@@ -64,7 +64,7 @@ pub enum TaskEnd {
     Place,
     /// The time of this run must be passed to the tuner.
     Timed(Run),
-    /// The end of the task with this key must be reported to the program's rule.
+    /// The end of the task with this key must be reported to the user-defined rule.
     Told(dtl_task_key_t),
 }
 
@@ -181,8 +181,8 @@ impl Chooser {
         Some((index, end))
     }
 
-    /// Selects a resource without blocking and without calling a function of the program. Returns
-    /// `None` if this is not possible and the caller must use `choose`.
+    /// Selects a resource without blocking and without calling a user callback. Returns `None` if
+    /// this is not possible and the caller must use `choose`.
     #[inline(always)] // row: select_tuned
     pub(super) fn quick(
         &self,
@@ -204,8 +204,8 @@ impl Chooser {
         Some((index, end))
     }
 
-    /// Selects a resource. Fails with BUSY if no resource is free. An invalid index from the
-    /// program's rule is returned but not counted.
+    /// Selects a resource. Fails with BUSY if no resource is free. An invalid index from a
+    /// user-defined rule is returned but not counted.
     pub(super) fn choose(
         &self,
         counts: &Counts,
@@ -243,7 +243,7 @@ impl Chooser {
         }
     }
 
-    /// Reports the start of a task to the program's rule.
+    /// Reports the start of a task to the user-defined rule, if the policy has one.
     pub(super) fn submitted(&self, picked: &ResourceChoice) {
         if let TaskEnd::Told(key) = picked.end {
             self.report(picked.index, key, DTL_INFO_TASK_SUBMISSION, 0);
@@ -313,7 +313,7 @@ impl Chooser {
     }
 }
 
-/// Converts `place`, an index into the resource list that the program passed, to an index into the
+/// Converts `place`, an index into the resource list that the user passed, to an index into the
 /// usable resources.
 fn fixed(place: usize, usable: &Usable) -> Result<usize> {
     if let Some(index) = usable.resources.iter().position(|resource| resource.place == place) {

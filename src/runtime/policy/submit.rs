@@ -2,7 +2,7 @@
 //! on it, observe its end. This module also implements the functions that wait for tasks.
 //!
 //! All functions here run outside of the epoch (the critical section of the epoch-based
-//! reclamation) and with a reference to the policy, so tasks and the functions of a program's
+//! reclamation) and with a reference to the policy, so tasks and the functions of a user-defined
 //! function table may block and may call the library. No lock is held while code of the application
 //! or of a backend runs.
 
@@ -38,8 +38,8 @@ pub type TaskFn = extern "C" fn(
 /// about tasks.
 const LOOKS: usize = 2;
 /// If the policy needs no reports about tasks, a submit collects ended tasks only when its own task
-/// raises the number of tasks in flight to a multiple of LOOK_EVERY. Applies to resource kinds that
-/// the program implements.
+/// raises the number of tasks in flight to a multiple of LOOK_EVERY. Applies to user-defined
+/// resource kinds.
 const LOOK_EVERY: usize = 64;
 /// Maximum timeout in nanoseconds that is passed to a wait function that a task returned.
 const WAIT_NS: u64 = 1_000_000;
@@ -70,8 +70,8 @@ pub fn is_nothing(left: &dtl_waitable_t) -> bool {
 }
 
 /// Converts the status of a task to a result whose error message describes the failure. `before` is
-/// the count of failed calls (`Mark`) before the task ran in this thread, or the current count if
-/// the task ran elsewhere.
+/// the number of calls that had failed (`Mark`) before the task ran in this thread, or the current
+/// number if the task ran elsewhere.
 pub fn outcome(status: dtl_status_t, before: Mark) -> Result<()> {
     if status == DTL_SUCCESS { Ok(()) } else { Err(before.explain(task_failed(status))) }
 }
@@ -151,8 +151,8 @@ impl Policy {
     }
 
     /// Returns true if ended tasks must be collected now, although the policy needs no reports
-    /// about tasks. A resource kind that the program implements needs this periodic collection: if
-    /// the program never waits for tasks, nothing else collects them.
+    /// about tasks. A user-defined resource kind needs this periodic collection: without it, tasks
+    /// are collected only when the application waits for tasks.
     fn is_due(&self, ready: &ReadyPolicy) -> bool {
         matches!(self.kind, ResourceKind::Custom(_))
             && ready.flights.running() % LOOK_EVERY == LOOK_EVERY - 1
@@ -162,8 +162,9 @@ impl Policy {
         fail!(DTL_ERROR_INTERNAL, "policy '{}' lost resource {}", self.rule.name(), picked.index)
     }
 
-    /// Processes the return of a task's function in the submitting thread, and returns the task's
-    /// submission. `before` is the count of failed calls (`Mark`) before the function was called.
+    /// Processes the status that a task's function has returned in the submitting thread, and
+    /// returns the task's submission. `before` is the number of calls that had failed (`Mark`)
+    /// before the function was called.
     pub fn returned(
         &self,
         picked: &ResourceChoice,
@@ -342,8 +343,8 @@ impl Policy {
         }
     }
 
-    /// Reports the end of a task on a resource whose kind the program implements
-    /// (dtl_selection_end). Fails if no task with this ticket is in flight.
+    /// Reports the end of a task on a resource of a user-defined kind (dtl_selection_end). Fails if
+    /// no task with this ticket is in flight.
     pub fn end(&self, ticket: u64, status: dtl_status_t, time_ns: u64) -> Result<()> {
         let ready = self.ready()?;
         let ended = TaskOutcome { status, time_ns: Some(time_ns), before: Mark::now() };

@@ -38,7 +38,7 @@ const SHARES: usize = 4;
 /// different threads write different parts, and a prefetcher loads lines in pairs.
 #[repr(align(128))]
 struct RunShard {
-    /// Number of runs in this group of runs.
+    /// Number of runs in this group.
     most: u64,
     /// Number of the next run of the group to assign.
     runs: AtomicU64,
@@ -166,8 +166,7 @@ impl Trial {
         Report::Last(best, least)
     }
 
-    /// Counts a part (a group of runs) whose runs have all ended. Returns true if the runs of all
-    /// parts have then ended.
+    /// Counts a part (group of runs) as completed. Returns true if all parts are then completed.
     #[cold]
     fn is_last_part(&self) -> bool {
         let parts = self.parts.iter().filter(|part| part.most > 0).count();

@@ -57,7 +57,7 @@ impl UsageRow {
 }
 
 impl Counts {
-    /// Creates counters of `resources` resources with all counts 0.
+    /// Creates counters for `resources` resources, with all counts 0.
     pub(super) fn new(resources: usize) -> Self {
         Counts {
             rows: std::array::from_fn(|thread| UsageRow::new(resources, thread)),

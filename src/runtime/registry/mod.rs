@@ -212,8 +212,8 @@ impl Backend {
 pub struct Events {
     /// Handles the registration of a backend, before other threads can find the backend.
     pub adding: fn(&Backend),
-    /// Unregisters a backend of a program or plugin that another backend has replaced, once the
-    /// replaced backend is no longer in use.
+    /// Unregisters a backend that another backend has replaced, once the replaced backend is no
+    /// longer in use. Not called for built-in backends.
     pub replaced: fn(dtl_backend_t),
     /// Called when a backend has reported that it can run on this machine.
     pub available: fn(&Backend),
@@ -224,10 +224,10 @@ pub struct Events {
     pub removed: fn(&Guard, &Arc<Backend>),
     /// Handles the removal of all backends, before they are destroyed.
     pub all_removed: fn(),
-    /// Returns the name of a dispatcher handler that uses the backend, if there is one.
+    /// Returns the name of a dispatch handler that uses the backend, if there is one.
     pub handler_of: fn(&Guard, &Arc<Backend>) -> Option<String>,
-    /// Returns the advice to append to the message of a NOT_FOUND error: possible sources of a
-    /// backend of this name.
+    /// Returns the advice to append to the error message for an unknown backend name: possible
+    /// sources of a backend with this name.
     pub advice: fn(&str) -> String,
 }
 
@@ -386,12 +386,13 @@ pub fn is_replaced(inside: &Guard, handle: dtl_backend_t) -> bool {
     TABLE.get(inside, handle.id).is_some() && named.iter().all(|known| known.handle() != handle)
 }
 
-/// Returns the backend of a (non-null) handle, valid for the duration of a call.
+/// Returns the backend that a (non-null) handle names. The reference is valid while the guard
+/// `inside` lives.
 pub fn find(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     TABLE.get(inside, handle.id).ok_or_else(|| stale(handle))
 }
 
-/// Returns a reference-counted pointer to the backend of a (non-null) handle.
+/// Returns a reference-counted pointer to the backend that a (non-null) handle names.
 pub fn pin(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
     TABLE.pin(inside, handle.id).ok_or_else(|| stale(handle))
 }
@@ -520,8 +521,8 @@ fn automatic(inside: &Guard) -> Result<&Backend> {
     )
 }
 
-/// Initializes built-in backends whose driver the program already uses, so that the library
-/// recognizes pointers to memory that the program has allocated with the driver.
+/// Initializes the built-in backends whose driver the application already uses, so that the library
+/// recognizes pointers to memory that the application has allocated through the driver.
 pub fn detect_driver_use() {
     let inside = epoch::enter();
     let is_used = |backend: &&Backend| {

@@ -40,8 +40,8 @@ pub fn put_back(inside: &Guard, replaced: Replaced) {
     choose_again();
 }
 
-/// Removes the backend `gone` from the list of backends that a lookup by name finds. If `gone` had
-/// replaced a built-in backend, puts the built-in backend back into the list.
+/// Removes the backend `gone` from the list that lookups by name search. If `gone` had replaced a
+/// built-in backend, puts the built-in backend back into the list.
 pub(super) fn take_out(
     inside: &Guard,
     named: &mut Vec<Arc<Backend>>,

@@ -8,8 +8,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Tag (the number that selects the statistics) of the host allocator's blocks that belong to no
-/// memory pool.
+/// Tag (the number that selects the statistics) of those blocks of the host allocator that do not
+/// belong to a memory pool.
 pub const NO_POOL: u8 = 0;
 
 /// Counters of one backend's allocations.
@@ -20,7 +20,8 @@ pub struct Usage {
     /// Number of live allocations, including allocations in progress.
     pub(crate) live_count: AtomicU64,
     pub(crate) total_count: AtomicU64,
-    /// Number of adopted or registered ranges of the program's memory, each with a `RangeUser`.
+    /// Number of memory ranges of the application that are adopted or registered. Each has a
+    /// `RangeUser`.
     pub(super) range_count: AtomicU64,
     /// Set while the backend is being unregistered.
     closing: AtomicBool,

@@ -51,7 +51,7 @@ pub struct Settings {
     pub backend: Option<String>,
     /// Kind of the world communicator.
     pub comm: Option<String>,
-    /// Default time limit in nanoseconds of communicators that were created without an explicit
+    /// Default time limit in nanoseconds for communicators that are created without an explicit
     /// time limit.
     pub timeout_ns: Option<u64>,
     /// True if an automatic selection of anything but the preferred alternative is an error

@@ -1,11 +1,11 @@
 //! Trace file: a JSON array in Chrome's trace format, one event per line, written by a separate
 //! thread.
 //!
-//! Each thread appends its events to a queue of its own, its journal. The writer thread drains the
-//! journals every tenth of a second, or when a journal has many events, so the file of a rank that
-//! is killed lacks at most the events of the last tenth of a second. The format permits a file that
-//! lacks the end of the JSON array. A thread whose journal is full drains the journals itself. A
-//! failed write ends the trace and has no other effect.
+//! Each thread appends its events to a queue of its own (the journal of the thread). The writer
+//! thread drains the journals every tenth of a second, or when a journal has many events, so the
+//! file of a rank that is killed lacks at most the events of the last tenth of a second. The format
+//! permits a file that lacks the end of the JSON array. A thread whose journal is full drains the
+//! journals itself. If a write fails, the trace ends; calls of the library are not affected.
 
 use super::args::{Phase, TraceEvent};
 use super::text::{self, EventOrigin};
@@ -41,8 +41,8 @@ pub(super) struct Trace {
     rank: i32,
     has_failed: AtomicBool,
     state: Mutex<TraceFileState>,
-    /// Wakes the writer thread when the trace ends or a journal (event queue of a thread) has many
-    /// events.
+    /// Condition variable that wakes the writer thread when the trace ends or a journal (event
+    /// queue of a thread) has many events.
     awake: Condvar,
     /// Number of threads that are not traced, because no memory was left for their journals.
     left_out: AtomicU64,

@@ -1,9 +1,9 @@
 //! Names of trace events, represented by numbers that fit into a fixed-size event record. Names are
 //! few and never freed.
 //!
-//! Looking up the name for a number takes no lock, because the thread that writes the trace file
-//! does so. In a forked child this thread does not exist, so a lock that it held at the fork would
-//! stay locked.
+//! The lookup of a name by its number does not take a lock, because the thread that writes the
+//! trace file makes such lookups. In a forked child this thread does not exist, so a lock that the
+//! thread held at the fork would stay locked.
 
 use crate::runtime::append_only_table::AppendOnlyTable;
 use crate::runtime::for_ever;

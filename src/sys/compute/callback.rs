@@ -1,21 +1,22 @@
-//! Safe wrappers around C functions of the program and of other libraries, and the data that such
+//! Safe wrappers around user callbacks and C functions of other libraries, and the data that such
 //! functions use: tensors with their release functions, and the arguments of kernels.
 //!
-//! The rules for reduction operations that the program provides are documented at dtl_op_fn_t;
-//! `runtime::types` stores the operation.
+//! The rules for user-defined reduction operations are documented at dtl_op_fn_t; `runtime::types`
+//! stores the operations.
 //!
 //! A function that waits for an operation of another library calls that library's test function
 //! (such as MPI_Test) directly. During such a test the operating system may copy a large message.
 //! When the processor returns from the operating system, its predictions of return addresses are
-//! lost: each return on the way from the test function up to the program then costs about ten
-//! nanoseconds. So the test function is not called through the transport that started the
+//! lost: each return from a nested call, from the test function up to the application, then costs
+//! about ten nanoseconds. So the test function is not called through the transport that started the
 //! operation.
 //!
 //! A DLPack tensor is passed as a pointer to a struct that contains the function that releases it.
 //! `runtime::array` tracks who owns the memory of the tensor.
 //!
 //! The arguments of a kernel are copied at the launch; the copies live until the kernel has run.
-//! Typical argument lists fit inside the [`ArgPack`] itself, so that a launch allocates nothing.
+//! Typical argument lists fit inside the [`ArgPack`] itself, so that a launch does not allocate
+//! memory.
 
 use crate::abi::{
     comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t},
@@ -79,7 +80,7 @@ impl UserOp {
     ///
     /// The library guarantees that both regions are valid for these elements, `from` for writing as
     /// well (collectives pass scratch memory), and that no reference to either region exists during
-    /// the call. The program is responsible for anything that its function does beyond the rules
+    /// the call. The user is responsible for anything that the function does beyond the rules
     /// documented at dtl_op_fn_t, as with every callback.
     pub fn apply(self, into: Region, from: Region, element: usize, dtype: dtl_dtype_t) {
         let count = into.len().min(from.len()) / element.max(1);
@@ -145,9 +146,9 @@ impl Status {
 pub type Test =
     unsafe extern "C" fn(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int;
 
-/// Flag of a send in the 64-bit word that describes an operation of another library. Unless the
-/// flag [`OTHER`] is set, bits 2 to 63 of the word contain that library's request (such as an
-/// MPI_Request).
+/// Flag in the 64-bit word that describes an operation of another library. It is set if the
+/// operation is a send. Unless the flag [`OTHER`] is set, bits 2 to 63 of the word contain that
+/// library's request (such as an MPI_Request).
 pub const SEND: u64 = 1;
 /// Flag in the 64-bit word that describes an operation of another library. It is set if the
 /// operation has state in addition to its request, so that only the transport that started the
@@ -203,11 +204,11 @@ pub struct ForeignTester {
     /// thread may call functions of that library at any time.
     state: &'static AtomicU32,
     open: u32,
-    /// Maximum number of tests in one call to [`ForeignTester::test`] whose `is_patient` returns
-    /// true.
+    /// Maximum number of tests in one call to [`ForeignTester::test`], provided that `is_patient`
+    /// returns true there.
     often: AtomicU32,
     /// Number of operations that may have state in addition to their requests. While it is not 0,
-    /// [`ForeignTester::test`] tests no operation.
+    /// [`ForeignTester::test`] does not test any operation.
     extras: AtomicUsize,
 }
 
@@ -238,7 +239,7 @@ impl ForeignTester {
 
     /// Tests an operation. If it has not completed and `is_patient` returns true, repeats the test
     /// for some microseconds. The sender and the receiver of a large message execute the steps of
-    /// its transfer alternately, so a step that is detected late delays the whole message.
+    /// its transfer alternately, so late detection of a step delays the whole transfer.
     pub fn test(
         &self,
         word: u64,
@@ -273,8 +274,8 @@ impl ForeignTester {
         }
     }
 
-    /// Returns the maximum number of tests in one call to [`ForeignTester::test`] whose
-    /// `is_patient` returns true.
+    /// Returns the maximum number of tests in one call to [`ForeignTester::test`], provided that
+    /// `is_patient` returns true there.
     pub fn often(&self) -> u32 {
         self.often.load(Ordering::Relaxed)
     }
@@ -388,7 +389,7 @@ unsafe extern "C" fn delete<M>(managed: *mut c_void) {
     drop(tensor);
 }
 
-/// Imported tensor of another library, with its deleter. The tensor is not released unless
+/// Tensor imported from another library, with its deleter. The tensor is not released unless
 /// [`TakenTensor::give_up`] is called.
 #[derive(Clone, Copy)]
 pub struct TakenTensor {

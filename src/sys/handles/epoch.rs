@@ -1,12 +1,12 @@
-//! Epoch-based reclamation: a destroy frees an object only after the last thread that may still
+//! Epoch-based reclamation: a destroyed object is freed only after the last thread that may still
 //! access it has left the epoch (the critical section in which a thread uses shared objects).
 //!
 //! Each thread owns a record, its `ThreadRecord`. Entering the epoch makes the record's sequence
-//! number odd, leaving makes it even: two plain stores, no atomic read-modify-write, nothing
-//! shared. A destroyer first unlinks the object (so that no new user finds it), then makes every
-//! running thread execute a memory barrier (membarrier), then reads the records. A thread that was
-//! inside may still have a reference, so the object waits in the limbo list until all such threads
-//! have left.
+//! number odd, and leaving the epoch makes it even. Each is one plain store, without an atomic
+//! read-modify-write and without a write to shared data. A destroyer first unlinks the object (so
+//! that no new user finds it), then makes every running thread execute a memory barrier
+//! (membarrier), then reads the records. A thread that was inside may still have a reference, so
+//! the object waits in the limbo list until all such threads have left.
 //!
 //! Memory ordering. Reader: S1 `seq = odd`, compiler fence, L1 loads the object's slot. Destroyer:
 //! S2 unlinks the slot, membarrier, L2 loads `seq`. The membarrier executes a full barrier on each
@@ -57,12 +57,13 @@ pub(super) struct ThreadRecord {
     /// Number of waiting calls of this thread that are outside the epoch but hold pins (counted
     /// references).
     blocked: AtomicU32,
-    /// Object that a call of this thread continues to use while it waits outside the epoch.
+    /// Hazard pointer: object that a call of this thread continues to use while the call waits
+    /// outside the epoch.
     held: AtomicPtr<()>,
-    /// Number of functions of the application that are running outside the epoch within calls of
-    /// this thread ([`CallbackGuard`]).
+    /// Number of user callbacks running outside the epoch in library calls of this thread
+    /// ([`CallbackGuard`]).
     running: AtomicU32,
-    /// Number of live `ForkGuard`s of this thread, which [`aside`] returns.
+    /// Number of live `ForkGuard`s of this thread (created by [`aside`]).
     aside: AtomicU32,
     /// True while a thread owns the record.
     owned: AtomicBool,
@@ -141,8 +142,8 @@ impl ThreadRecord {
     }
 }
 
-/// Returns true if the record's thread may still use an object that was reachable when the record's
-/// sequence number was `seq`.
+/// Returns true if the record's thread may still use `object`, which was reachable when the
+/// record's sequence number was `seq`.
 fn uses(record: &ThreadRecord, seq: u64, object: usize) -> bool {
     let inside = seq % 2 == 1 && record.seq.load(Ordering::Acquire) == seq;
     inside || record.held.load(Ordering::Acquire).addr() == object
@@ -186,9 +187,9 @@ impl Drop for RecordGuard {
     }
 }
 
-/// Executes the light half of an asymmetric fence, which costs next to nothing. If one thread
-/// stores before the light half and loads after it, and another thread stores before the heavy half
-/// and loads after it, at least one of the two loads sees the store of the other thread.
+/// Executes the light half of an asymmetric fence. The light half costs next to nothing. If one
+/// thread stores before the light half and loads after it, and another thread stores before the
+/// heavy half and loads after it, at least one of the two loads sees the store of the other thread.
 pub fn light_fence() {
     compiler_fence(Ordering::SeqCst);
     if NEEDS_FENCE.load(Ordering::Relaxed) {
@@ -299,8 +300,8 @@ pub fn is_cheap() -> bool {
 /// Enters the epoch for a few nanoseconds, until the result is dropped. Returns `None` if this
 /// thread has no `ThreadRecord` yet or is already inside the epoch. Call only where a value read
 /// inside the epoch shows that [`is_cheap`] returned true (see `runtime::open_state`): then the
-/// compiler fence suffices. Dropping the result runs no deferred work; other threads run it, or
-/// this thread after its next [`enter`].
+/// compiler fence suffices. Dropping the result does not run deferred work; other threads run it,
+/// or this thread when it leaves the epoch after its next [`enter`].
 #[inline]
 pub fn step_in() -> Option<Visit> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
@@ -331,14 +332,15 @@ impl std::ops::Deref for Visit {
 }
 
 impl Visit {
-    /// Leaves the epoch for a call that may wait and continues to use one object, like
-    /// [`Guard::into_hazard`]. Returns `None` if an outer call uses the hazard pointer.
+    /// Leaves the epoch for a call that may wait, and protects one object with the thread's hazard
+    /// pointer, like [`Guard::into_hazard`]. Returns `None` if an outer call uses the hazard
+    /// pointer.
     pub(super) fn into_hazard(self, object: *const ()) -> Option<HazardPointer> {
         HazardPointer::publish(self.inside.record, object)
     }
 
-    /// Leaves the epoch to run a function of the program. Until the result is dropped, the thread
-    /// counts as being in a call; no object is kept alive.
+    /// Leaves the epoch to run a user callback. Until the result is dropped, the thread counts as
+    /// being in a call. Objects are not kept alive.
     #[inline]
     pub(crate) fn into_running(self) -> CallbackGuard {
         let record = self.inside.record;
@@ -354,9 +356,9 @@ impl Drop for Visit {
     }
 }
 
-/// State of a thread that left the epoch ([`Visit`]) to run a function of the program within a call
-/// of the library. The thread enters the epoch again afterwards. Dropping the state runs no
-/// deferred work; other threads run it, or this thread after its next [`enter`].
+/// State of a thread that left the epoch ([`Visit`]) to run a user callback within a call of the
+/// library. Dropping the state neither enters the epoch again nor runs deferred work; other threads
+/// run it, or this thread when it leaves the epoch after its next [`enter`].
 pub struct CallbackGuard {
     record: &'static ThreadRecord,
 }
@@ -450,16 +452,16 @@ fn give_back(record: &ThreadRecord) {
     }
 }
 
-/// Guard of a thread's hazard pointer, which keeps one object alive while a call waits outside the
-/// epoch.
+/// Guard of a thread's hazard pointer. The hazard pointer protects one object while a call waits
+/// outside the epoch.
 pub(super) struct HazardPointer {
     record: &'static ThreadRecord,
 }
 
 impl HazardPointer {
-    /// Publishes an object as the hazard pointer. The caller does this before the sequence number
-    /// becomes even: a thread that sees the even number sees the object (release). Returns `None`
-    /// if the hazard pointer is in use.
+    /// Stores an object in the thread's hazard pointer. The caller does this before the sequence
+    /// number becomes even: a thread that sees the even number sees the object (release). Returns
+    /// `None` if the hazard pointer is in use.
     #[inline]
     fn publish(record: &'static ThreadRecord, object: *const ()) -> Option<HazardPointer> {
         if !record.held.load(Ordering::Relaxed).is_null() {
@@ -495,7 +497,7 @@ impl Drop for Blocking {
     }
 }
 
-/// Runs `free` once every thread that may use the object has left the epoch or cleared its hazard
+/// Runs `free` after every thread that may use the object has left the epoch or cleared its hazard
 /// pointer. The object must already be unlinked, so that no new user finds it.
 pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
     heavy_fence();

@@ -18,7 +18,8 @@
 //! A [`SlotRef`] is a reference to a slot of a table; it finds the object faster than the handle
 //! alone.
 //!
-//! [`OwningRef`] is a reference to a part of a shared object that keeps the whole object alive.
+//! [`OwningRef`] is a reference to a part of a shared object. The reference keeps the whole object
+//! alive.
 //!
 //! [`Rcu`] is a value that is read often and replaced rarely: readers take no lock and write no
 //! shared memory. A reader holds an [`epoch`] guard, so the value that it has obtained stays until
@@ -42,8 +43,8 @@ pub(super) const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
 /// log2 of the number of slots in a chunk. A chunk fills a page and is never moved.
 const CHUNK_BITS: u32 = 8;
 const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
-/// Number of chunks. It is small for Miri, which checks every chunk wherever a reference to the
-/// table is passed.
+/// Number of chunks. Reduced under Miri, which checks every chunk wherever a reference to the table
+/// is passed.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
 
 pub(super) struct HandleSlot<T> {
@@ -157,7 +158,8 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         true
     }
 
-    /// Returns the object of a handle, for as long as the guard lives. Writes no shared memory.
+    /// Returns the object that a handle names, valid as long as the guard lives. Does not write
+    /// shared memory.
     ///
     /// The pointer of the slot is read before its word. A pointer that is not null was in the slot
     /// at a moment when this thread was inside the epoch, and `remove` clears the pointer before it
@@ -173,14 +175,15 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         unsafe { object.as_ref() }
     }
 
-    /// Returns a reference to the slot of a handle. The object may be inserted into the slot later.
+    /// Returns a reference to the slot that a handle selects. The object may be inserted into the
+    /// slot later.
     pub fn slot_ref(&'static self, handle: u64) -> SlotRef<T> {
         let _one_makes_chunks = self.free.lock();
         SlotRef(self.slot_or_grow(index_of(handle)))
     }
 
-    /// Returns the object of a handle. The thread remains inside the epoch until the result is
-    /// dropped.
+    /// Returns the object that a handle names. The thread remains inside the epoch until the result
+    /// is dropped.
     #[inline]
     pub fn visit(&self, visit: Visit, handle: u64) -> Option<EpochRef<T>> {
         let object = ptr::from_ref(self.get(&visit, handle)?);
@@ -204,8 +207,9 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         Some(unsafe { Arc::from_raw(object) })
     }
 
-    /// Leaves the epoch with a reference to the object, for a call that will wait. Cheaper than
-    /// [`pin`]: no shared counter is accessed. Returns `Err` with the guard if the handle is stale.
+    /// Leaves the epoch with a reference to the object, for a call that will wait. Usually cheaper
+    /// than [`pin`]: a shared counter is accessed only if the thread's hazard pointer cannot be
+    /// used. Returns `Err` with the guard if the handle is stale.
     ///
     /// [`pin`]: HandleTable::pin
     pub fn hold(&self, inside: Guard, handle: u64) -> Result<HazardRef<T>, Guard> {
@@ -295,8 +299,8 @@ impl<T> EpochRef<T> {
         &self.visit
     }
 
-    /// Leaves the epoch and keeps the object alive, for a call that may wait. Returns `None` if an
-    /// outer call of this thread uses the hazard pointer.
+    /// Leaves the epoch for a call that may wait, and protects the object with the thread's hazard
+    /// pointer. Returns `None` if an outer call of this thread uses the hazard pointer.
     #[inline]
     pub fn into_hazard(self) -> Option<HazardRef<T>> {
         let object = self.object;
@@ -304,8 +308,8 @@ impl<T> EpochRef<T> {
         Some(HazardRef { object, _protection: Protection::Pointer { _pointer: pointer } })
     }
 
-    /// Leaves the epoch so that the call can run a function of the program. Until the result is
-    /// dropped, the thread counts as being in a call.
+    /// Leaves the epoch so that the call can run a user callback. Until the result is dropped, the
+    /// thread counts as being in a call.
     #[must_use]
     pub fn into_running(self) -> CallbackGuard {
         self.visit.into_running()
@@ -338,7 +342,7 @@ pub struct HazardRef<T> {
 }
 
 /// Protection that keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer.
-/// While a call uses it, calls nested in that call (made by a function of the program) hold counted
+/// While a call uses it, calls nested in that call (made by a user callback) hold counted
 /// references instead.
 enum Protection<T> {
     Pointer { _pointer: HazardPointer },
@@ -390,8 +394,8 @@ impl<T> SlotRef<T> {
 }
 
 /// Slot and handle of an object, stored in the object. The thread that inserts the object sets both
-/// once, before it passes the handle on. A thread that obtains the object by other means than its
-/// handle while the values are being set may see only one of them set.
+/// once, before it passes the handle on. While they are being set, a thread that obtains the object
+/// without its handle may see only one of the two values.
 pub struct SlotRefCell<T: 'static> {
     slot: AtomicPtr<HandleSlot<T>>,
     handle: AtomicU64,
@@ -466,8 +470,8 @@ impl<T> Drop for Rcu<T> {
     }
 }
 
-/// Shared reference (`Arc`) to an object, with a direct reference to the one part of it that is
-/// used.
+/// Shared reference (`Arc`) to an object, together with a direct reference to one part of the
+/// object.
 #[repr(C)]
 pub struct OwningRef<T: ?Sized, W: ?Sized> {
     whole: Arc<W>,

@@ -47,8 +47,8 @@ use std::ptr;
 /// log2 of the number of slots in a chunk. A chunk is allocated and written as a whole.
 const CHUNK_BITS: u32 = 7;
 const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
-/// Number of chunks. It is small for Miri, which checks every chunk wherever a reference to the
-/// table is passed.
+/// Number of chunks. Reduced under Miri, which checks every chunk wherever a reference to the table
+/// is passed.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
 
 /// Maximum number of free slots in a thread's own list. (It is 0 under the model checker: a list
@@ -76,8 +76,8 @@ struct Slot<T> {
     /// The object; initialized while `word` is a handle, or a handle with `BUSY` inverted.
     object: UnsafeCell<MaybeUninit<T>>,
     /// Result of `epoch::thread_mark` in the thread that holds the lock, if that thread may call
-    /// functions of the program, which may access the object again; 0 otherwise. A thread only
-    /// compares it with its own mark.
+    /// user callbacks, which may access the object again; 0 otherwise. A thread only compares it
+    /// with its own mark.
     owner: AtomicUsize,
 }
 
@@ -181,7 +181,7 @@ impl<T: Send + 'static> Locked<T> {
     }
 
     /// Records this thread as the holder of the lock until it unlocks. Required before a call to a
-    /// function of the program, which may access the object again.
+    /// user callback, which may access the object again.
     pub fn set_owner(&self) {
         self.slot.owner.store(epoch::thread_mark(), Ordering::Relaxed);
     }
@@ -276,7 +276,8 @@ impl<T: Send + 'static> SlotMap<T> {
         self.pop_shared().or_else(|| self.fresh())
     }
 
-    /// Frees the slot of a handle. A slot whose last generation is used up is never used again.
+    /// Frees the slot that `handle` selects. A slot whose last generation is used up is never used
+    /// again.
     #[inline]
     fn give_back(&'static self, own: Option<&SpareSlots>, handle: u64, slot: &'static Slot<T>) {
         if handle & LAST_GENERATION == LAST_GENERATION {
@@ -339,8 +340,8 @@ impl<T: Send + 'static> SlotMap<T> {
 
     /// Inserts an object that belongs to `group` (the handle of its owner) and returns the object's
     /// handle. `make` builds the object in place: a copy would cost as much as the rest of the
-    /// call. `own` is the calling thread's list of free slots. Returns `Err` with `make`, uncalled,
-    /// if no slot is left.
+    /// call. `own` is the calling thread's list of free slots. If no slot is left, returns `make`
+    /// as `Err` without calling it.
     #[inline]
     pub fn put<F: FnOnce() -> T>(
         &'static self,
@@ -367,7 +368,8 @@ impl<T: Send + 'static> SlotMap<T> {
         word.is_some_and(|word| [handle, handle ^ BUSY].contains(&word))
     }
 
-    /// Returns the group of an object, in use or not; `None` if the handle names no object.
+    /// Returns the group of an object (the handle of its owner), whether or not the object is
+    /// locked; `None` if the handle does not name an object.
     pub fn group_of(&'static self, handle: u64) -> Option<u64> {
         let slot = self.slot(index_of(handle))?;
         let is_there = || [handle, handle ^ BUSY].contains(&slot.word.load(Ordering::Acquire));
@@ -390,7 +392,7 @@ impl<T: Send + 'static> SlotMap<T> {
         slot.is_some_and(is)
     }
 
-    /// Calls `look` with an object, after waiting until no other thread uses it.
+    /// Waits until no other thread uses the object, then calls `look` with the locked object.
     pub fn with<R>(
         &'static self,
         handle: u64,
@@ -432,8 +434,8 @@ impl<T: Send + 'static> SlotMap<T> {
         self.handles_where(|_| true)
     }
 
-    /// Returns the handles of the objects of a group. Skipping a slot of another group costs a few
-    /// instructions.
+    /// Returns the handles of all objects that belong to `group` (the handle of their owner). A
+    /// slot of another group costs only a few instructions.
     pub fn handles_of(&'static self, group: u64) -> Vec<u64> {
         let mut handles = self.handles_where(|other| other == group);
         // Between the two reads of a slot, an object of another group may have replaced its object.

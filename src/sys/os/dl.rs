@@ -26,7 +26,7 @@ unsafe impl Sync for SharedObject {}
 
 impl SharedObject {
     /// Loads a shared object (RTLD_NOW | RTLD_LOCAL): binds all symbols at once and makes none
-    /// visible to other objects. On failure, returns the message of the loader.
+    /// visible to other objects. On failure, returns the loader's error message.
     ///
     /// # Safety
     /// This call runs the constructors of the object, so they must be sound to run in this process.
@@ -94,7 +94,7 @@ pub fn loaded_files() -> Vec<PathBuf> {
     list
 }
 
-/// Returns the message of the loader (dlerror) for the last failure in this thread.
+/// Returns the loader's error message (dlerror) for the last failure in this thread.
 fn last_error() -> String {
     // SAFETY: takes no arguments; the text stays valid until this thread's next call of the loader.
     let text = unsafe { libc::dlerror() };
@@ -140,8 +140,8 @@ pub fn is_in_program(own: &Path) -> bool {
     std::fs::read_link("/proc/self/exe").is_ok_and(|program| program == own)
 }
 
-/// Returns true if this program has more rights than the user that started it (set-uid, set-gid,
-/// file capabilities). Its environment must not be trusted then.
+/// Returns true if this program runs with more privileges than the user that started it (set-uid,
+/// set-gid, file capabilities). In this case, its environment variables must not be trusted.
 pub fn is_privileged() -> bool {
     // SAFETY: takes a number; the result is 0 for an unknown number.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -283,9 +283,8 @@ pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
 }
 
 /// Returns the path to pass to the loader for a library that a configuration setting names. Fails
-/// if a user other than root and the owner of the process could have written or replaced the file.
-/// A name without a folder is returned unchanged; the loader then searches its library directories
-/// for it.
+/// if any user could have written or replaced the file ([`check_named_file`]). A name without a
+/// folder is returned unchanged; the loader then searches its library directories for the library.
 pub fn library_path(name: &str) -> Result<PathBuf, String> {
     if !name.contains('/') {
         return Ok(PathBuf::from(name));

@@ -1,9 +1,9 @@
 //! Waits on futex words: a thread sleeps until another thread of this process wakes it.
 //!
-//! A sleeping thread must check the word again when it wakes, because wake-ups may be spurious, and
-//! a thread that changes the word must wake the sleeping threads. In `tests/models`, a module of
-//! the same name that is based on the locks of loom replaces this one. Source: futex(2); U.
-//! Drepper, "Futexes Are Tricky".
+//! A sleeping thread must check the word again when it wakes, because wake-ups may be spurious. A
+//! thread that changes the word must wake the sleeping threads. In `tests/models`, a module of the
+//! same name that is based on the locks of loom replaces this one. Source: futex(2); U. Drepper,
+//! "Futexes Are Tricky".
 
 use rustix::thread::futex::{self, Flags, Timespec};
 use std::sync::atomic::{AtomicU32, AtomicU64};

@@ -57,15 +57,15 @@ pub(crate) use global;
 /// Conditional read-modify-write of an atomic integer with a closure that computes the new value.
 ///
 /// The standard library deprecates `fetch_update` in favor of `try_update`, which the oldest
-/// supported compiler (`rust-version` in Cargo.toml) does not have. Replace this trait by
+/// supported compiler (`rust-version` in Cargo.toml) does not have. Replace this trait with
 /// `try_update` once that compiler has it.
 pub trait AtomicUpdate {
     /// Integer type of the atomic.
     type Value;
 
-    /// Replaces the value `v` by `next(v)` in one atomic step and returns `v`. If `next` returns
-    /// `None`, stores nothing. `success` is the memory ordering of the read-modify-write, `failure`
-    /// that of the loads before it.
+    /// Replaces the value `v` with `next(v)` in one atomic step and returns `v`. Does not store a
+    /// value if `next` returns `None`. `success` is the memory ordering of the read-modify-write,
+    /// `failure` that of the loads before it.
     ///
     /// # Errors
     /// The current value of the atomic, if `next` returned `None` for it.
@@ -250,10 +250,10 @@ impl OpenState {
         !ptr::eq(self.page.load(Ordering::Acquire), &raw const NEVER)
     }
 
-    /// Returns the pass: a number that calls on the fast path (a few nanoseconds) check instead of
-    /// the state. It is 0 if the library is not open or the fast path must not be used; any other
-    /// value means that the library is open. The caller of [`OpenState::set_with_pass`] chooses the
-    /// value.
+    /// Returns the pass: a number that calls on the fast path (calls that take a few nanoseconds)
+    /// check instead of the state. It is 0 if the library is not open or the fast path must not be
+    /// used; any other value means that the library is open. The caller of
+    /// [`OpenState::set_with_pass`] chooses the value.
     pub fn pass(&self) -> u64 {
         self.page().pass.load(Ordering::Acquire)
     }

@@ -14,7 +14,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-/// Returns the time since the first call of this function in this process, in nanoseconds.
+/// Returns the time in nanoseconds since the first call to this function in this process.
 pub fn now_ns() -> u64 {
     static START: AtomicU64 = AtomicU64::new(0);
     let now = node_ns();
@@ -63,7 +63,8 @@ impl Deadline {
         }
     }
 
-    /// Returns true if the deadline has passed. Reads no clock if the deadline is infinite.
+    /// Returns true if the deadline has passed. Does not read the clock if the deadline is
+    /// infinite.
     pub fn passed(self) -> bool {
         self.0.is_some_and(|at| now_ns() >= at)
     }
@@ -74,7 +75,7 @@ impl Deadline {
         self.0.map_or(u64::MAX, |at| at.saturating_sub(now_ns()))
     }
 
-    /// Returns the deadline that is `by_ns` nanoseconds earlier.
+    /// Returns the deadline that is `by_ns` nanoseconds earlier than this one.
     pub fn earlier(self, by_ns: u64) -> Self {
         Deadline(self.0.map(|at| at.saturating_sub(by_ns)))
     }
@@ -155,20 +156,20 @@ fn ticks() -> u64 {
 /// as the transfer of a cache line.
 const SPINS: u32 = 50;
 /// Number of polls without success after which a waiting thread yields, if each thread or process
-/// has a processor of its own. In that case a yield helps no other thread, and the thread may lose
-/// the processor for milliseconds.
+/// has a processor of its own. In that case, a yield does not help any other thread, and the
+/// yielding thread may lose its processor for milliseconds.
 const LONG_SPINS: u32 = 2_000;
 /// Number of polls without success after which a waiting thread yields, if there are more waiting
 /// threads than processors: a spinning thread can keep the thread that it waits for from running.
 /// With four ranks on two processors, a broadcast followed by a barrier takes a sixth less time
 /// with 1 poll than with 12; a barrier alone takes equally long.
 const CROWDED_SPINS: u32 = 1;
-/// Number of polls with a yield after each, before the first sleep. A yield takes about half a
+/// Number of polls, each followed by a yield, before the first sleep. A yield takes about half a
 /// microsecond.
 const YIELDS: u32 = 2_000;
 /// Longest sleep between two polls.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
-/// Number of polls with a yield after each, before the first sleep of a thread that other threads
+/// Number of polls, each followed by a yield, before the first sleep of a thread that other threads
 /// can wake. Such a thread sleeps sooner than others, so that hundreds of waiting threads on a few
 /// cores leave the cores to threads with work. It also sleeps longer (`LONGEST_REST`), because the
 /// timeout is needed only for events that do not wake it.
@@ -222,10 +223,10 @@ impl Backoff {
     }
 
     /// Pauses after a poll without success, if another thread can wake this one. The closure `rest`
-    /// sleeps for at most the duration in its second argument. Each call stores the state of the
-    /// awaited event in the first argument, and the next call does not sleep if the state has
-    /// changed since then. The closure returns false if it cannot sleep. For `spins`, see the
-    /// function [`spins`].
+    /// sleeps for at most the duration in its second argument. In its first argument, the closure
+    /// stores the state of the event that the thread waits for. The next call to the closure does
+    /// not sleep if this state has changed. The closure returns false if it cannot sleep. For
+    /// `spins`, see the function [`spins`].
     pub fn pause_on(&mut self, spins: u32, rest: impl FnOnce(&mut u64, Duration) -> bool) {
         self.spins = spins;
         if self.polls < spins {
@@ -248,7 +249,8 @@ impl Backoff {
     }
 
     /// Returns true on every 64th poll after the first `SPINS` polls and, once the wait sleeps
-    /// between polls, on every poll. Callers check deadlines and whether peers are alive only then.
+    /// between polls, on every poll. Only when this function returns true do callers check
+    /// deadlines and whether peers are alive.
     pub fn is_long(&self) -> bool {
         self.polls > SPINS && self.polls % 64 == 0 || self.polls > self.spins + YIELDS
     }

@@ -1,7 +1,7 @@
-//! Subcommand `alloc`: measures allocation and free, compared with malloc of this process.
+//! Subcommand `alloc`: measures allocation and free, compared with the malloc and free of this
+//! process.
 //!
-//! With LD_PRELOAD, another implementation of malloc can be measured without a change of this
-//! program.
+//! With LD_PRELOAD, another implementation of malloc can be measured without changing this program.
 
 use crate::library::{call, check, open_host};
 use crate::local::{self, Case, time};
@@ -123,7 +123,7 @@ fn pair(source: &impl Source, bytes: usize) -> Outcome {
     source.give(at)
 }
 
-/// Allocates one block, writes one byte of each of its pages, and frees the block.
+/// Allocates one block, writes one byte in each of its pages, and frees the block.
 fn touch(source: &impl Source, bytes: usize) -> Outcome {
     let at = source.take(bytes)?;
     for offset in (0..bytes).step_by(PAGE) {

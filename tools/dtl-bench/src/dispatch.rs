@@ -30,7 +30,7 @@ const fn kind(number: u64) -> u64 {
     0x0001_0000_0000_0000 | (number + 1000) << 32
 }
 
-/// Registers the memory kinds and the operation that the dispatch keys contain. Has no effect for
+/// Registers the memory kinds and the operation that the dispatch keys contain. Has no effect on
 /// those that are already registered.
 fn register_words() -> Outcome<()> {
     let words = (0..=MANY).map(kind).chain([OPERATION]);
@@ -70,8 +70,8 @@ fn query() -> dtl_dispatch_query_t {
     }
 }
 
-/// Creates a dispatcher with one handler, registered for the key of the query and for `others`
-/// further keys.
+/// Creates a dispatcher with one handler, registered for the key that matches the query and for
+/// `others` further keys.
 fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
     register_words()?;
     let mut made = DTL_DISPATCHER_NULL;

@@ -75,8 +75,8 @@ extern "C" fn body(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t {
     DTL_SUCCESS
 }
 
-/// Runs the calling thread's part of the loop, like the function that a compiler generates for an
-/// OpenMP loop with a static schedule.
+/// Runs the calling thread's share of the iterations, like the function that a compiler generates
+/// for an OpenMP loop with a static schedule.
 unsafe extern "C" fn outlined(user: *mut c_void) {
     // SAFETY: the loop below passes a `Saxpy` that outlives it.
     let saxpy = unsafe { &*user.cast::<Saxpy>() };
@@ -95,7 +95,7 @@ struct Gomp {
 
 impl Gomp {
     /// Loads libgomp and configures its threads to spin between loops, unless environment variables
-    /// of the user already configure this.
+    /// that the user has set already configure this.
     fn load() -> Outcome<Gomp> {
         for (name, value) in [("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", GOMP_SPINS)] {
             if std::env::var_os(name).is_none() {

@@ -69,8 +69,8 @@ impl Probe {
         Some(Probe { part, ping: memory.word(0)?, pong: memory.word(PONG)?, turn: 0 })
     }
 
-    /// Measures the time of a round trip and returns it in nanoseconds: the best of a few attempts.
-    /// Both ends must call this function at the same time.
+    /// Measures round trips in a few attempts and returns the shortest time of a round trip in
+    /// nanoseconds. Both ends must call this function at the same time.
     pub(crate) fn round_trip(&mut self) -> f64 {
         (0..TRIES).map(|_| self.once()).fold(f64::INFINITY, f64::min)
     }

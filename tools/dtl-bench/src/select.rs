@@ -115,7 +115,7 @@ struct Second {
     wanted: AtomicU64,
     /// Number of batches that the second thread has completed.
     done: AtomicU64,
-    /// Number of batches of the second thread that have failed.
+    /// Number of batches that have failed in the second thread.
     failed: AtomicU64,
 }
 

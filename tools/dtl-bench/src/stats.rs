@@ -9,8 +9,8 @@ pub(crate) enum Regime {
     Near,
     /// The round trip takes more than 300 ns before and after the batch.
     Far,
-    /// Neither `Near` nor `Far`, for example because the distance of the processors changed during
-    /// the batch.
+    /// Neither `Near` nor `Far`, for example because the distance between the processors changed
+    /// during the batch.
     Between,
     /// The round-trip time was not measured.
     Unknown,

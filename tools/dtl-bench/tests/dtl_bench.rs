@@ -39,7 +39,7 @@ fn run_by(launcher: &[&str], arguments: &[&str]) -> Output {
     command.args(&words[1..]).stdin(Stdio::null()).output().expect("it starts")
 }
 
-/// Runs dtl-bench under dtlrun with this number of ranks.
+/// Runs dtl-bench under dtlrun with `ranks` ranks.
 fn run_ranks(ranks: &str, arguments: &[&str]) -> Output {
     run_by(&[&program("dtlrun").to_string_lossy(), "-n", ranks], arguments)
 }
@@ -62,7 +62,8 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(&out(output)).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Checks that each row has plausible times of each of `sides` in at least one regime.
+/// Checks that there are `count` rows, and that each row has plausible times for each
+/// implementation in `sides`, in at least one regime.
 fn check_rows(all: &Value, count: usize, sides: &[&str]) {
     let rows = all["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), count, "{all:#}");
@@ -341,7 +342,7 @@ fn a_report_that_runs_its_parts() {
     );
 }
 
-/// Checks that the launcher ends its ranks even if the report is killed.
+/// Checks that the launcher ends its ranks even if the `report` process is killed.
 #[test]
 fn a_report_that_is_killed_ends_its_launcher() {
     let folder = Folder::new("killed");
@@ -418,8 +419,8 @@ fn comes(file: &Path) -> bool {
     file.exists()
 }
 
-/// Checks the results of `model` for up to 4096 ranks. The model sends nothing, so it needs no
-/// processes.
+/// Checks the results of `model` for up to 4096 ranks. The model does not send any messages, so the
+/// test does not start ranks.
 #[test]
 fn a_model() {
     let common = [

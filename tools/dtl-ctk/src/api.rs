@@ -94,7 +94,8 @@ impl Comm {
         output!(DTL_COMM_NULL, dtl_comm_dup(self.handle)).map(|handle| Comm { handle })
     }
 
-    /// Splits the communicator. Returns `None` if this rank is in no new communicator.
+    /// Splits the communicator. Returns `None` if this rank is not a member of any new
+    /// communicator.
     pub(crate) fn split(&self, color: i32, key: i32) -> Called<Option<Comm>> {
         let color = if color < 0 { DTL_UNDEFINED } else { color };
         let handle = output!(DTL_COMM_NULL, dtl_comm_split(self.handle, color, key))?;
@@ -164,7 +165,7 @@ pub(crate) fn finish(
     }
 }
 
-/// Calls wait_some until no request is active.
+/// Calls dtl_request_wait_some until all requests are complete.
 fn finish_some(requests: &mut [dtl_request_t], timeout_ns: u64) -> Result<(), Failure> {
     let count = requests.len() as u64;
     let (mut indices, mut left) = (vec![0; requests.len()], count);

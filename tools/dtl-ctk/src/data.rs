@@ -221,7 +221,7 @@ fn parts_of(ty: Type) -> Option<(Type, Type, usize)> {
     Some((of(first)?, of(second)?, ty.size / 2))
 }
 
-/// Replaces the padding in pairs by the expected bytes, because a reduction may leave the padding
+/// Replaces the padding in pairs with the expected bytes, because a reduction may leave the padding
 /// in any state.
 pub(crate) fn settle_padding(is: &mut [u8], expected: &[u8], ty: Type) {
     let Some((first, second, place)) = parts_of(ty) else { return };

@@ -26,8 +26,8 @@ const TRIES: usize = 200;
 /// Maximum time limit of a call while the failing case is reduced.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// Runs the tests or cases and reports the results. `launched`: a launcher has started this process
-/// as one of several ranks.
+/// Runs the tests or cases and reports the results. `launched` is true if a launcher has started
+/// this process as one of several ranks.
 pub(crate) fn drive(run: &Run, launched: bool) -> ExitCode {
     let ended = if run.is_random() { cases(run) } else { tests(run, launched) };
     ended.unwrap_or_else(|(code, text)| {
@@ -363,7 +363,7 @@ fn all(run: &Run, tests: &[&'static Test], expected: &[Expected]) -> Result<Vec<
 }
 
 /// Runs this rank's part of the tests in a job whose ranks the user's launcher has started. Only
-/// rank 0 returns entries.
+/// rank 0 returns entries of the report.
 fn under_launcher(
     run: &Run,
     tests: &[&'static Test],

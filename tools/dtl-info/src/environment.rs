@@ -1,5 +1,5 @@
-//! Environment variables of the library: their values and origins, and errors in them. Does not
-//! initialise the library, so that it also works if a variable has an invalid value.
+//! Environment variables of the library: their values and origins, and errors in them. This module
+//! does not initialise the library, so that it also works if a variable has an invalid value.
 
 use dtl::tooling::{launch, settings};
 use std::collections::BTreeMap;

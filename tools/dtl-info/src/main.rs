@@ -153,7 +153,8 @@ fn reported(options: &Options) -> (String, Vec<String>) {
     }
 }
 
-/// Returns the probe's report, errors and exit status.
+/// Loads a plugin file in a child process (--probe). Returns the report, the error messages and the
+/// exit status.
 fn probed(file: &Path, options: &Options) -> (String, Vec<String>, u8) {
     let report = settings::duration("--time-limit", &options.time_limit)
         .map_err(|error| error.text().to_owned())

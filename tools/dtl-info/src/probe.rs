@@ -22,14 +22,14 @@ use std::time::{Duration, Instant};
 use subprocess::{Setup, has_exited, kill_group, prepare, reset_sigchld};
 
 const MARK: &str = "dtl-probe: ";
-/// Time to wait for output after the child has exited, because its own children may hold the pipe
-/// open.
+/// Time to wait for output after the child has exited, because processes that the child started may
+/// hold the pipe open.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// Exit status of a child whose pipe to the parent is closed.
 const OUTPUT_CLOSED: i32 = 96;
 
-/// Result of the probe. The numbers are exit statuses.
+/// Result of the probe. The discriminants are the exit statuses of dtl-info.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ok = 0,
@@ -205,8 +205,8 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// Pipe from the child to its parent: a separate descriptor, because the plugin may close standard
-/// output.
+/// Pipe from the child to its parent: a duplicate of the standard output descriptor, because the
+/// plugin may close the original.
 static OUT: OnceLock<File> = OnceLock::new();
 
 fn say(value: &Value) {

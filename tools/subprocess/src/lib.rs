@@ -2,9 +2,9 @@
 //! to processors, and sends them signals. Reads the signals of this process without a handler.
 //!
 //! `start` prepares a command, `signals` sends and receives signals, `cpus` binds to processors,
-//! `fd` has the programs' functions for descriptors, `random` creates random numbers for names.
-//! This crate does not use libdtl, and libdtl does not use this crate: a library must not interfere
-//! with the signals and child processes of its program.
+//! `fd` has functions for file descriptors, `random` creates random numbers for names. This crate
+//! does not use libdtl, and libdtl does not use this crate: a library must not interfere with the
+//! signals and child processes of its program.
 
 mod cpus;
 mod fd;

@@ -1,4 +1,4 @@
-//! Backends of the library's registry, and their devices.
+//! Backends in the library's registry, and their devices.
 
 use crate::text::c_string;
 use crate::{Library, Memory, Result, call, field, sys, text};
@@ -123,7 +123,7 @@ impl Backend {
         Ok((0..self.device_count()?).map(move |index| self.device(index)))
     }
 
-    /// Returns the device with this index. Calls on a device that does not exist fail.
+    /// Returns the device with this index. Calls with a device that does not exist fail.
     #[must_use]
     pub fn device(self, index: i32) -> Device {
         Device { backend: self, index }

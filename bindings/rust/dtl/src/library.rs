@@ -6,7 +6,8 @@ use std::ptr;
 /// Keeps the library initialised. Dropping the last value of this type finalises the library, which
 /// destroys all objects.
 ///
-/// Optional for a program that never finalises: the first call initialises the library.
+/// A program that never finalises the library does not need this type, because the first call
+/// initialises the library.
 #[derive(Debug)]
 #[must_use = "dropping it finalises the library"]
 pub struct Library {
@@ -14,7 +15,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Initialises the library with the settings of the environment.
+    /// Initialises the library with the settings from its environment variables.
     ///
     /// # Errors
     /// See `dtl_init`.

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// Allocation of a backend; freed on drop.
+/// Memory that a backend has allocated; freed on drop.
 #[derive(Debug)]
 pub struct Memory {
     backend: Backend,

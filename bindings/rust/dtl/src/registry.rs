@@ -106,8 +106,8 @@ fn environment(index: u64) -> Result<Environment> {
 }
 
 impl Environment {
-    /// Returns the reason why the environment cannot be required now; `None` if it can. Starts
-    /// nothing.
+    /// Returns the reason why the environment cannot be required now; `None` if it can. Does not
+    /// start any environment.
     ///
     /// # Errors
     /// See `dtl_environment_is_available`.
@@ -150,7 +150,7 @@ pub fn member_name(word: sys::dtl_enum_word_t) -> Result<String> {
     Ok(forever(name))
 }
 
-/// Converts a C string that lives until the process ends.
+/// Converts a C string that lives until the process ends to a `String`.
 fn forever(text: *const c_char) -> String {
     // SAFETY: the texts of these functions end with NUL and live until the process ends.
     unsafe { text_of(text) }

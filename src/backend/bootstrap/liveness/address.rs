@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 /// Maximum number of addresses in a rank's bootstrap record.
 const MOST: usize = 3;
-/// Number of 64-bit words of a rank's bootstrap record: one word with the node ID; one word with
+/// Number of 64-bit words in a rank's bootstrap record: one word with the node ID; one word with
 /// the port, the number of addresses and the flag `EVERYWHERE`; two words per address.
 pub(super) const WORDS: usize = 2 + 2 * MOST;
 /// Flag in a rank's bootstrap record: the rank listens on all addresses of its machine.
@@ -80,8 +80,8 @@ impl Address {
         }
     }
 
-    /// Returns the socket addresses at which the rank with the addresses `own` should try to reach
-    /// this rank, in the order of the attempts.
+    /// Returns the socket addresses of the rank with the addresses `self`, in the order in which
+    /// the rank with the addresses `own` should try to connect to them.
     pub(super) fn socket_addrs(&self, own: &Address) -> Vec<SocketAddr> {
         let is_here = self.node == own.node && self.node != 0;
         let mut ways = Vec::new();

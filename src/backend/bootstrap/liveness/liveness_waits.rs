@@ -1,9 +1,9 @@
 //! Failure detection for ranks from which a message is awaited. The watcher of such a rank (the
 //! rank that monitors it in the heartbeat ring) reports the rank's failure, but only while the
 //! watcher calls the library. So a rank that waits for longer than `MOMENT_NS` opens its own
-//! connection to the awaited rank. If that rank is alive but makes no library calls, the connection
-//! is completed later. Only a refused connection shows that a rank has died or left; a full accept
-//! queue does not.
+//! connection to the awaited rank. If that rank is alive but does not call the library, the
+//! connection is completed later. Only a refused connection shows that a rank has died or left; a
+//! full accept queue does not.
 //!
 //! A rank that awaits a message from any source opens these connections in batches of doubling size
 //! while no event occurs.
@@ -24,7 +24,7 @@ const MOST: usize = 256;
 
 /// State of the failure detection for ranks from which a message is awaited.
 pub(super) struct LivenessWaits {
-    /// Awaited ranks to which a connection is planned.
+    /// Ranks from which a message is awaited and to which a connection is planned.
     ranks: Vec<i32>,
     /// Time at which to connect to `ranks`, in nanoseconds; `NEVER` if there are none.
     at: u64,

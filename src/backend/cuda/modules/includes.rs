@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 const MOST_FILES: usize = 20_000;
 const MOST_BYTES: usize = 256 << 20;
 
-/// Adds all header files that `source` may include to `inputs`. Returns false if the files cannot
+/// Adds to `inputs` all header files that `source` may include. Returns false if the files cannot
 /// be determined.
 pub(super) fn add(inputs: &mut Inputs, source: &Source) -> bool {
     let options: Vec<&[u8]> = source.options.iter().map(|option| option.as_bytes()).collect();
@@ -170,7 +170,7 @@ fn names_a_file(option: &[u8]) -> bool {
     has(b"pch") || has(b"trace") || is_file(option) || value.is_some_and(is_file)
 }
 
-/// Returns the file names in all `#include` directives and `__has_include` expressions of the text.
+/// Returns the file names in all `#include` directives and `__has_include` expressions of `text`.
 /// The result also contains names in comments, which can only cause a superfluous compilation.
 /// Returns `None` if only the compiler can resolve one of the names.
 fn names(text: &[u8]) -> Option<Vec<Vec<u8>>> {

@@ -134,7 +134,8 @@ impl Nvrtc {
         Ok(CString::new(option).unwrap_or_default())
     }
 
-    /// Compiles `text`. The compiler's messages are appended to `log` on success and on failure.
+    /// Compiles the source `text`. The compiler's messages are appended to `log` on success and on
+    /// failure.
     pub(super) fn run(
         &self,
         text: &CStr,
@@ -226,7 +227,7 @@ impl Nvrtc {
     }
 }
 
-/// Program object of NVRTC, destroyed on drop.
+/// NVRTC program object, destroyed on drop.
 struct Program<'a> {
     nvrtc: &'a Nvrtc,
     object: nvrtcProgram,

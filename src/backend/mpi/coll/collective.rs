@@ -21,7 +21,8 @@ use std::ptr::null_mut;
 /// Maximum number of bytes or elements that MPI's `int` counts can hold.
 pub(crate) const MOST: usize = c_int::MAX as usize;
 
-/// Returns the number of bytes that this rank's counts must represent.
+/// Returns the number of bytes that this rank's counts must be able to represent: the larger of its
+/// send and receive sizes.
 pub(crate) fn bytes(args: &CollArgs, size: c_int) -> usize {
     let ranks = size.unsigned_abs() as usize;
     let counted = |extent, buffer: &Buffer| match extent {

@@ -3,8 +3,8 @@
 //! implementation.
 //!
 //! MPI passes the datatype, but not the operation, to the callback of a user-defined operation. So
-//! each pair of dtype and operation has an MPI datatype of its own, by which one callback finds the
-//! pair.
+//! each pair of dtype and operation has an MPI datatype of its own, from which the only callback
+//! determines the pair.
 
 use crate::abi::word::*;
 use crate::backend::mpi::library::functions::Handle;
@@ -20,8 +20,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
 /// Pair of dtype and operation, with the MPI datatype created for it. Pairs are kept until MPI is
-/// finalized. A kept pair stays correct, because the numbers of dtypes and operations are not
-/// reused.
+/// finalized. They stay valid, because the numbers of dtypes and operations are not reused.
 struct PairDatatype {
     datatype: Handle,
     by: Reduction,

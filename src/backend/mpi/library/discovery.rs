@@ -49,8 +49,8 @@ impl FoundLibrary {
         }
     }
 
-    /// Returns the MPI library in the scope `place`; `None` if the scope has no MPI library. `why`
-    /// is the reason for choosing it.
+    /// Returns the MPI library in the scope `place`; `None` if the scope does not contain an MPI
+    /// library. `why` is the reason for choosing the library.
     fn at(place: SymbolScope, why: &str) -> Option<Self> {
         let mut found = FoundLibrary { place, file: PathBuf::new(), why: why.to_owned() };
         let mark = found.symbol(MARK)?;

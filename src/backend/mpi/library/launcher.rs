@@ -158,8 +158,8 @@ struct Launchers {
     hydra: bool,
     /// Hydra of Intel MPI.
     intel: bool,
-    /// Launcher that can start MPI libraries of several families: Slurm, PALS, or any launcher that
-    /// supports PMIx.
+    /// True for a launcher that can start MPI programs of several families: Slurm, PALS, or any
+    /// launcher that supports PMIx.
     common: bool,
 }
 

@@ -75,8 +75,8 @@ pub(crate) struct Peer {
     pub(crate) results: Results,
     /// True if the peer is in `RdmaEngine::listed`.
     pub(crate) is_listed: bool,
-    /// Reason for the peer's failure. The connection to the peer is closed once all arrived data
-    /// has been read.
+    /// Reason for the peer's failure. The connection to the peer is closed once all data that has
+    /// arrived has been read.
     pub(crate) failing: Option<String>,
     pub(crate) repair: Repair,
 }
@@ -100,7 +100,7 @@ pub(crate) const fn bytes(depth: u32, lanes: usize) -> usize {
 }
 
 impl Peer {
-    /// Creates the queue pairs of a peer and posts its receives.
+    /// Creates the queue pairs for a peer and posts their receives.
     pub(crate) fn make(
         rank: usize,
         on: &[(usize, Arc<Completions>)],
@@ -189,8 +189,8 @@ impl Peer {
     }
 
     /// Returns true if the connection is ready, the send queue of `lane` has room for one more work
-    /// request, and, if the request consumes a receive of the peer (`notifies`), the peer has one
-    /// posted.
+    /// request, and, if the request consumes a receive that the peer has posted (`notifies`), at
+    /// least one is left.
     fn has_room(&mut self, lane: usize, notifies: bool) -> bool {
         let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.peer_consumed) >= depth;
         let depth = self.depth;
@@ -216,8 +216,8 @@ impl Peer {
     }
 
     /// Posts a work request on queue pair `lane`; returns false if the request must be retried
-    /// later. The function is inlined so that the code of each small message is specialized for its
-    /// kind of work request.
+    /// later. The function is inlined so that the compiler specializes it for each kind of work
+    /// request that carries a small message.
     fn start_inline(
         &mut self,
         lane: usize,
@@ -481,7 +481,7 @@ impl Peer {
     }
 
     /// Destroys the queue pairs, so that no network card accesses the registered slots for this
-    /// peer any longer. Arrived messages stay readable.
+    /// peer any longer. Messages that have arrived stay readable.
     pub(crate) fn give_up(&mut self) {
         self.stage = ConnectStage::Gone;
         self.lanes.clear();

@@ -1,4 +1,5 @@
-//! Queue pair of a peer, its work requests in flight, and the encoding of work request identifiers.
+//! Queue pair that connects to a peer, its work requests in flight, and the encoding of work
+//! request identifiers.
 
 use crate::backend::rdma::protocol::eager_slots::LANES;
 use crate::backend::rdma::verbs::qp::{MrRange, QueuePair, WorkRequest};
@@ -11,7 +12,7 @@ pub(crate) struct Lane {
     pub(crate) queue: QueuePair,
     /// Index of the rail (local port) of the queue pair.
     pub(crate) rail: usize,
-    /// Number of messages sent that consume a receive of the peer.
+    /// Number of sent messages that each consume a receive posted by the peer.
     pub(crate) sent: u32,
     /// Number of sent messages that the peer has reported as consumed.
     pub(crate) peer_consumed: u32,
@@ -23,9 +24,9 @@ pub(crate) struct Lane {
     pub(crate) received: u32,
     /// Number of the last posted work request.
     pub(crate) number: u32,
-    /// Mask of work request numbers: of the work requests that need no completion, every (mask +
-    /// 1)-th is posted signaled, so that send queue entries and send slots (registered buffers) are
-    /// freed.
+    /// Mask that selects, by number, which of the work requests that need no completion are posted
+    /// signaled: every (mask + 1)-th, so that send queue entries and send slots (registered
+    /// buffers) are freed.
     quiet: u32,
     pub(crate) in_flight: VecDeque<InFlightWork>,
     pub(crate) mending: QpRecovery,
@@ -94,7 +95,7 @@ impl Lane {
     }
 }
 
-/// Work request that is not known to be completed, with all that is needed to post it again.
+/// Work request whose completion is not known yet, with all data that is needed to post it again.
 pub(crate) struct InFlightWork {
     pub(crate) number: u32,
     pub(crate) what: OnCompletion,
@@ -185,7 +186,7 @@ pub(crate) struct Repair {
     /// Number of times that the re-establishment of this connection has been started. Setup
     /// messages contain it, so that a setup message of an earlier re-establishment is recognized.
     pub(crate) generation: u32,
-    /// Queue pair attributes of the peer, as received.
+    /// Queue pair attributes that were received from the peer.
     pub(crate) answered: Option<Vec<u64>>,
     /// True if the peer has reported that its queue pairs are connected.
     pub(crate) is_other_ready: bool,

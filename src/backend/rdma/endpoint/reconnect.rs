@@ -6,9 +6,9 @@
 //! messages that it has received. When both sides are connected, each sends again, in order, the
 //! messages that the other has not received. The payload comes from its original location or from
 //! the copy of an inline payload. Writes that no message followed, and all reads, are repeated as a
-//! whole: their bytes are unchanged, and no one else may use either memory before they complete. An
-//! atomic operation on an element may have been executed: it is not repeated, and its operation
-//! completes with CONNECTION_LOST.
+//! whole: their bytes are unchanged, and neither the source nor the destination may be used
+//! otherwise before they complete. An atomic operation on an element may have been executed: it is
+//! not repeated, and its operation completes with CONNECTION_LOST.
 //!
 //! No data of the old connection arrives later: the requests in flight of a queue pair end when the
 //! peer's queue pair stops, and that queue pair stops before the peer reports its count of received
@@ -209,8 +209,8 @@ impl Peer {
         })
     }
 
-    /// Returns true if the queue pairs have reported all their completions. Posts one more work
-    /// request to each queue pair, which completes after all earlier ones.
+    /// Returns true if the queue pairs have reported all their completions. Posts to each queue
+    /// pair one more work request, which completes after all earlier ones.
     fn has_stopped(&mut self) -> Result<bool> {
         let (mut all, depth, rank) = (true, self.depth, self.rank);
         for (index, lane) in self.lanes.iter_mut().enumerate() {

@@ -2,9 +2,9 @@
 //!
 //! Only memory of the library's own allocator is registered, one mapping at a time. The allocator
 //! reports when pages are returned to the system, and registrations of such pages are released
-//! before the next lookup. Nothing reports when the program's own memory is unmapped, and pages
-//! mapped later at that address would not be the pages that the device has registered. So messages
-//! in the program's own memory are copied through registered buffers (`eager_slots`).
+//! before the next lookup. The library is not notified when the program's own memory is unmapped,
+//! and pages mapped later at that address would not be the pages that the device has registered. So
+//! messages in the program's own memory are copied through registered buffers (`eager_slots`).
 
 use super::device_mr::Registrations;
 use crate::backend::rdma::protocol::eager_slots::RAILS;

@@ -1,12 +1,13 @@
 //! Eager slots: registered buffers, each of which holds one small message with a header.
 //!
 //! The header has 16 bytes: the number of messages that the sender has consumed (32 bits), the kind
-//! (8 bits), 1 if a note follows (8 bits), 0 (16 bits), the field `word` (32 bits), and the length
-//! in bytes (32 bits). If the message is a frame, `word` is the index of its match bits in the
-//! header cache plus 1, or 0 if the frame has no match bits to cache. If the message is a fragment
-//! of a payload, `word` identifies the payload. A note (48 bytes) is rendezvous control data about
-//! a payload. The note, if there is one, and the message's bytes follow the header. All ranks have
-//! the same byte order, which is checked when a communicator is opened.
+//! (8 bits), 1 if a note (rendezvous control data) follows (8 bits), 0 (16 bits), the field `word`
+//! (32 bits), and the length in bytes (32 bits). If the message is a frame, `word` is the index of
+//! its match bits in the header cache plus 1, or 0 if the frame has no match bits to cache. If the
+//! message is a fragment of a payload, `word` identifies the payload. A note (48 bytes) is
+//! rendezvous control data about a payload. The note, if there is one, and the message's bytes
+//! follow the header. All ranks have the same byte order, which is checked when a communicator is
+//! opened.
 
 use crate::sys::memory::buf::{Region, Scratch};
 
@@ -145,7 +146,7 @@ pub(crate) struct Slab {
     sends: usize,
 }
 
-/// Size, in bytes, of the counts of consumed messages (credits) of one direction: one 32-bit count
+/// Size, in bytes, of the counts of consumed messages (credits) for one direction: one 32-bit count
 /// for each queue pair.
 const WORDS: usize = 64;
 /// Maximum number of atomic requests in flight to a peer, each on one element.
@@ -205,8 +206,8 @@ impl Slab {
         word
     }
 
-    /// Returns the number of messages that the peer has consumed from queue pair `lane`, as last
-    /// written by the peer.
+    /// Returns the number of messages that the peer has consumed from queue pair `lane`, according
+    /// to the peer's latest credit update.
     pub(crate) fn read_credits(&self, lane: usize) -> u32 {
         let at = self.credit_word(lane).addr().ptr().cast::<u32>();
         // SAFETY: aligned memory of this slab, which the device may write at any time, 4 bytes at

@@ -1,5 +1,5 @@
-//! Tests of configuration values from the C struct and from environment variables, and of rejected
-//! values.
+//! Tests that configuration values are taken from the C struct and from environment variables, and
+//! that invalid values are rejected.
 
 use super::*;
 use crate::abi::status::{DTL_ERROR_INCOMPATIBLE_ABI, DTL_ERROR_INVALID_ARGUMENT};

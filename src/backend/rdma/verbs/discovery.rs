@@ -17,7 +17,7 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
              ibverbs-providers), or name it with DTL_RDMA_LIBRARY",
 });
 
-/// List of devices; a device can be opened as long as its list exists.
+/// List of RDMA devices. A device can be opened only while the list that contains it exists.
 pub(crate) struct DeviceList {
     calls: &'static Functions,
     list: *mut *mut std::ffi::c_void,
@@ -25,7 +25,7 @@ pub(crate) struct DeviceList {
 }
 
 impl DeviceList {
-    /// Lists the devices; `Err` is the reason why there are none.
+    /// Lists the RDMA devices. If no device is found, `Err` contains the reason.
     pub(crate) fn get(calls: &'static Functions) -> std::result::Result<Self, String> {
         let mut count = 0;
         // SAFETY: `count` has room for an int.
@@ -78,7 +78,7 @@ impl Drop for DeviceList {
     }
 }
 
-/// Loads libibverbs; `Err` is the reason why it cannot be loaded or has no devices.
+/// Loads libibverbs; `Err` is the reason why it cannot be loaded or finds no RDMA devices.
 pub fn find() -> std::result::Result<&'static Functions, String> {
     LIBRARY.may_be_called()?;
     let settings = settings::current();

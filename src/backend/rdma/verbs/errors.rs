@@ -40,9 +40,9 @@ pub(crate) fn last_failed(what: &str) -> Error {
     call_failed(what, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Returns true if the failure `status` may be transient (an interrupted path, or a failed queue
-/// pair), so that a later work request may succeed. Soft-RoCE reports a local operation error when
-/// the interface is down.
+/// Returns true if the failure `status` may be transient (caused by an interrupted network path or
+/// a failed queue pair), so that a later work request may succeed. Soft-RoCE reports a local
+/// operation error when the interface is down.
 pub(crate) fn may_pass(status: u32) -> bool {
     matches!(
         status,
@@ -85,8 +85,8 @@ pub(crate) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> St
     format!("{meaning} (status {status}, vendor's {vendor:#x}){advice}")
 }
 
-/// Prefixes the error message with "on this rank", for reports about the peer whose connection is
-/// lost because of the error.
+/// Prefixes the error message with "on this rank", for reports that the connection to a peer is
+/// lost because of this error.
 pub(crate) fn here(error: Error) -> Error {
     error.within("on this rank")
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Maximum number of RDMA reads and atomics in flight per queue pair and direction.
 const READS: u8 = 16;
-/// Minimum RNR NAK timer in the encoding of verbs: 12 means that the sender retries after 0.64 ms.
+/// Minimum RNR NAK timer in verbs encoding: 12 means that the sender retries after 0.64 ms.
 const RECEIVER_PAUSE: u8 = 12;
 /// Number of send queue entries per receive queue entry of a queue pair.
 pub(crate) const SENDS: u32 = 4;
@@ -49,7 +49,7 @@ pub(crate) struct QpAttributes {
     pub(crate) gid: Gid,
 }
 
-/// Range of registered local memory.
+/// Range of a local memory region (MR), with the local key of the region.
 #[derive(Clone, Copy)]
 pub(crate) struct MrRange {
     pub(crate) region: Region,
@@ -83,7 +83,7 @@ pub(crate) enum WorkRequest {
 }
 
 impl WorkRequest {
-    /// Returns true if the request consumes a posted receive of the peer.
+    /// Returns true if the request consumes a receive that the peer has posted.
     pub(crate) fn notifies(&self) -> bool {
         matches!(
             self,

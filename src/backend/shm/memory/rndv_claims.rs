@@ -53,8 +53,9 @@ fn change(words: &Span, claim: u16, from: u64, to: u64) -> bool {
     word(words, claim).is_some_and(|word| word.compare_exchange(from, to, AcqRel, Acquire).is_ok())
 }
 
-/// Returns the state word of request `claim` that has the range of unclaimed fragments: start in
-/// the low 32 bits, end in the high 32 bits; `None` if `claim` is out of range.
+/// Returns the second state word of request `claim`, which contains the range of unclaimed
+/// fragments: start in the low 32 bits, end in the high 32 bits. Returns `None` if `claim` is out
+/// of range.
 fn share(words: &Span, claim: u16) -> Option<&AtomicU64> {
     (claim < CLAIMS).then(|| words.word(PAIR * usize::from(claim) + 8))?
 }

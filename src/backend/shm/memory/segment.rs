@@ -1,14 +1,15 @@
 //! Shared memory of a communicator: its layout, and the state that the ranks share in addition to
 //! rings.
 //!
-//! Rank 0 commits the control area when it creates the segment: a header, a block per rank, and a
-//! bit per ordered pair of ranks that is set once the pair's ring has memory. A ring per ordered
-//! pair follows, committed by its sender on first use: if each of 8 ranks exchanges messages with
-//! two neighbors, they use 3 MiB in total instead of 11 MiB. Next are the cells (buffers for large
-//! messages) of each rank, committed when the rank sends its first large message. If there are few
-//! ranks, the slots for collective mailboxes (one mailbox per rank in each slot) are next; a slot
-//! is committed when a communicator reserves it. Window memory (parts) follows at the end: the file
-//! grows when a part is created, and each rank maps separately the parts that it uses.
+//! Rank 0 commits the control area when it creates the segment: a header, a block per rank, and,
+//! for each ordered pair of ranks, a bit that is set once the pair's ring has memory. A ring per
+//! ordered pair follows, committed by its sender on first use: if each of 8 ranks exchanges
+//! messages with two neighbors, they use 3 MiB in total instead of 11 MiB. Next are the cells
+//! (buffers for large messages) of each rank, committed when the rank sends its first large
+//! message. If there are few ranks, the slots for collective mailboxes (one mailbox per rank in
+//! each slot) are next; a slot is committed when a communicator reserves it. Window memory (parts)
+//! follows at the end: the file grows when a part is created, and each rank maps separately the
+//! parts that it uses.
 
 use super::cells::{self, CellMemory, CellPool};
 use super::ring::{self, Consumer, Producer, STRIDE};
@@ -172,7 +173,7 @@ impl Segment {
         self.word(RANKS_AT + rank * RANK_STRIDE + field).filter(|_| rank < self.size)
     }
 
-    /// Returns the number of state changes of ranks so far.
+    /// Returns the number of rank state changes so far.
     pub(crate) fn changes(&self) -> u64 {
         self.word(CHANGES_AT).map_or(0, |word| word.load(Acquire))
     }
@@ -283,8 +284,8 @@ impl Segment {
         Ok(producer)
     }
 
-    /// Allocates memory for those state words of rendezvous requests in a ring that are not
-    /// committed yet, so that more requests can be open.
+    /// Commits the remaining state words of rendezvous requests in the ring from `from` to `to`, so
+    /// that more requests can be open.
     pub(crate) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
         let first = ring::FIRST_BYTES;
         self.memory.commit(self.ring_offset(from, to) + first, STRIDE - first)

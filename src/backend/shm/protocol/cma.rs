@@ -95,8 +95,8 @@ impl Engine {
     }
 }
 
-/// Claims fragments of a matched message, which the receiver then reads from the sender's memory,
-/// if the sender is inactive. Returns false if no fragment is claimed.
+/// If the sender is inactive, claims fragments that the receiver of a matched message then reads
+/// from the sender's memory. Returns false if no fragment is claimed.
 fn claim_fragments(taken: &mut TakenOffer, consumer: &Consumer) -> bool {
     let help = &mut taken.help;
     if help.seen != consumer.count() {

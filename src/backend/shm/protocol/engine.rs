@@ -68,7 +68,7 @@ pub(crate) struct Engine {
 /// State of the failure detector in `liveness`.
 pub(crate) struct Liveness {
     pub(crate) poller: Poller,
-    /// Number of state changes of ranks that have been handled.
+    /// Number of rank state changes that have been handled.
     pub(crate) settled: u64,
     pub(crate) idle: u32,
     pub(crate) looked_ns: u64,

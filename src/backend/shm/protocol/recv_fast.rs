@@ -1,7 +1,7 @@
-//! Fast path of receives, which creates no operation object. It is for an application that waits
-//! for one short message while nothing else is pending, as in a round trip. This file also contains
-//! `progress_others`, through which fast-path receives and fast-path sends (in `engine`) advance
-//! all other operations.
+//! Fast path for receives, without an operation object. It serves applications that wait for one
+//! short message while no other operation is pending, as in a ping-pong exchange. This file also
+//! contains `progress_others`, through which fast-path receives and fast-path sends (in `engine`)
+//! advance all other operations.
 //!
 //! All other receives use `engine`. Matching order is preserved: a message is received directly
 //! from its ring only if no earlier posted receive could match it, no message from its source is
@@ -12,8 +12,8 @@ use crate::backend::shm::memory::ring::RecordKind;
 use crate::runtime::component::{Completion, Selector};
 use crate::sys::memory::buf::Region;
 
-/// Number of polls of a ring with the transport locked: a few hundred nanoseconds, in which other
-/// threads of this rank are blocked and other ranks are not served.
+/// Number of polls of a ring while the transport is locked: a few hundred nanoseconds, during which
+/// other threads of this rank are blocked and other ranks are not served.
 const LOOKS: u32 = 16;
 
 /// Number of fast-path messages after which all other operations make progress.

@@ -115,7 +115,7 @@ fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Starte
 }
 
 /// Starts a barrier of kind `kind` using the library's own algorithms, so that this rank serves
-/// requests of other ranks while it waits.
+/// requests from other ranks while it waits.
 pub(crate) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
     let args = CollArgs::new(kind);
     match &comm.mailboxes {
@@ -178,7 +178,7 @@ impl Comm {
     }
 }
 
-/// Gathers a few 64-bit words of each rank on all ranks and returns the words in rank order. Uses
+/// Gathers a few 64-bit words from each rank on all ranks and returns the words in rank order. Uses
 /// Bruck's algorithm, because a ring needs as many rounds, and as many steps, as there are ranks.
 pub(crate) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
     let memory =

@@ -31,8 +31,8 @@ pub(crate) struct DeviceCommPart {
 }
 
 impl DeviceCommPart {
-    /// Returns true if the non-empty buffers are memory of this device that the host cannot access.
-    /// Fails if a buffer is memory of another device, or if only some buffers are device memory.
+    /// Returns true if the non-empty buffers are host-inaccessible memory of this device. Fails if
+    /// a buffer is memory of another device, or if only some buffers are device memory.
     pub(super) fn holds(&self, args: &CollArgs) -> Result<bool> {
         let (backend, device) = self.comm.device();
         let (mut hidden, mut plain) = (None, None);

@@ -1,8 +1,9 @@
-//! Collectives of a few bytes over mailboxes in shared memory: each rank posts its part and reads
-//! the other parts as they arrive. This exchange replaces all message rounds of `algorithms`.
+//! Collectives of a few bytes over mailboxes in shared memory: each rank posts its contribution and
+//! reads the contributions of the other ranks as they arrive. This exchange replaces all message
+//! rounds of `algorithms`.
 //!
 //! Collectives that use the mailboxes are numbered consecutively, so a collective's posts have the
-//! same number on all ranks. A rank posts its part of a collective when it has finished the
+//! same number on all ranks. A rank posts its contribution to a collective when it has finished the
 //! previous collective. A collective that was started early (as a request) waits for its turn.
 //!
 //! Operands are combined in the same grouping as in recursive doubling and in the binomial tree of
@@ -29,12 +30,12 @@ pub(crate) struct SmallColl {
     recv: Region,
     reduction: Option<Reduction>,
     number: u64,
-    /// Size of each rank's part in bytes.
+    /// Number of bytes that each rank contributes.
     len: usize,
     /// Tag in the posts of this collective, by which ranks detect mismatched collectives.
     what: u32,
     is_posted: bool,
-    /// First rank whose post is still awaited; this rank itself is skipped.
+    /// First rank whose post has not been checked yet; this rank itself is skipped.
     next: i32,
     end: i32,
 }
@@ -135,7 +136,8 @@ impl SmallColl {
         )
     }
 
-    /// Computes the result from the parts of the other ranks, all of which have arrived.
+    /// Computes the result from the data that the ranks have posted. All required posts must have
+    /// arrived.
     fn conclude(&self, comm: &Comm, mailboxes: &Mailboxes) {
         let part = |rank: i32| {
             mailboxes.mailbox.look(rank, self.number).map_or(Region::EMPTY, |post| post.data)
@@ -169,8 +171,9 @@ impl SmallColl {
         (from..to).filter(move |rank| *rank != own)
     }
 
-    /// Returns true if the first awaited rank died or left without posting its part. If `looks` is
-    /// true, also checks the flag that a rank sets when it destroys the communicator.
+    /// Returns true if the first rank that the collective waits for died or left without posting
+    /// its contribution. If `looks` is true, also checks the flag that a rank sets when it destroys
+    /// the communicator.
     pub(crate) fn is_lost(&self, comm: &Comm, mailboxes: &Mailboxes, looks: bool) -> bool {
         // The departure is checked before the mailbox: posts before the departure are then visible.
         self.awaited(comm, mailboxes).next().is_some_and(|rank| {
@@ -203,7 +206,7 @@ impl SmallColl {
     }
 
     /// Makes progress on the transport and on earlier collectives, after a poll that found no new
-    /// post of another rank.
+    /// post from another rank.
     pub(crate) fn progress_others(&self, comm: &Comm, mailboxes: &Mailboxes) {
         comm.link.transport.progress();
         if !self.is_its_turn(mailboxes) && !mailboxes.is_moving.swap(true, Ordering::Acquire) {

@@ -24,8 +24,8 @@ use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Description of a communicator to open. It owns copies of the strings in the C struct, and a
-/// reference to the communicator whose handle is in the C struct.
+/// Description of a communicator to open. It contains the C struct (`raw`), copies of the strings
+/// in this struct, and a reference to the communicator whose handle is in this struct.
 pub struct Description {
     /// Description as the C struct. The pointers to strings in it are not read; `kind` and `job`
     /// are copies of these strings.

@@ -64,7 +64,8 @@ pub(super) struct AgreeMessage {
 }
 
 /// Maximum number of ranks for which the messages of the agreement contain the numbers of mailbox
-/// slots (shared memory for small collectives). Mailboxes support only communicators of few ranks.
+/// slots (shared memory for small collectives). Mailboxes support only communicators with few
+/// ranks.
 const MOST_PLACES: usize = 64;
 
 pub(super) fn places_told(size: usize) -> usize {

@@ -1,10 +1,11 @@
 //! Messages in device memory that the host cannot access, staged through host memory.
 //!
 //! A message of more than `PART` bytes is pipelined if the transport can send a buffer that is
-//! still being written (`Pipeline::isend_pipelined`) and reports the bytes that have arrived. The
-//! next part is then copied while the previous part is in flight. The parts form one message, so
-//! the peer need not divide it into the same parts, and the peer's buffer may be in any memory.
-//! Otherwise the whole message is copied before the send and after the receive.
+//! still being written (`Pipeline::isend_pipelined`) and reports the number of bytes that have
+//! arrived. A pipelined message is divided into chunks, and the next chunk is copied while the
+//! previous chunk is in flight. The chunks form one message, so the peer need not divide it into
+//! the same chunks, and the peer's buffer may be in any memory. A message that is not pipelined is
+//! copied as a whole before the send and after the receive.
 //!
 //! Some transports transfer large messages in device memory without staging (`gpu_direct`). Then no
 //! bytes are copied, unless the sender or the receiver does not support this.

@@ -14,8 +14,8 @@ use crate::sys::sync::AtomicUpdate;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
-/// State of the fence epoch: not open, because no fence was called since the last lock, or because
-/// the last fence failed.
+/// State of the fence epoch: not open, because no fence has been called since the last lock, or
+/// because the last fence has failed.
 const NONE: u8 = 0;
 /// State of the fence epoch: open, and no operation has run in it yet.
 const OPEN: u8 = 1;
@@ -220,9 +220,9 @@ impl Epochs {
         Ok(())
     }
 
-    /// Returns the error of a lock call that fails because of a fence or of a lock that this rank
-    /// has or acquires. `claimed` identifies the conflict: `ALL` for dtl_win_lock_all, `FENCE` for
-    /// a fence, any other value for the lock of a target.
+    /// Returns the error for a lock call that fails because of a fence, or because of a lock that
+    /// this rank has or is acquiring. `claimed` identifies the conflict: `ALL` for
+    /// dtl_win_lock_all, `FENCE` for a fence, any other value for the lock of a target.
     fn is_twice(&self, name: &str, target: Option<i32>, claimed: u32) -> Error {
         if claimed == FENCE {
             return self.is_locked(name, claimed);

@@ -3,11 +3,11 @@
 //!
 //! This path is for ranks of one node, and for memory that their transport makes accessible to all
 //! of them (`runtime::component::SharedRegion`): memory that the library allocates for a window
-//! and, within one process, also memory of the program. An operation is complete when its call
-//! returns, and is visible to every rank that synchronizes with this rank afterwards. The words of
-//! a target's locks are allocated together with the window memory of the target. A rank that waits
-//! for a lock takes it over if its holders have died. No target has to execute requests of other
-//! ranks.
+//! and, within one process, also memory that the application has allocated. An operation is
+//! complete when its call returns, and is visible to every rank that synchronizes with this rank
+//! afterwards. The words of a target's locks are allocated together with the window memory of the
+//! target. A rank that waits for a lock takes the lock over if all ranks that hold it have died. No
+//! target has to execute requests from other ranks.
 
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::comm::rma::robust_rwlock::{self, SharedLock};
@@ -144,8 +144,8 @@ impl Direct {
     }
 
     /// Waits for a lock: polls until `attempt` acquires it or, if all ranks that hold it have died
-    /// or left, until `take_over` succeeds. In the error message, `what` names the lock and `who`
-    /// names its holders.
+    /// or closed the transport, until `take_over` succeeds. In the error message, `what` names the
+    /// lock and `who` names its holders.
     #[cold]
     fn wait(
         &self,
@@ -210,7 +210,7 @@ impl Direct {
         waited
     }
 
-    /// Waits for `lock`, which another rank has, and acquires it for this rank.
+    /// Waits for `lock`, which another rank holds, and acquires it for this rank.
     #[cold]
     fn wait_for(
         &self,
@@ -276,8 +276,8 @@ impl Direct {
         now.wrapping_sub(self.looked_ns.load(Relaxed)) >= LOOK_EVERY_NS
     }
 
-    /// Fails if a target is known to have died, to have left, or to have destroyed the window. The
-    /// window memory of such a target remains mapped.
+    /// Fails if a target is known to have died, to have closed the transport, or to have destroyed
+    /// the window. The window memory of such a target remains mapped.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
         let now = wait::coarse_ns();
         if self.is_due(now) {

@@ -10,12 +10,12 @@
 //! - `epoch`: access epochs, and which calls they allow
 //! - `sync`: fences, locks, flushes
 //! - `rma_ops`: checked operations
-//! - `fast`: fast path of operations of few bytes
+//! - `fast`: fast path of small operations
 //! - `robust_rwlock`: locks in shared memory that record their holders
 //! - `load_store`: RMA path over shared memory
 //! - `backend_rma`: RMA path over windows of the transport
 //! - `active_messages`: RMA path by messages
-//! - `rma_progress`: execution of requests of other ranks
+//! - `rma_progress`: execution of requests from other ranks
 
 mod active_messages;
 mod backend_rma;
@@ -320,7 +320,7 @@ pub fn destroy_all() {
 }
 
 /// Discards all window handles in a forked child. Also discards the state of the thread that
-/// executes requests of other ranks, because this thread does not exist in the child.
+/// executes requests from other ranks, because this thread does not exist in the child.
 pub fn forget_all() {
     rma_progress::forget();
     TABLE.drain(&inside_out::enter()).for_each(std::mem::forget);

@@ -1,6 +1,6 @@
-//! One-sided operations: checks that the accessed bytes are inside the target's window memory and
-//! that this rank has an open access epoch, then passes the operation to the RMA path of the
-//! window. Errors are detected before any data is transferred.
+//! One-sided operations: each call checks that the accessed bytes are inside the target's window
+//! memory and that this rank has an open access epoch, then passes the operation to the RMA path of
+//! the window. Errors are detected before any data is transferred.
 
 use super::{RankWindow, Window};
 use crate::abi::comm::communicator::DTL_PROC_NULL;

@@ -4,12 +4,12 @@
 //!
 //! **Shared or exclusive.** One word holds the rank of the writer or the number of sharers. A rank
 //! that shares the lock first sets a bit of its own and then increments the count (acquire and
-//! release), so a rank that sees a count sees the bits too. To unlock, the rank decrements the
-//! count (release) and then clears the bit. If the rank dies between these two steps, its bit is
-//! set although it no longer shares the lock. Such a bit does no harm, because it names a rank that
-//! has in fact died. Locking is an acquire and unlocking a release. All changes to the word are
-//! read-modify-writes, except the store that unlocks exclusive access. Therefore a rank that locks
-//! sees the writes of all earlier holders.
+//! release), so a rank that reads the count also observes the bits. To unlock, the rank decrements
+//! the count (release) and then clears the bit. If the rank dies between these two steps, its bit
+//! is set although it no longer shares the lock. Such a bit does no harm, because it names a rank
+//! that has in fact died. Locking is an acquire and unlocking a release. All changes to the word
+//! are read-modify-writes, except the store that unlocks exclusive access. Therefore a rank that
+//! acquires the lock observes the writes of all earlier holders.
 //!
 //! **Wishes.** A rank that waits for exclusive access publishes its rank number in a second word,
 //! the waiting-writer word. Ranks that request shared access then yield to it for a while, so that

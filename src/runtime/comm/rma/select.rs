@@ -219,8 +219,8 @@ fn have_memory(own: &Comm, had: &mut OfferMemory, offers: &[Words]) -> Result<()
     check_all("make its part of the window", statuses.into_iter())
 }
 
-/// Creates a window of the transport. If this fails on any rank, returns the offer of this rank and
-/// the reason for the failure on all ranks.
+/// Creates a window of the transport. If this fails on any rank, all ranks return their offer and
+/// the reason for the failure.
 fn by_transport(
     own: &Arc<Comm>,
     had: OfferMemory,

@@ -44,7 +44,7 @@ pub(crate) fn issue(task: Once) -> (dtl_task_fn_t, Addr) {
     (Some(redeem), Addr::new(without_provenance_mut(number)))
 }
 
-/// Removes a task that will not be run. Returns true if the task had not run.
+/// Removes a task that could not be queued. Returns true if the task had not run.
 pub(crate) fn take_unrun(user: Addr) -> bool {
     let task = ONCE.lock().waiting.remove(&user.get());
     task.is_some()

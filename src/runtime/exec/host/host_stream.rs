@@ -34,7 +34,7 @@ const SPINS: u32 = 300;
 /// Piece of work in a queue. The worker runs the pieces in the order in which they were queued.
 #[allow(clippy::large_enum_variant, reason = "a boxed launch would allocate at each launch")]
 pub enum StreamWork {
-    /// Calls a function of the user with its user pointer.
+    /// Calls a user callback with its user pointer.
     Call(dtl_task_fn_t, Addr),
     /// Runs a kernel over its grid.
     Launch(Grid),

@@ -4,7 +4,7 @@
 //! Private memory: element-wise reduction of raw buffers, `into[i] = into[i] op from[i]` (or
 //! `from[i] op into[i]`, whose bits differ for zeros and NaNs), for every built-in pair of dtype
 //! and operation. Buffers need not be aligned. The two buffers may be identical, but must not
-//! overlap otherwise. The dtypes that a program creates are in `runtime::types`.
+//! overlap otherwise. User-defined dtypes are in `runtime::types`.
 //!
 //! In reading order:
 //! - `ops`: the operations, each on two elements

@@ -97,7 +97,8 @@ pub struct LiveBlock {
 }
 
 /// Returns the mapping of this allocator that contains the whole region; `None` if there is none.
-/// Before the mapping is unmapped, it is reported to all watchers ([`watch_returned`]).
+/// Before the mapping is unmapped, its address range is recorded in all live watchers (objects that
+/// [`watch_returned`] creates).
 pub fn mapping(region: Region) -> Option<Region> {
     let segment = page_map::find(region.addr().get())?;
     let (base, bytes) = (segment.base.get(), segment.bytes.get());
@@ -119,7 +120,7 @@ pub struct Stats {
     pub total_count: u64,
 }
 
-/// Returns the size in bytes of the block that a request of `size` bytes gets.
+/// Returns the size in bytes of the block that is allocated for a request of `size` bytes.
 pub fn rounded(size: u64) -> u64 {
     match usize::try_from(size) {
         Ok(small @ 1..=LARGEST) => size_class::block(size_class::of(small)) as u64,
@@ -137,7 +138,7 @@ pub struct CachedBlock {
 }
 
 /// Allocates a block of `size` bytes (1 byte to 1 GiB), aligned to 64 bytes, from the cached free
-/// blocks of the calling thread. Acquires no lock and makes no system call or function call.
+/// blocks of the calling thread. Does not acquire a lock or make a system call or function call.
 /// Returns `None` if no such block is cached; the caller must then call [`alloc`].
 #[must_use]
 pub fn quick_alloc(size: u64, label: Label) -> Option<CachedBlock> {
@@ -250,8 +251,8 @@ pub fn count_bytes(tag: u8, bytes: i64) {
     });
 }
 
-/// Resets to 0 the peak of the number of bytes that are allocated with a tag. The tag must have no
-/// allocated blocks, and no thread may be using it.
+/// Resets the peak number of allocated bytes with a tag to 0. The tag must have no allocated
+/// blocks, and no thread may be using it.
 pub fn restart(tag: u8) {
     page_heap::for_each_heap(|heap| heap.account(usize::from(tag)).level());
     stats::reset(usize::from(tag));

@@ -17,8 +17,8 @@ pub(super) const CURRENT: usize = 1;
 /// State of a slab (`Slab::place`): the slab has free blocks and is in its owner's list of such
 /// slabs.
 pub(super) const LISTED: usize = 2;
-/// State of a slab (`Slab::place`): in no list, because all its blocks are allocated (or freed by
-/// other threads and not collected yet), or because it has no owner.
+/// State of a slab (`Slab::place`): the slab is not in any list, because all its blocks are
+/// allocated (or freed by other threads and not collected yet), or because it has no owner.
 pub(super) const APART: usize = 0;
 
 /// Descriptor of memory that is mapped in one piece: 2 MiB that are divided into slabs, or one
@@ -32,7 +32,7 @@ pub(super) struct Segment {
     pub(super) cut: Number,
     /// log2 of the slab size in bytes (63 if the segment is one block).
     pub(super) shift: Number,
-    /// Bit mask of the slabs that belong to no heap.
+    /// Bit mask of the slabs that do not belong to any heap.
     pub(super) free: Number,
     /// Next segment in the page heap's list that contains this segment.
     pub(super) next: RelaxedPtr<Segment>,

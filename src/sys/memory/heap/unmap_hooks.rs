@@ -60,7 +60,8 @@ impl Drop for UnmapWatcher {
     }
 }
 
-/// Reports that `len` bytes of pages at `at` are about to be returned to the system.
+/// Reports to all watchers that the pages of the `len` bytes at the address `at` are about to be
+/// returned to the system.
 pub(super) fn tell(at: usize, len: usize) {
     if COUNT.load(Ordering::Acquire) != 0 {
         tell_all(Region::allocated(Addr::new(std::ptr::with_exposed_provenance_mut(at)), len));

@@ -138,7 +138,7 @@ impl SharedMapping {
         self.base
     }
 
-    /// Returns true if the memory has no bytes.
+    /// Returns true if the length of the mapping is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -364,8 +364,8 @@ const SPARE: usize = 32 << 20;
 
 /// Allocates the pages of a range of a memory file. Fails if the range is larger than the free
 /// memory of the machine: the kernel does not limit the size of such a file, and would kill
-/// processes to get more pages. So the pages are allocated in pieces of `STEP` bytes, each only if
-/// enough memory is free.
+/// processes when memory runs out. So the pages are allocated `STEP` bytes at a time, each time
+/// only if enough memory is free.
 fn allocate_if_free(file: &File, offset: usize, len: usize) -> io::Result<()> {
     let mut done = 0;
     while done < len {

@@ -118,8 +118,9 @@ fn latency<E: Endpoint>(
     Ok(per(begin, 2 * repeats))
 }
 
-/// Measures the time of a window of nonblocking messages from rank 0 to rank 1. The window ends
-/// when rank 0 receives the message with which rank 1 confirms that all have arrived.
+/// Measures the time of a window of nonblocking messages from rank 0 to rank 1. The measurement
+/// ends when rank 0 receives the message with which rank 1 confirms that it has received all
+/// messages of the window.
 fn bandwidth<E: Endpoint>(
     end: &mut E,
     from: &[u8],

@@ -107,8 +107,9 @@ impl Rank<'_> {
         names
     }
 
-    /// Returns the median of several batches of the library. Together they take about as long as
-    /// one run of the external UCX program with its warm-up.
+    /// Runs several batches with the library and returns the median of their times per operation.
+    /// Together, the batches take about as long as one run of the external UCX program with its
+    /// warm-up.
     fn several(&mut self) -> Outcome<f64> {
         let mut values = [0.0; 21];
         for value in &mut values {

@@ -45,8 +45,8 @@ pub(crate) struct Raw {
 pub(crate) const MOST_STARTED: usize = 128;
 
 impl Raw {
-    /// Initialises MPI. `by_all_threads`: requests MPI_THREAD_MULTIPLE, which libdtl needs when it
-    /// is measured over the same MPI.
+    /// Initialises MPI. If `by_all_threads` is true, requests MPI_THREAD_MULTIPLE, which libdtl
+    /// needs when it is measured over the same MPI.
     pub(crate) fn start(by_all_threads: bool) -> Outcome<Raw> {
         let mpi = mpi::loaded().map_err(|error| error.text().to_owned())?;
         check_launcher(mpi.is_open_mpi(), &mpi.file, &|name| std::env::var(name).ok())

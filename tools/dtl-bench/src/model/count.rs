@@ -22,8 +22,8 @@ pub(crate) struct Rank {
     pub(crate) scratch: u64,
 }
 
-/// Totals and maxima over all ranks. A maximum of messages or bytes is the larger of the numbers
-/// that a rank sends and receives.
+/// Totals and maxima over all ranks. The maxima of messages and bytes take, for each rank, the
+/// larger of the number that it sends and the number that it receives.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) messages: u128,

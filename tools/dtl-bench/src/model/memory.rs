@@ -23,8 +23,8 @@ pub(crate) fn has_board(kind: Kind, job: &DryRunJob, plan: &CollectivePlan) -> b
 pub(crate) struct Memory {
     /// Memory of the communicator and its transport before the first message.
     pub(crate) comm: u64,
-    /// Memory that the transport allocates for the largest number of partners of a rank in this
-    /// collective.
+    /// Memory that the transport allocates for the partners of a rank (the ranks with which it
+    /// exchanges messages), at their largest number in this collective.
     pub(crate) partners: u64,
     /// Memory of the rank's list of steps (operations to execute), at its maximum during the
     /// collective.

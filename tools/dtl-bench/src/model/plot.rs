@@ -28,7 +28,7 @@ const GROUPS: [(&str, &str, &[&str]); 2] = [
     ),
 ];
 
-/// Function that returns the value of a row to plot.
+/// Function that returns the value to plot for a row.
 type Value = fn(&Row) -> f64;
 
 const VALUES: [(&str, &str, Value); 3] = [
@@ -103,7 +103,7 @@ fn communicators(rows: &[Row]) -> Picture {
 }
 
 impl Picture {
-    /// Returns the text of the SVG file.
+    /// Returns the contents of the SVG file.
     pub(crate) fn draw(&self) -> Result<String, Box<dyn Error + '_>> {
         let mut text = String::new();
         let area = SVGBackend::with_string(&mut text, (760, 440)).into_drawing_area();

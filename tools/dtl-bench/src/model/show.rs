@@ -48,7 +48,7 @@ fn legend(rows: &[Row]) -> Vec<&'static str> {
     LEGEND.into_iter().chain(notes.map(|(_, note)| *note)).collect()
 }
 
-/// Formats a number in digits, or in the form 1.235e12 from 10^12 on.
+/// Formats a number below 10^12 as a decimal integer, and a larger number in the form 1.235e12.
 fn number(value: u128) -> String {
     if value < 1_000_000_000_000 { value.to_string() } else { format!("{:.3e}", value as f64) }
 }

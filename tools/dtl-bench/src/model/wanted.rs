@@ -204,7 +204,7 @@ pub(super) mod tests {
     use crate::options::{Command, Options};
     use clap::Parser;
 
-    /// Parses options as from the command line.
+    /// Parses `words` like the command-line options of `model`.
     pub(crate) fn wanted(words: &str) -> Model {
         match Options::parse_from(
             ["dtl-bench", "model"].into_iter().chain(words.split_whitespace()),

@@ -1,5 +1,5 @@
 //! Runs the steps of a report's plan one after another and keeps their output. If a step fails, its
-//! error is reported and the report has no results of this step.
+//! error is reported, and the report does not contain any results of this step.
 
 use super::run::Run;
 use super::steps::{Plan, Step};
@@ -120,8 +120,8 @@ fn wait(mut child: Child, step: &Step, bar: &ProgressBar, spent: f64) -> Outcome
     }
 }
 
-/// Terminates a launcher with SIGTERM, so that it ends its ranks; after SIGKILL its ranks could
-/// remain.
+/// Ends a launcher with SIGTERM, so that the launcher can end its ranks; after SIGKILL, the ranks
+/// could remain. Sends SIGKILL only if the launcher does not exit within `GRACE`.
 fn end(mut child: Child) {
     send_signal(child.id(), SIGTERM);
     let begin = Instant::now();

@@ -104,7 +104,7 @@ fn value(unit: Unit, nanoseconds: f64) -> f64 {
 }
 
 impl Picture {
-    /// Returns the text of the SVG file.
+    /// Returns the contents of the SVG file.
     pub(crate) fn draw(&self) -> Result<String, Box<dyn Error + '_>> {
         let mut text = String::new();
         let area = SVGBackend::with_string(&mut text, (760, 440)).into_drawing_area();

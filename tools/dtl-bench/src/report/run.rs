@@ -22,7 +22,8 @@ pub(crate) enum Of {
 }
 
 impl Of {
-    /// Returns the name of a test, with the configuration as a prefix.
+    /// Returns the name of a test, prefixed with the configuration unless this is `Pair` or
+    /// `Process`.
     pub(crate) fn row(self, test: &str) -> String {
         match self {
             Of::Pair | Of::Process => test.to_owned(),

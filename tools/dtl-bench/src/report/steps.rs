@@ -1,5 +1,5 @@
-//! Runs of a report: this program with each subcommand, under each launcher. Also determines which
-//! peers are missing on this machine.
+//! Plan of the runs for a report: this program is run with each subcommand, under each launcher.
+//! This module also determines which peers are missing on this machine.
 
 use crate::library::own_file;
 use crate::machine;
@@ -47,7 +47,7 @@ impl Step {
     }
 }
 
-/// Runs of the report, and messages that name what is missing on this machine.
+/// Plan of a report: the runs to execute, and messages that name what is missing on this machine.
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) missing: Vec<String>,

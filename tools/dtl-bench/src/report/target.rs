@@ -1,5 +1,6 @@
 //! Performance targets of the library. Most of them limit the ratio of the library's 10th
-//! percentile to that of the fastest peer in the same run and regime (distance of the processors).
+//! percentile to that of the fastest peer in the same run and regime (class of the distance between
+//! the processors).
 
 use super::run::{Of, Row, Run};
 use crate::stats::Regime;
@@ -7,7 +8,8 @@ use crate::stats::Regime;
 /// Method of comparing a value with its target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum By {
-    /// Ratio of the library to the peer: an upper bound for times, a lower bound for GB/s and M/s.
+    /// Ratio of the library's value to the peer's value: an upper bound for times, a lower bound
+    /// for GB/s and M/s.
     Ratio,
     /// Maximum excess over the peer's time, in nanoseconds.
     More,

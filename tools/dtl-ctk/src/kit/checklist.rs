@@ -1,5 +1,5 @@
-//! `dtl-ctk checklist DIR`: the nine requirements of a new backend. Each is checked by reading the
-//! files of the backend's folder and is reported with the reason for the result. Nothing is
+//! `dtl-ctk checklist DIR`: the nine requirements for a new backend. Each is checked by reading the
+//! files in the backend's folder and is reported with the reason for the result. Nothing is
 //! executed.
 
 use std::fs;
@@ -12,7 +12,7 @@ pub(crate) struct Answer {
     pub(crate) reason: String,
 }
 
-/// File of the backend's folder.
+/// File in the backend's folder.
 struct Source {
     path: PathBuf,
     text: String,
@@ -33,7 +33,7 @@ const BOXES: [(&str, Check); 9] = [
     ("a licence is there", licence),
 ];
 
-/// Checks the files of a backend's folder against all requirements.
+/// Checks the files in a backend's folder against all requirements.
 pub(crate) fn answers(folder: &Path) -> Result<Vec<Answer>, String> {
     let mut files = Vec::new();
     collect(folder, 0, &mut files).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -44,7 +44,7 @@ pub(crate) fn answers(folder: &Path) -> Result<Vec<Answer>, String> {
     Ok(BOXES.into_iter().map(answer).collect())
 }
 
-/// Collects the text files of a folder; skips build folders and hidden files.
+/// Collects the text files in a folder and its subfolders; skips build folders and hidden files.
 fn collect(folder: &Path, depth: usize, files: &mut Vec<Source>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -132,7 +132,7 @@ fn components(files: &[Source]) -> Result<String, String> {
     Ok(format!("{}; `dtl-ctk run` tells whether they keep their contracts", names.join(", ")))
 }
 
-/// Returns the first build or test file that contains one of these words.
+/// Returns the first build or test file that contains one of these strings.
 fn build_with<'a>(files: &'a [Source], words: &[&str]) -> Option<&'a Source> {
     let has = |file: &&Source| words.iter().any(|word| file.text.contains(word));
     files.iter().filter(|file| file.is_build()).find(has)
@@ -183,8 +183,8 @@ const FORMS: [&str; 2] = [
 /// Prefixes of template lines that may stay unchanged.
 const KEPT: [&str; 4] = ["# Backend ", "## ", "| components |", "| chosen |"];
 
-/// Returns the template lines that an author must replace: prose outside of listings, split where
-/// `dtl-info` inserts its own text.
+/// Returns the template lines that an author must replace: text outside of code blocks, split at
+/// the placeholders that `dtl-info` replaces.
 fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
     let prose = |form: &'static str| form.split("```").step_by(2).flat_map(str::lines);
     let is_prompt = |line: &&str| {

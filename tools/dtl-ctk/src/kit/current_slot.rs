@@ -16,8 +16,9 @@ thread_local! {
     static FILE: RefCell<Option<File>> = const { RefCell::new(None) };
 }
 
-/// Creates a file for this rank next to the report file. [`enter`] and [`within`] write to it which
-/// slot (function of a backend's table) or loading step the calling thread executes.
+/// Creates a file for this rank next to the report file. [`enter`] and [`within`] write to it the
+/// name of the slot (function in a backend's table) or plugin loading step that the calling thread
+/// executes.
 pub(crate) fn write_beside(report: &Path, rank: i32) {
     let file =
         OpenOptions::new().write(true).create(true).truncate(true).open(place(report, rank)).ok();

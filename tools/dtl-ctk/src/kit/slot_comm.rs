@@ -29,7 +29,7 @@ pub(crate) struct SlotComm {
     limit: Duration,
 }
 
-/// An operation that was started, with its buffer.
+/// Operation in flight, with its buffer.
 pub(crate) struct Op {
     id: u64,
     /// Source of a receive; `None` for a send.

@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         random_messages;
 ];
 
-/// Random number generator: the same numbers for the same seed.
+/// Random number generator. It generates the same numbers for the same seed.
 struct Random(u64);
 
 impl Random {

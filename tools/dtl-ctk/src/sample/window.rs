@@ -107,7 +107,7 @@ unsafe fn side<'a>(window: Ptr) -> &'a mut Side {
 }
 
 /// # Safety
-/// `comm` was returned by `open`, and the library calls one function at a time on it.
+/// `comm` was returned by `open`, and the library does not call functions on it concurrently.
 pub(super) unsafe fn rank<'a>(comm: Ptr) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { minimal::rank(comm) }

@@ -77,7 +77,7 @@ fn with_window(change: impl FnOnce(&mut Parts), check: impl FnOnce(&Win) -> Outc
 }
 
 /// Checks that operations on a window use the implementation that `way` names, and that their
-/// results are right.
+/// results are correct.
 fn goes(change: impl FnOnce(&mut Parts), way: &str) -> Outcome {
     with_window(change, |win| {
         let is = win.way()?;

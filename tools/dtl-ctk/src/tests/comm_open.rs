@@ -65,7 +65,8 @@ fn one_after_the_other(p: &Rank) -> Outcome {
 
 /// Opens a communicator whose size exceeds the number of existing ranks by one, so that one rank is
 /// missing. The job has its own name, and all ranks open the same number of communicators, so that
-/// their sequence numbers agree. Returns the error message and the duration of the call.
+/// the sequence numbers of the communicators agree. Returns the error message and the duration of
+/// the failed open.
 fn missing(p: &Rank, limit: Duration) -> Outcome<(String, Duration)> {
     on_its_own(p)?;
     if p.kind == "self" {

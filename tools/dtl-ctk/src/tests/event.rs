@@ -357,7 +357,7 @@ fn held(s: &Subject) -> Outcome<(Stream, Event, Hold)> {
     Ok((stream, event, hold))
 }
 
-/// Returns a complete event and its stream.
+/// Returns a completed event and the stream on which it was recorded.
 fn complete(s: &Subject) -> Outcome<(Stream, Event)> {
     let stream = stream(s)?;
     let event = Event::on(s.backend, &stream)?;

@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
 
 /// Maximum number of rounds.
 const ROUNDS: usize = 14;
-/// Number of initial rounds that are ignored, because pools grow in them.
+/// Number of initial rounds whose growth is ignored, because memory pools grow in these rounds.
 const WARM: usize = 2;
 /// Number of messages that each rank has in flight. With several in flight, ranks that share a core
 /// process more than one message in each time slice.

@@ -243,8 +243,9 @@ fn truncated(p: &Rank, sizes: &[(u64, u64)]) -> Outcome {
     Ok(())
 }
 
-/// Checks the rules of truncation that hold for every communicator kind: the status, the bytes
-/// after the buffer, the following messages.
+/// Receives messages into shorter buffers and checks the rules that hold for every communicator
+/// kind: the status is DTL_ERROR_TRUNCATED, the bytes after the buffer are unchanged, and the next
+/// message is received correctly.
 fn truncation_reported(p: &Rank, sizes: &[(u64, u64)]) -> Outcome {
     for &(size, room) in sizes {
         let send = p.start(size, size, 1)?;

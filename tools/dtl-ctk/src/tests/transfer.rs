@@ -1,10 +1,10 @@
-//! Tests of blocking copies and fills: every direction, many lengths, and that bytes outside the
-//! range are unchanged.
+//! Tests of blocking copies and fills in every direction and with many lengths. Bytes outside the
+//! range must remain unchanged.
 
 use crate::kit::prelude::*;
 use std::ffi::c_void;
 
-/// Value that is used in place of a memory kind for memory that the program itself allocates.
+/// Value that is used in place of a memory kind for memory that the test program itself allocates.
 pub(crate) const PLAIN: u64 = 0;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![

@@ -271,8 +271,8 @@ fn operations_keep_no_memory(p: &Rank) -> Outcome {
     win.end()
 }
 
-/// Sends a message to the next rank to signal that its window memory is complete. Calls `check`
-/// after the message from the previous rank has arrived.
+/// Sends a message to the next rank to signal that the data in that rank's window memory is
+/// complete. Calls `check` after the message from the previous rank has arrived.
 fn check_after_signal(p: &Rank, win: &Win, check: impl FnOnce() -> Outcome) -> Outcome {
     let told = p.isend(Vec::new(), p.next(), 6)?;
     p.recv(0, p.previous(), 6)?;

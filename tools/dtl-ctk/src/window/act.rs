@@ -1,5 +1,5 @@
-//! Calls of one rank in one epoch: the operations of each [`Act`] (operations on the same elements
-//! of one target), and the buffers that the library uses during the epoch.
+//! Calls that one rank makes in one epoch: the operations of each [`Act`] (operations on the same
+//! elements of one target), and the buffers that the library uses during the epoch.
 
 use super::layout::{At, Layout, ordered_op};
 use super::{Act, Kind, Sync};

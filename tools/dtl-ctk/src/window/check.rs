@@ -19,8 +19,8 @@ pub(super) struct EpochResult {
     pub(super) wrong: Option<Failure>,
 }
 
-/// Checks a completed epoch. `is` contains this rank's part of the window. `before` is the hash of
-/// the results of the earlier epochs.
+/// Checks a completed epoch. `is` contains the contents of this rank's window memory. `before` is
+/// the hash of the results of the earlier epochs.
 pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochResult {
     let (layout, epoch) = (run.layout, run.epoch);
     let mut balance = vec![0_u64; layout.acts[epoch].len()];
@@ -164,7 +164,7 @@ fn unseen(run: &EpochRun, number: usize) -> Option<Failure> {
     None
 }
 
-/// Compares this rank's part of the window with the expected contents. Returns the first
+/// Compares the contents of this rank's window memory with the expected contents. Returns the first
 /// difference.
 fn differs(layout: &Layout, epoch: usize, is: &[u8], should: &[u8]) -> Option<Failure> {
     let at = is.iter().zip(should).position(|(is, should)| is != should)?;

@@ -1,5 +1,6 @@
-//! Byte range of each [`Act`] of a schedule in its target's part of the window, and the contents of
-//! the window before and after each epoch. Calls no function of the library.
+//! Byte range of each [`Act`] (group of operations) of a schedule in the window memory of its
+//! target, and the contents of the window before and after each epoch. This module does not call
+//! any library function.
 
 use super::{Act, Kind, Schedule};
 use crate::data::{self, FILLER, Origin, Type};

@@ -1,6 +1,6 @@
-//! Calls that must fail on every rank, with the right status and an unchanged result buffer. The
-//! valid operations of the same epoch show that the failed calls wrote nothing at the target and
-//! that the window still works.
+//! Calls that must fail on every rank, with the expected status, and must leave the result buffer
+//! unchanged. The valid operations of the same epoch show that the failed calls wrote nothing at
+//! the target and that the window still works.
 
 use super::Sync;
 use crate::data::{FILLER, USER_DTYPE, USER_SUM};
@@ -120,7 +120,7 @@ fn answered(call: &str, ended: Called, expected: dtl_status_t) -> Result<(), Fai
     if status == expected { Ok(()) } else { Err(wrong()) }
 }
 
-/// Arguments common to the calls of one test, and the expected status. Each call has its own value
+/// Arguments common to all calls in one test, and the expected status. Each call has its own value
 /// buffer and result buffer. The result buffer must remain unchanged.
 struct Calls<'a> {
     tries: &'a Tries,
@@ -162,7 +162,8 @@ impl Calls<'_> {
         stays("dtl_win_rget", &buffer)
     }
 
-    /// Checks that a rejected call returned no request; waits for the request of an accepted one.
+    /// Checks that a rejected call did not return a request; waits for the request that a
+    /// successful call returned.
     fn ended(&self, call: &str, request: dtl_request_t) -> Result<(), Failure> {
         if self.expected == DTL_SUCCESS {
             return answers!(

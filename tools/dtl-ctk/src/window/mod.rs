@@ -83,8 +83,8 @@ pub(crate) struct Act {
     /// Number of repetitions on each rank.
     pub(crate) repeats: u64,
     /// Form of the calls. For Put and Get: 0 is the plain call, 1 the call with a request; for Get,
-    /// 2 is get_accumulate. For other kinds: 0 fetches nothing, 1 is get_accumulate, 2 is fetch_op
-    /// for each element.
+    /// 2 is get_accumulate. For other kinds: 0 is a call that does not fetch, 1 is get_accumulate,
+    /// 2 is fetch_op for each element.
     pub(crate) form: u64,
     /// Minimum number of unused bytes before the elements in the window.
     pub(crate) gap: u64,
@@ -115,7 +115,7 @@ impl Act {
         matches!(self.kind, Kind::Accumulate | Kind::Ordered)
     }
 
-    /// Returns true if the result at the target depends on the order of ranks.
+    /// Returns true if the result at the target depends on the order in which the ranks access it.
     pub(crate) fn is_a_race(&self) -> bool {
         self.kind == Kind::Claim
     }

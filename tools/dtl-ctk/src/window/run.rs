@@ -17,9 +17,10 @@ struct Window<'a> {
     win: dtl_win_t,
     layout: &'a Layout<'a>,
     memory: Memory,
-    /// Number of the method of completing the requests of rput and rget: see `Case::finish`. An
-    /// even number completes them before the end of the epoch and selects shared locks for storing
-    /// the initial contents, an odd number completes them after it and selects exclusive locks.
+    /// Selects the method by which the requests from rput and rget are completed (see
+    /// `Case::finish`). An even number completes them before the end of the epoch and selects
+    /// shared locks for storing the initial contents, an odd number completes them after it and
+    /// selects exclusive locks.
     finish: u64,
     timeout_ns: u64,
 }

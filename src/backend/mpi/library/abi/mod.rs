@@ -134,7 +134,7 @@ macro_rules! names {
             /// All variants, in the order of the rows.
             pub const ALL: &'static [$enumeration] = &[$($enumeration::$variant),+];
 
-            /// Returns MPI's own name of the constant.
+            /// Returns MPI's own name for the constant.
             pub const fn mpi(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($mpi)),+ }
             }

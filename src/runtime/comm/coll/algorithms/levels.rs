@@ -118,7 +118,7 @@ impl Levels {
         self.place(self.rank).1 == self.leader(root)
     }
 
-    /// Appends the steps that `list` generates for a group of all ranks of this rank's node.
+    /// Appends the steps that `list` generates for the group of all ranks on this rank's node.
     pub(super) fn inside(
         &self,
         s: &mut dyn Steps,
@@ -130,8 +130,8 @@ impl Levels {
         s.renamed(&real, &mut |s| list(s, g))
     }
 
-    /// If this rank is the leader of its node, appends the steps that `list` generates for a group
-    /// of all leaders. The rank of a leader in this group is the number of its node.
+    /// If this rank is the leader of its node, appends the steps that `list` generates for the
+    /// group of all leaders. The rank of a leader in this group is the number of its node.
     pub(super) fn between(
         &self,
         s: &mut dyn Steps,

@@ -1,5 +1,5 @@
-//! Collective algorithms. Each function appends the steps of this rank to a schedule and calls no
-//! transport. `choice` selects an algorithm.
+//! Collective algorithms. Each function appends the steps of this rank to a schedule and does not
+//! call the transport. `choice` selects an algorithm.
 //!
 //! The table lists the number of rounds, and the bytes that the busiest rank sends (n = number of
 //! ranks, m = bytes of one rank's data):
@@ -27,8 +27,8 @@
 //! | barrier, bcast, reduce, allreduce, allgather, gather, scatter | two levels | of the parts | |
 //! | barrier, bcast, reduce, allreduce, allgather | mailboxes (`small_coll`) | 1 | m |
 //!
-//! Reductions of large data are split into pieces. For these, the table lists the rounds of one
-//! piece.
+//! Reductions of large data are split into pieces (segments of the data). For these, the table
+//! lists the rounds of one piece.
 //!
 //! Two-level algorithms apply to communicators of several nodes, if the transport reports the
 //! nodes. Between nodes, only one rank of each node sends messages. The parts inside the nodes and

@@ -2,9 +2,9 @@
 //! bitwise identical results. This requires the same order of the operands for all ranks, because
 //! the bits of a NaN and the sign of a zero depend on it.
 //!
-//! Large data is split into pieces, and each piece is reduced separately. Therefore an incoming
-//! piece is combined with local data while it is in the cache, and the scratch memory is bounded.
-//! Data is received directly into the result buffer where possible.
+//! Large data is split into pieces (segments), and each piece is reduced separately. Therefore a
+//! received piece is still in the cache when it is combined with local data, and the size of the
+//! scratch memory is bounded. Data is received directly into the result buffer where possible.
 
 use super::choice::Algorithm;
 use super::{Group, ReductionInfo, ring, share};
@@ -12,23 +12,26 @@ use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
 
-/// Size of a piece in bytes. A piece and the data that it is combined with fit into the cache.
+/// Size in bytes of a piece (segment of the data of a reduction). A piece and the data that it is
+/// combined with fit into the cache.
 const PIECE: usize = 512 << 10;
-/// Maximum number of pieces of a collective. The piece size is increased if the data would need
-/// more pieces.
+/// Maximum number of pieces (segments) into which the data of a reduction is split. The piece size
+/// is increased if the data would need more pieces.
 const MOST_PIECES: usize = 256;
 /// Number of messages that a rank without children in the binomial tree sends in one round.
 const AHEAD: usize = 8;
 
-/// Splits `len` bytes into pieces of whole elements of about `bytes` bytes. Returns the offset of
-/// each piece, and the length of all pieces but the last. Returns one empty piece if `len` is 0.
+/// Splits `len` bytes into pieces of about `bytes` bytes each, without splitting an element.
+/// Returns the offset of each piece, and the length of every piece except the last. Returns one
+/// empty piece if `len` is 0.
 fn pieces(len: usize, element: usize, bytes: usize) -> (impl Iterator<Item = usize>, usize) {
     let element = element.max(1);
     let piece = bytes.max(len / MOST_PIECES).div_ceil(element) * element;
     ((0..len.div_ceil(piece).max(1)).map(move |index| index * piece), piece)
 }
 
-/// Returns the size in bytes of a piece that is divided among `ranks` ranks.
+/// Returns the size, in bytes, of the pieces of a reduction in which each of `ranks` ranks reduces
+/// one share of every piece.
 fn shared_piece(ranks: i32) -> usize {
     (ranks as usize * (64 << 10)).clamp(PIECE, 4 << 20)
 }
@@ -48,8 +51,8 @@ pub(crate) fn reduce(
 }
 
 /// Appends a binomial-tree reduction towards the root. Each partial result covers consecutive
-/// ranks, and the part of the lower ranks is always the left operand. If the operation does not
-/// commute, the root of the tree is rank 0, which sends the result to `root`.
+/// ranks, and the partial result of the lower ranks is always the left operand. If the operation
+/// does not commute, the root of the tree is rank 0, which sends the result to `root`.
 fn binomial(
     s: &mut dyn Steps,
     g: Group,

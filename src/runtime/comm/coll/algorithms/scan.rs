@@ -29,8 +29,8 @@ pub(crate) fn exscan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) ->
     if g.rank > 0 { prefix(s, g, 1, recv) } else { Ok(()) }
 }
 
-/// Appends recursive doubling over the ranks from `first` on. After the round of distance d,
-/// `total` covers the last 2 * d of these ranks up to this rank.
+/// Appends recursive doubling over the ranks from `first` on. After the round with distance d,
+/// `total` covers the last 2 * d of these ranks up to and including this rank.
 fn prefix(s: &mut dyn Steps, g: Group, first: i32, total: Region) -> Result<()> {
     let other = s.scratch(total.len())?;
     let mut distance = 1;

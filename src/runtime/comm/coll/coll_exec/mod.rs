@@ -150,8 +150,7 @@ impl CollSetup {
         Run { work, number, tag, call, ticket, turn, death_seen: None, polls: 0, stage: None }
     }
 
-    /// Returns the `Run` of a native collective of the transport. The collective has not started
-    /// yet.
+    /// Returns the state (`Run`) of a native collective of the transport that has not started yet.
     pub(crate) fn native(self, args: CollArgs) -> Run {
         self.run(CollWork::Native(args, None))
     }
@@ -172,8 +171,9 @@ impl Comm {
         )
     }
 
-    /// Returns the error of a collective that was started after the first failed collective. After
-    /// the death or absence of a rank, both collectives fail with the same status.
+    /// Returns the error for a collective that was started after another collective on the
+    /// communicator had failed. After the death or absence of a rank, both collectives fail with
+    /// the same status.
     #[cold]
     pub(crate) fn fail_with_first(&self) -> Error {
         let error = self.refuse("it was begun, but cannot go on");
@@ -356,7 +356,7 @@ impl Run {
     }
 
     /// Adds details to an error: for mismatched calls, the operation of each rank; for a rank
-    /// failure, the reason for which another rank abandoned the collective.
+    /// failure, the reason why another rank abandoned the collective.
     fn placed(&self, comm: &Comm, error: Error, inquiry: &DeadlineQuery) -> Error {
         match error.status() {
             DTL_ERROR_INVALID_ARGUMENT => self.report(comm, &error, inquiry),
@@ -467,7 +467,8 @@ impl Run {
         matches!(&self.work, CollWork::Steps(schedule) if schedule.is_in_use())
     }
 
-    /// Cancels the operations in flight, and notifies all ranks of the abandoned collective.
+    /// Cancels the operations in flight, and notifies all other ranks that this rank abandons the
+    /// collective.
     pub(crate) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
             CollWork::Steps(schedule) => schedule.abandon(comm),

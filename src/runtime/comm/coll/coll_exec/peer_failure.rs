@@ -50,7 +50,8 @@ impl Run {
         }
     }
 
-    /// Returns true if a rank died or left without contributing its part.
+    /// Returns true if a rank died or left the communicator before it contributed its data to the
+    /// collective.
     fn is_lost(&mut self, comm: &Comm, looks: bool) -> Result<bool> {
         match (&mut self.work, &comm.mailboxes) {
             (CollWork::Flat(steps), Some(mailboxes)) => Ok(steps.is_lost(comm, mailboxes, looks)),

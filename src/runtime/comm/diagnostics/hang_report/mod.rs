@@ -35,10 +35,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// Maximum time in nanoseconds that a report waits for replies.
+/// Maximum time in nanoseconds that a rank waits for the other ranks' replies to a hang-report
+/// query.
 const PATIENCE_NS: u64 = 500_000_000;
-/// Maximum time in nanoseconds that a report waits for replies if the call's time limit has passed
-/// or is about to pass, so that the call exceeds its limit only slightly.
+/// Maximum time in nanoseconds that a rank waits for replies to a hang-report query if the time
+/// limit of the current call has passed or is about to pass, so that the call exceeds its limit
+/// only slightly.
 const MOMENT_NS: u64 = 50_000_000;
 /// Time in nanoseconds that a collective waits before it first queries the ranks that it waits for.
 pub(crate) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
@@ -92,7 +94,7 @@ fn notify_present(comm: &Comm, notice: &Notice) {
     others.for_each(|rank| notify(comm, rank, notice));
 }
 
-/// Collective number in a notice (message to another rank) that concerns no collective.
+/// Collective number in a notice (message to another rank) that does not concern a collective.
 const NONE: u64 = HERE;
 
 /// Queries the ranks that this rank waits for. They reply when they are in a call. There is no need
@@ -138,9 +140,9 @@ pub(crate) fn absent(comm: &Comm, number: u64) {
     if number == HERE { notify_present(comm, &notice) } else { notify_all(comm, &notice) }
 }
 
-/// Receives the notices (internal messages) of other ranks and replies to queries. If a collective
-/// of a parent communicator created this communicator, also receives the notices on the parent's
-/// context.
+/// Receives the notices (internal messages) from other ranks and replies to queries. If a
+/// collective on a parent communicator created this communicator, also receives the notices on the
+/// parent's context.
 pub(crate) fn serve(comm: &Comm) {
     if let Some(origin) = &comm.origin {
         let parent = TABLE.pin(&epoch::enter(), origin.parent);
@@ -182,16 +184,16 @@ pub(crate) fn read_absences(comm: &Comm, context: u32, absences: &Absences) {
 }
 
 /// Number of unsuccessful polls of nonblocking calls, per thread, between two checks for notices
-/// (internal messages) of other ranks.
+/// (internal messages) from other ranks.
 const LOOKS: u32 = 64;
 
 thread_local! {
     static IN_VAIN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Counts an unsuccessful poll of a nonblocking call, which a program may repeat indefinitely.
-/// Therefore every `LOOKS`-th poll receives the notices (internal messages) of other ranks, as a
-/// waiting call does. Returns true if this poll has done so.
+/// Counts an unsuccessful poll by a nonblocking call. A program may repeat such a call
+/// indefinitely, so every `LOOKS`-th poll receives the notices (internal messages) from other
+/// ranks, as a waiting call does. Returns true if this poll has received the notices.
 pub(crate) fn looked_in_vain(comm: &Comm) -> bool {
     let looks = IN_VAIN.try_with(|looks| looks.replace(looks.get().wrapping_add(1)));
     let is_due = looks.is_ok_and(|looks| looks % LOOKS == LOOKS - 1);
@@ -273,8 +275,8 @@ pub(crate) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
 }
 
 /// Queries all ranks for their current operations and their calls to the collective with the number
-/// `about`, and waits for the replies: at most half a second, and at most 50 ms beyond a time
-/// limit.
+/// `about`, and waits for the replies: at most half a second, and at most 50 ms beyond the time
+/// limit `limit`.
 pub(crate) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
     comm.reports.notices.lock().since_query.clear();
     query_silent(comm, about);

@@ -12,7 +12,7 @@ pub(super) const TOLD: usize = 8;
 const NAMED: usize = 8;
 pub(super) const WORDS: usize = 3 + NAMED + 4 * TOLD;
 
-/// Reason for which a rank sends a notice (message to another rank).
+/// Reason why a rank sends a notice (message to another rank).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NoticeKind {
     Ask = 1,

@@ -310,8 +310,9 @@ fn plans_tell_what_is_sent() {
     assert_eq!(all.len(), 17);
 }
 
-/// Checks that sends and receives match in plans that divide a message into several pieces and in
-/// plans for one-byte elements.
+/// Checks that all ranks together receive as many messages and bytes as they send, in plans that
+/// divide the data into segments or among the ranks. The elements are one byte long, so that the
+/// parts may have unequal sizes.
 #[test]
 fn what_is_sent_is_received() {
     for (name, how) in [

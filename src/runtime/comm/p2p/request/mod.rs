@@ -1,7 +1,7 @@
 //! Requests: handles of operations in flight. The handle of a completed request is stale, unless
 //! the request is persistent. A persistent request becomes inactive until the next start.
 //!
-//! A request stores the handle table slot of its communicator and holds no reference to the
+//! A request stores the handle table slot of its communicator instead of a reference to the
 //! communicator, because a reference would cost two atomic operations per request. A thread that
 //! destroys a communicator first waits for calls that found the communicator open, then cancels all
 //! requests of the communicator.
@@ -9,7 +9,7 @@
 //! In reading order:
 //! - `state`: inactive, active, complete
 //! - `start`: starting messages
-//! - `non_p2p`: requests other than messages of host memory
+//! - `non_p2p`: requests for operations other than messages in host memory
 //! - `progress`: progress while no call waits for the request
 //! - `test`: testing one request
 //! - `wait`: waiting for one, any, some, all
@@ -383,7 +383,7 @@ pub(crate) fn is_in_own_hands(handle: dtl_request_t) -> bool {
     TABLE.is_own(handle.id)
 }
 
-/// Returns the error for a stale handle, which refers to no request.
+/// Returns the error for a stale handle, which does not refer to a request.
 #[cold]
 pub(crate) fn stale(handle: dtl_request_t) -> Error {
     invalid_handle("request", TAG, handle.id)

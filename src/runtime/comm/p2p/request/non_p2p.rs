@@ -221,7 +221,8 @@ impl Other {
         }
     }
 
-    /// Returns true if the operation can be canceled like a message.
+    /// Returns true if the operation is a message, possibly one that has not started yet. Users can
+    /// cancel messages, but not collectives or one-sided operations.
     pub(super) fn is_message(&self) -> bool {
         matches!(self, Other::Staged(_) | Other::Gated(_))
     }

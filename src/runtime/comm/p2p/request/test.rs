@@ -28,7 +28,7 @@ pub(crate) enum RequestState {
     Active,
     /// The request is active on a communicator that is destroyed or being shrunk.
     Closed,
-    /// The handle refers to no request, or to a request that has already ended.
+    /// The handle does not refer to a request, or refers to a request that has already ended.
     Stale,
 }
 
@@ -41,7 +41,7 @@ impl RequestState {
 
 /// Polls a request. If the request is complete, stores the outcome in the caller's `Outcome`, which
 /// must be empty on entry (`wait::empty_outcome`). If another thread is polling the request,
-/// reports it as active without waiting. If `waits` is true, the caller waits only for this
+/// immediately reports the request as active. If `waits` is true, the caller waits only for this
 /// request, and the poll may take some microseconds if the operation is a message.
 #[inline(always)] // row: wait
 pub(crate) fn poll_request(

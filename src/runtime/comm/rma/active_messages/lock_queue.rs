@@ -53,14 +53,14 @@ impl Locks {
         Some(next)
     }
 
-    /// Releases the lock of `origin`. Does nothing if `origin` has no lock.
+    /// Releases the lock that `origin` holds. Does nothing if `origin` does not hold a lock.
     pub(super) fn release(&mut self, origin: i32) {
         if let Some(at) = self.holders.iter().position(|holder| holder.origin == origin) {
             self.holders.swap_remove(at);
         }
     }
 
-    /// Cancels the lock request of `origin` with the tag `tag`, or revokes the lock if it was
+    /// Cancels the lock request from `origin` with the tag `tag`, or revokes the lock if it was
     /// granted. Returns true if the request was still waiting.
     pub(super) fn forget(&mut self, origin: i32, tag: i32) -> bool {
         let is_it = |asker: &LockRequester| asker.origin == origin && asker.tag == tag;

@@ -89,7 +89,7 @@ impl Active {
         Ok(answers)
     }
 
-    /// Cancels the lock requests to which `answers` are the replies, and releases the locks that
+    /// Cancels the lock requests whose replies `answers` describes, and releases the locks that
     /// were granted.
     fn forget_locks(&self, answers: Vec<PendingReply>) {
         for answer in answers {
@@ -103,8 +103,8 @@ impl Active {
         }
     }
 
-    /// Releases the locks of the targets by messages to which the targets send no reply. Returns
-    /// the first failure.
+    /// Releases the locks of the targets by sending messages to which the targets do not reply.
+    /// Returns the first failure.
     pub(super) fn give_back(&self, targets: Range<i32>) -> Result<()> {
         let mut given = Ok(());
         for target in targets {

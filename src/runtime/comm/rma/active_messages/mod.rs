@@ -126,16 +126,16 @@ impl Active {
         }
     }
 
-    /// Polls `look` until it returns true, and executes requests of other ranks between the polls.
-    /// Fails at the communicator's time limit. The error message begins with `what`, which
+    /// Polls `look` until it returns true, and executes requests from other ranks between the
+    /// polls. Fails at the communicator's time limit. The error message begins with `what`, which
     /// describes the event that did not occur.
     pub(super) fn wait(&self, what: &str, look: impl FnMut() -> Result<bool>) -> Result<()> {
         self.until(self.comm.deadline(), |limit| format!("{what} {limit}"), look)
     }
 
-    /// Polls `look` until it returns true, and executes requests of other ranks between the polls.
-    /// Fails at `deadline`. `what` creates the error message from a string that describes the time
-    /// limit.
+    /// Polls `look` until it returns true, and executes requests from other ranks between the
+    /// polls. Fails at `deadline`. `what` creates the error message from a string that describes
+    /// the time limit.
     fn until(
         &self,
         deadline: Deadline,
@@ -308,7 +308,7 @@ impl Active {
     }
 }
 
-/// Returns the error of a call on a window that another thread has destroyed.
+/// Returns the error for a call on a window that another thread has destroyed.
 pub(super) fn destroyed() -> Error {
     failure!(DTL_ERROR_CANCELED, "the window was destroyed by another thread")
 }

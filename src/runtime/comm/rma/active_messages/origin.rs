@@ -50,7 +50,7 @@ pub(super) struct Origin {
     failed: Vec<(i32, Error)>,
     peers: Vec<TargetCounts>,
     number: u64,
-    /// Posted receives of replies that no call waits for any more.
+    /// Posted receives for replies for which no call waits any more.
     abandoned: Vec<OpHandle>,
 }
 
@@ -141,8 +141,8 @@ impl Origin {
         Ok(())
     }
 
-    /// Polls the receives of replies for which no call waits any more. Returns true if all of these
-    /// receives have ended.
+    /// Polls the receives for replies for which no call waits any more. Returns true if all of
+    /// these receives have ended.
     pub(super) fn is_answered(&mut self) -> bool {
         self.abandoned.retain(|started| match self.comm.poll(*started) {
             Ok(done) => done.is_none(),
@@ -154,7 +154,8 @@ impl Origin {
         self.abandoned.is_empty()
     }
 
-    /// Adds the posted receive of a reply that no call waits for any more.
+    /// Adds `started`, a posted receive, to `abandoned`, the list of receives for replies for which
+    /// no call waits any more.
     pub(super) fn abandon(&mut self, started: OpHandle) {
         self.abandoned.push(started);
     }

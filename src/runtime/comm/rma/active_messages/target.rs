@@ -1,6 +1,6 @@
-//! State of this rank as a target: receives requests one by one and executes them on the window
-//! memory of this rank. Only one thread at a time runs this code, so accumulating operations are
-//! atomic. All functions of this module are nonblocking.
+//! State of this rank as a target, and the functions that receive requests one by one and execute
+//! them on the window memory of this rank. Only one thread at a time runs this code, so
+//! accumulating operations are atomic. All functions of this module are nonblocking.
 
 use super::lock_queue::{LockRequester, Locks};
 use super::origin::{Sends, cancel};
@@ -33,8 +33,8 @@ pub(super) struct Server {
     /// Posted receives of the data of large puts, each with the rank of its origin.
     receiving: Vec<(OpId, i32)>,
     answering: Sends,
-    /// Flush requests whose replies wait until large puts of the same origin have arrived: rank of
-    /// the origin, and tag of the reply.
+    /// Flush requests to which this target replies only when the data of large puts from the same
+    /// origin has arrived: rank of the origin, and tag of the reply.
     flushing: Vec<(i32, i32)>,
     locks: Locks,
     /// Number of failed ranks when the locks of failed ranks were last released.
@@ -85,8 +85,8 @@ impl Server {
     }
 
     /// Releases the locks of dead ranks. If other ranks wait for a lock, also releases the locks of
-    /// ranks that have left. A leaving rank sends a message that releases its locks, but this send
-    /// may have failed.
+    /// ranks that have closed the transport. Such a rank has sent a message that releases its
+    /// locks, but this send may have failed.
     fn look_for_gone(&mut self, moved: bool) {
         let deaths = self.comm.failed_count();
         let has_left = |rank| self.comm.has_closed(rank);
@@ -139,7 +139,7 @@ impl Server {
         self.answer(to, Region::EMPTY, None);
     }
 
-    /// Replies to a flush request. If data of large puts of the same origin is still arriving,
+    /// Replies to a flush request. If data of large puts from the same origin is still arriving,
     /// defers the reply until these puts are complete.
     fn flush(&mut self, origin: i32, tag: i32) {
         if self.receiving.iter().any(|(_, of)| *of == origin) {

@@ -42,7 +42,7 @@ pub(super) enum RequestKind {
     /// Cancellation of the origin's lock request that has the same tag. The target replies to the
     /// lock request if it has not replied yet.
     Forget,
-    /// Request for a reply after all previous requests of the origin are complete.
+    /// Request for a reply after all previous requests from the origin are complete.
     Flush,
 }
 

@@ -42,8 +42,8 @@ fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[
     first
 }
 
-/// Returns all pairs of dtype and operation. For Miri, returns a fifth of them, which covers every
-/// dtype and every operation.
+/// Returns all pairs of dtype and operation; under Miri, a fifth of the pairs, in which every dtype
+/// and every operation occurs.
 fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
     (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) {
         5

@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::{rows, wanted};
 
-/// Returns the headings of a Markdown page, and its table rows for these numbers of ranks, split
-/// into cells.
+/// Returns the headings of a Markdown page and its table rows for the numbers of ranks in `ranks`,
+/// each split into cells.
 fn of_few<'a>(page: &'a str, ranks: &[&str]) -> Vec<Vec<&'a str>> {
     let is_table = |line: &&str| line.starts_with("| ") || line.starts_with("## ");
     let cells = |line: &'a str| line.trim_matches(['|', ' ']).split(" | ").collect::<Vec<_>>();
