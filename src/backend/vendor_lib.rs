@@ -66,8 +66,8 @@ impl<F: SymbolTable> VendorLib<F> {
     }
 
     /// Checks that this process may call the library. If it may not, returns the reason: the
-    /// process runs with raised privileges (setuid, setgid), or it was forked from a process that
-    /// has called the library.
+    /// process runs with elevated privileges (set-uid, set-gid), or it was forked from a process
+    /// that has called the library.
     pub fn may_be_called(&self) -> std::result::Result<(), String> {
         if dl::is_privileged() {
             return Err(format!(

@@ -6,12 +6,12 @@ use crate::sys::memory::buf::Region;
 use crate::sys::sync::AtomicU64;
 use std::time::Duration;
 
-/// Data that a rank has posted for the other ranks.
+/// Message in a rank's mailbox: data of one collective for the other ranks.
 #[derive(Clone, Copy)]
 pub struct Post {
     /// Tag that the posting rank assigned to the data.
     pub what: u32,
-    /// Bytes of the post.
+    /// Payload of the message.
     pub data: Region,
 }
 
@@ -20,34 +20,35 @@ pub struct Post {
 pub struct Member {
     /// Rank in the transport.
     pub rank: i32,
-    /// Number of the slot in shared memory that the rank has reserved for its posts; 0 = slot of
+    /// Number of the slot in shared memory that the rank has reserved for its mailbox; 0 = slot of
     /// the transport's first communicator.
     pub place: u32,
 }
 
-/// Mailbox for small collectives of ranks that share memory: each rank posts a few bytes for the
-/// other ranks. The posts of each rank are numbered 1, 2, 3 and so on. A rank makes a post only
-/// after it has called `finish` for the previous number. Only `rest` blocks.
+/// Mailboxes for small collectives of ranks that share memory: each rank writes a short message for
+/// the other ranks to its own mailbox. The messages of each rank are numbered 1, 2, 3 and so on. A
+/// rank writes a message only after it has called `finish` for the previous number. Only `rest`
+/// blocks.
 pub trait CollMailbox: Send + Sync {
-    /// Returns the maximum size of a post in bytes.
+    /// Returns the maximum size of a message in bytes.
     fn room(&self) -> usize;
-    /// Posts `data` for the other ranks; `number` is one greater than the number of this rank's
-    /// previous post. Returns false if the post is not possible yet, because another rank may still
-    /// read a much older post of this rank.
+    /// Writes a message with `data` to this rank's mailbox; `number` is one greater than the number
+    /// of this rank's previous message. Returns false if this is not possible yet because another
+    /// rank may still read a much older message in the same memory.
     fn post(&self, number: u64, what: u32, data: Region) -> bool;
-    /// Returns the post from `rank` with the number `number`, if it has arrived. This rank must not
-    /// have called `finish` for the number yet. The post stays valid and unchanged until this rank
-    /// makes that call.
+    /// Returns the message from `rank` with the number `number`, if it has arrived. This rank must
+    /// not have called `finish` for the number yet. The message stays valid and unchanged until
+    /// this rank makes that call.
     fn look(&self, rank: i32, number: u64) -> Option<Post>;
-    /// Declares that this rank no longer reads the posts with the number `number`. `met` is true if
-    /// this rank has found the posts with this number from all other ranks.
+    /// Declares that this rank no longer reads the messages with the number `number`. `met` is true
+    /// if this rank has found the messages with this number from all other ranks.
     fn finish(&self, number: u64, met: bool);
-    /// Publishes that this rank disconnects and makes no further posts.
+    /// Publishes that this rank disconnects and does not write any further messages.
     fn leave(&self);
-    /// Returns true if `rank` has disconnected. In this case all posts that the rank has made are
-    /// visible.
+    /// Returns true if `rank` has disconnected. In this case all messages that the rank has written
+    /// are visible.
     fn has_left(&self, rank: i32) -> bool;
-    /// Sleeps until the post from `_rank` with the number `_number` has arrived, for `_limit` at
+    /// Sleeps until the message from `_rank` with the number `_number` has arrived, for `_limit` at
     /// most. Returns false at once if no rank would wake the calling thread.
     fn rest(&self, _rank: i32, _number: u64, _limit: Duration) -> bool {
         false

@@ -57,7 +57,8 @@ pub fn bits_of(real: f64) -> u64 {
     }
 }
 
-/// Field in which the template Undefined stores an unknown name as a string.
+/// Field of the predefined enumeration value Undefined: the name that a tolerant parse did not
+/// recognize, as a string.
 pub(super) const UNDEFINED: Attr<'static> =
     Attr { name: c"text", kind: DTL_ATTR_STR, flags: DTL_ATTR_REQUIRED, value: Value::Bits(0) };
 

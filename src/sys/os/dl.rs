@@ -354,8 +354,8 @@ impl From<io::Error> for Refusal {
 #[derive(Clone, Copy)]
 struct TrustedOwner {
     uid: u32,
-    /// True if the process has raised privileges. Then only files of root are trusted, because
-    /// `uid` may be the user that started the program.
+    /// True if the process runs with elevated privileges. Then only files of root are trusted,
+    /// because `uid` may be the user that started the program.
     is_privileged: bool,
 }
 

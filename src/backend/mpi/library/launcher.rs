@@ -29,8 +29,8 @@ pub struct LaunchContext<'a> {
     variable: Variable<'a>,
     /// Executables of the ancestor processes, beginning with the parent.
     programs: Vec<PathBuf>,
-    /// True if the program has raised privileges (set-uid, set-gid, file capabilities), so that its
-    /// user must not choose its libraries.
+    /// True if the program runs with elevated privileges (set-uid, set-gid, file capabilities). The
+    /// user must then not be able to choose which libraries it loads.
     is_privileged: bool,
 }
 

@@ -25,7 +25,8 @@ pub(crate) struct Mailboxes {
 const MOST_BYTES: usize = 32 << 10;
 
 /// Size, in bytes, of the memory for the partial results of a reduction tree: one partial result
-/// for each of its log2(ranks) levels. 16 ranks need the most memory: 4 levels of 2 KiB.
+/// for each of its log2(ranks) levels. 16 ranks need the most memory (4 levels of 2 KiB): with more
+/// ranks, less data per rank is allowed ([`MOST_BYTES`]).
 pub(super) const PARTIAL_BYTES: usize = 8 << 10;
 
 /// Returns the maximum number of bytes of each rank's data in a small collective whose mailboxes

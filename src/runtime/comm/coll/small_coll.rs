@@ -2,9 +2,10 @@
 //! reads the contributions of the other ranks as they arrive. This exchange replaces all message
 //! rounds of `algorithms`.
 //!
-//! Collectives that use the mailboxes are numbered consecutively, so a collective's posts have the
-//! same number on all ranks. A rank posts its contribution to a collective when it has finished the
-//! previous collective. A collective that was started early (as a request) waits for its turn.
+//! Collectives that use the mailboxes are numbered consecutively, so the messages of a collective
+//! have the same number on all ranks. A rank posts its contribution to a collective when it has
+//! finished the previous collective. A collective that was started early (as a request) waits for
+//! its turn.
 //!
 //! Operands are combined in the same grouping as in recursive doubling and in the binomial tree of
 //! `algorithms::reduce`, so results are bitwise the same as without mailboxes.
@@ -32,17 +33,18 @@ pub(crate) struct SmallColl {
     number: u64,
     /// Number of bytes that each rank contributes.
     len: usize,
-    /// Tag in the posts of this collective, by which ranks detect mismatched collectives.
+    /// Tag in the mailbox messages of this collective. Ranks compare it to detect mismatched
+    /// collectives.
     what: u32,
     is_posted: bool,
-    /// First rank whose post has not been checked yet; this rank itself is skipped.
+    /// First rank whose mailbox message has not been checked yet; this rank itself is skipped.
     next: i32,
     end: i32,
 }
 
 impl SmallColl {
-    /// Creates the state of a small collective; `what` is the tag that distinguishes its posts from
-    /// those of other collectives.
+    /// Creates the state of a small collective. `what` is the tag that distinguishes its mailbox
+    /// messages from those of other collectives.
     pub(crate) fn new(comm: &Comm, mailboxes: &Mailboxes, args: &CollArgs, what: u32) -> Self {
         let CollArgs { kind, root, bytes: len, reduction, .. } = *args;
         let (next, end) = match kind {
@@ -136,7 +138,7 @@ impl SmallColl {
         )
     }
 
-    /// Computes the result from the data that the ranks have posted. All required posts must have
+    /// Computes the result from the messages in the mailboxes. All required messages must have
     /// arrived.
     fn conclude(&self, comm: &Comm, mailboxes: &Mailboxes) {
         let part = |rank: i32| {
@@ -175,7 +177,8 @@ impl SmallColl {
     /// its contribution. If `looks` is true, also checks the flag that a rank sets when it destroys
     /// the communicator.
     pub(crate) fn is_lost(&self, comm: &Comm, mailboxes: &Mailboxes, looks: bool) -> bool {
-        // The departure is checked before the mailbox: posts before the departure are then visible.
+        // The departure is checked before the mailbox: messages from before the departure are then
+        // visible.
         self.awaited(comm, mailboxes).next().is_some_and(|rank| {
             let has_gone = comm.has_closed(rank) || (looks && comm.has_left(rank));
             has_gone && mailboxes.mailbox.look(rank, self.number).is_none()
@@ -205,8 +208,8 @@ impl SmallColl {
         }
     }
 
-    /// Makes progress on the transport and on earlier collectives, after a poll that found no new
-    /// post from another rank.
+    /// Makes progress on the transport and on earlier collectives, after a poll that did not find a
+    /// new message from another rank.
     pub(crate) fn progress_others(&self, comm: &Comm, mailboxes: &Mailboxes) {
         comm.link.transport.progress();
         if !self.is_its_turn(mailboxes) && !mailboxes.is_moving.swap(true, Ordering::Acquire) {
