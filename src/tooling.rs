@@ -2,19 +2,19 @@
 //!
 //! For everything else the programs use the C interface (package `dtl-sys`). They do not use any
 //! other items of the library. They are linked with this crate instead of libdtl.so, for two
-//! reasons. A process must not have two copies of the library's state. And two of these functions
-//! need that state: the one that loads a plugin step by step, and the one that selects a kind of
-//! communicator without opening a communicator. Not for user programs: this interface may change
-//! with every version.
+//! reasons. A process must not have two copies of the library's state. And two functions of this
+//! module need that state: the one that loads a plugin step by step, and the one that selects a
+//! kind of communicator without opening a communicator. Not for user programs: this interface may
+//! change with every version.
 //!
 //! | item | used by | not in the C interface because |
 //! |---|---|---|
-//! | [`settings`] | dtl-info, dtl-ctk | variables are listed and checked before the library opens |
+//! | [`settings`] | dtl-info, dtl-ctk | variables are listed and checked before initialization |
 //! | [`launch`] | dtl-info, dtl-ctk | rank and launcher before a communicator exists |
-//! | [`choose_world`] | dtl-info | a communicator's kind is chosen by opening it |
+//! | [`choose_world`] | dtl-info | in C, only opening a communicator selects its kind |
 //! | [`needs_of`] | dtl-info | `dtl_backend_info` does not list the environments of a backend |
 //! | [`plugins`] | dtl-info, dtl-ctk | examines plugin files, and reports each step of a load |
-//! | [`schedules`] | dtl-bench | operations of collectives that do not run, and sizes of tables |
+//! | [`schedules`] | dtl-bench | steps of collectives without running them, and sizes of tables |
 //! | [`mpi`] | dtl-bench | MPI's own functions, for comparison |
 //! | [`os`] | dtl-bench | hardware, shared objects and memory of processes |
 
@@ -76,8 +76,9 @@ pub mod plugins {
         unsafe fn registered(vtable: *const c_void, own: *mut c_void);
     }
 
-    /// Loads a plugin file. The host table that the plugin receives passes each registration to the
-    /// library and then to the observer. Returns the handle of the plugin's first backend.
+    /// Loads a plugin file. The function table that the plugin receives (`dtl_host_api_t`) forwards
+    /// each registration to the library and then to the observer. Returns the handle of the
+    /// plugin's first backend.
     pub fn load_observed<O: Observer>(
         path: &Path,
         origin: &'static str,
@@ -166,7 +167,8 @@ pub fn choose_world(launch: Option<&launch::Launch>) -> Result<CommKind> {
 pub struct Requirement {
     /// Name of the environment.
     pub name: String,
-    /// Reason why the environment cannot be used on this machine; `None` if it can be used.
+    /// Reason why the software environment cannot be used on this machine; `None` if it can be
+    /// used.
     pub unavailable: Option<String>,
 }
 

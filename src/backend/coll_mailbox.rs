@@ -5,8 +5,8 @@
 //! the stamp first. Data that does not fit into a block is stored on a page of the mailbox; a
 //! mailbox has fewer pages than blocks. A block or page is reused only when every rank has finished
 //! reading it. The owner of the mailbox determines this in one of two ways. If the owner has read
-//! message n of all other ranks, all ranks have finished message n - 1, because each rank writes a
-//! message only after it has finished the preceding one. Otherwise the owner reads the number of
+//! message n from all other ranks, all ranks have finished message n - 1, because each rank writes
+//! a message only after it has finished the preceding one. Otherwise the owner reads the number of
 //! the last finished message, which each rank stores in its mailbox.
 //!
 //! The number of blocks is large, so that a rank that only sends (the root of a broadcast) can run
@@ -73,15 +73,15 @@ pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple
 
 /// One rank's view of the mailboxes of all ranks of a communicator.
 pub(super) struct MailboxView {
-    /// Memory of the mailboxes of all slots.
+    /// Memory of all mailbox slots (a slot contains one mailbox per rank).
     memory: Span,
     /// Offset of each rank's mailbox, indexed by rank in the communicator (at most `MOST_RANKS`).
     members: Box<[u32]>,
     /// Offset of this rank's own mailbox.
     own: usize,
     context: u32,
-    /// Highest message number that all ranks are known to have finished: no rank reads the messages
-    /// with this number any more.
+    /// Number of the last messages that all ranks are known to have finished: no rank reads the
+    /// messages with this number any more.
     known: AtomicU64,
 }
 
@@ -189,8 +189,8 @@ impl CollMailbox for MailboxView {
         true
     }
 
-    /// Returns message `number` of `rank`, or `None` if it is not published. The data is valid
-    /// until this rank calls `finish(number)`.
+    /// Returns message `number` from `rank`, or `None` if it has not been published yet. The data
+    /// is valid until this rank calls `finish(number)`.
     fn look(&self, rank: i32, number: u64) -> Option<Post> {
         let mailbox = *self.members.get(rank as usize)? as usize;
         let at = Self::block(mailbox, number);
@@ -205,7 +205,7 @@ impl CollMailbox for MailboxView {
     }
 
     /// Records that this rank has finished message `number`. `met` is true if this rank has read
-    /// message `number` of all other ranks.
+    /// message `number` from all other ranks.
     fn finish(&self, number: u64, met: bool) {
         if met {
             self.known.store(number - 1, Relaxed);

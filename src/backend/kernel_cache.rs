@@ -6,7 +6,7 @@
 //! | inputs | all compiler inputs, compared byte by byte; the folder's name is their hash |
 //! | needs | hash, size and path of each file that the compiler read; hash of the object |
 //! | log | the compiler's messages |
-//! | HASH.so | the object; its name has its hash because the dynamic loader caches by name |
+//! | HASH.so | the object; HASH is the hash of `needs`, as the dynamic loader caches by name |
 //!
 //! `host::compiler` and `cuda::modules::nvrtc` run the compilers and determine the inputs on which
 //! the results depend.
@@ -79,7 +79,7 @@ impl Inputs {
 
 /// Output of a compiler, in addition to the object file.
 pub(super) struct CompilerOutput {
-    /// Files that the compiler read outside the entry's folder.
+    /// Files that the compiler read outside the folder of the cache entry.
     pub(super) needs: Vec<PathBuf>,
     /// Messages that the compiler printed.
     pub(super) log: String,
@@ -227,7 +227,8 @@ impl KernelCache {
         Ok(self.folder.join(format!("{prefix}{number:016x}")))
     }
 
-    /// Removes abandoned temporary folders of processes that were killed.
+    /// Removes temporary folders older than `ABANDONED`: processes that were killed have left them
+    /// behind.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten() {

@@ -7,8 +7,8 @@
 /// Sparse map from ranks to values, for a rank that communicates with few other ranks.
 pub struct PeerMap<T> {
     /// For each rank, the index of its value in `values` plus 1, or 0 if the rank has no value. The
-    /// vector is zero-initialized, so the operating system allocates no memory for pages that are
-    /// never written.
+    /// vector is zero-initialized, so the operating system does not allocate memory for pages that
+    /// are never written.
     places: Vec<u32>,
     values: Vec<T>,
 }

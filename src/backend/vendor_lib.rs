@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 pub struct Names {
     /// Name of the library, such as "OpenCL".
     pub name: &'static str,
-    /// Component of the library that is loaded, such as "loader".
+    /// Word for the file that is loaded, such as "loader" in "OpenCL loader".
     pub part: &'static str,
     /// Default soname of the library.
     pub soname: &'static str,

@@ -35,8 +35,8 @@ pub fn theirs<'g>(inside: &'g Guard, query: &Query) -> Result<Option<&'g Registr
 }
 
 /// Executes an operation with the handler that the program has registered for it; returns false if
-/// there is no such handler. This function is used for operations whose handlers cannot redirect to
-/// a backend.
+/// there is no such handler. This function is used for operations that a handler cannot redirect to
+/// another backend.
 pub fn perform(inside: &Guard, query: &Query) -> Result<bool> {
     match theirs(inside, query)? {
         Some(handler) => handler.invoke(query, None).map(|()| true),

@@ -167,7 +167,8 @@ fn put_in_force(settings: Settings) {
     settings::install(settings);
 }
 
-/// Callbacks through which the higher modules react to the registration and removal of backends.
+/// Callbacks that `registry` calls in modules that depend on it, for example when a backend is
+/// registered or removed.
 static BACKEND_EVENTS: registry::Events = registry::Events {
     adding: |backend| {
         if backend.plain_memory {

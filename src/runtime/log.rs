@@ -56,7 +56,8 @@ pub fn log(level: i32, text: &str) {
     }
 }
 
-/// Logs the warning "`what`: error" if `outcome` is an error that cannot be returned to a caller.
+/// Logs the warning "`what`: error" if `outcome` is an error. Used where the error cannot be
+/// returned to a caller.
 pub fn failure(what: impl Display, outcome: Result<()>) {
     if let Err(error) = outcome {
         log(DTL_LOG_WARN, &format!("{what}: {error}"));

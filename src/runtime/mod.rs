@@ -1,5 +1,5 @@
-//! Core of the library: objects, registry, generic algorithms. It refers to no specific backend and
-//! has no unsafe code.
+//! Core of the library: objects, registry, generic algorithms. It does not refer to any specific
+//! backend and has no unsafe code.
 //!
 //! In reading order:
 //! - `lifecycle`: init, finalize and fork; admission of calls
@@ -14,7 +14,7 @@
 //! - `types`: dtypes and reduction operations
 //! - `op_kind`: kinds of operations of a communicator
 //! - `component`: the traits that backends implement
-//! - `environment`: environments that backends and kernels require
+//! - `environment`: environments (external prerequisites) that backends and kernels require
 //! - `registry`: backends, and their lookup by name
 //! - `plugins`: plugin files and their state
 //! - `enums`: extensible enumerations

@@ -253,8 +253,8 @@ struct FolderRoot<'a> {
     attendance: ArrivalDeadline,
     /// Random number and contribution of each rank; `None` until the rank has contributed.
     seats: Vec<Option<(u64, Vec<u64>)>>,
-    /// Random numbers of processes whose rank is out of range. The reply repeats these numbers too,
-    /// so that these processes accept it.
+    /// Random numbers of processes whose rank is out of range. Rank 0's reply repeats these numbers
+    /// too, so that these processes accept the reply.
     turned_away: Vec<u64>,
 }
 

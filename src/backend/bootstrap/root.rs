@@ -71,7 +71,7 @@ pub(super) trait Sockets {
     /// Returns an error if a rank with this contribution is incompatible with rank 0, else `None`.
     /// `own` is the number of words of rank 0's contribution.
     fn unlike(&self, rank: u64, contribution: &[u64], own: usize) -> Option<Error>;
-    /// Returns the error that the contribution of `rank` reports, or `None` if it reports no
+    /// Returns the error that the contribution of `rank` reports, or `None` if it does not report a
     /// failure.
     fn reported(&self, rank: usize, contribution: &[u64]) -> Option<Error>;
     /// Creates the error for a second process that joins as `rank`.
@@ -190,7 +190,7 @@ pub(super) struct Root<N: Sockets> {
     guests: Vec<Guest<N::Stream>>,
     /// Ranks that have joined, indexed by rank; the entry of rank 0 is always `None`.
     seats: Vec<Option<Seat<N::Stream>>>,
-    /// Connections of ranks that could not join. Rank 0 must send the failure on each of these
+    /// Connections from ranks that could not join. Rank 0 must send the failure on each of these
     /// connections.
     turned_away: Vec<Channel<N::Stream>>,
     /// True if waiting for or accepting connections has failed, so that rank 0 does not wait for
@@ -220,7 +220,7 @@ impl<N: Sockets> Root<N> {
     }
 
     /// Waits until all ranks have joined. Returns the contributions in rank order, or the error,
-    /// which the caller must send to the joined ranks.
+    /// which the caller must send to the ranks that have joined.
     pub(super) fn gather(&mut self) -> Result<Vec<u64>> {
         loop {
             let missing = self.missing();
@@ -287,8 +287,9 @@ impl<N: Sockets> Root<N> {
         Ok(())
     }
 
-    /// Reads from the connection of a rank that has joined and does not send anything at this
-    /// stage. If the connection has ended, records a failure.
+    /// Reads from the connection of a rank that has joined, and records a failure if the connection
+    /// has ended. The rank does not send anything at this stage, so the read serves only to detect
+    /// the end.
     fn look_at(&mut self, rank: usize) {
         let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
         if seat.channel.fill().is_ok() {
@@ -363,7 +364,7 @@ impl<N: Sockets> Root<N> {
         self.attendance.deadline().left_ns()
     }
 
-    /// Iterates over the joined ranks and their connections.
+    /// Iterates over the ranks that have joined and their connections.
     pub(super) fn seated(&mut self) -> impl Iterator<Item = (usize, &mut Channel<N::Stream>)> {
         let seats = self.seats.iter_mut().enumerate();
         seats.filter_map(|(rank, seat)| seat.as_mut().map(|seat| (rank, &mut seat.channel)))

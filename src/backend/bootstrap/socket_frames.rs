@@ -59,7 +59,7 @@ pub(super) struct Channel<S: Stream = TcpStream> {
     written: usize,
 }
 
-/// Reason why `receive` returned no frame.
+/// Reason why `receive` did not return a frame.
 pub(super) enum FrameFailure {
     /// The deadline passed before a complete frame arrived.
     Silent,

@@ -75,7 +75,7 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// Wraps `native`, a stream of `device` that the application created.
     fn wrap_stream(self: &Arc<Self>, device: i32, native: Addr) -> Result<Arc<Stream<Self>>>;
 
-    /// Returns the entry with index `device` in the device list, or the error OUT_OF_BOUNDS if
+    /// Returns the entry with index `device` in the device list, or DTL_ERROR_OUT_OF_BOUNDS if
     /// there is no such device.
     fn card(&self, device: i32) -> Result<&Self::Card> {
         let cards = self.cards();
@@ -196,7 +196,7 @@ impl<D: Driver> DeviceBackend<D> {
     }
 
     /// Removes the allocation at `addr` from the table and returns it for the caller to free.
-    /// Returns INTERNAL if the table has no allocation at `addr`.
+    /// Returns DTL_ERROR_INTERNAL if the table has no allocation at `addr`.
     pub fn remove_block(&self, addr: Addr) -> Result<Block<D::Origin>> {
         self.blocks.remove(addr).ok_or_else(|| {
             failure!(

@@ -210,7 +210,7 @@ impl<D: Driver> Stream<D> {
 
     /// Waits for all work queued so far. Returns the first failure of this work that no earlier
     /// call has returned. A failure is returned once; the loss of the device is returned by every
-    /// call. Returns INVALID_STATE if called on the stream's callback thread.
+    /// call. Returns DTL_ERROR_INVALID_STATE if called on the stream's callback thread.
     pub fn synchronize(&self) -> Result<()> {
         if self.is_own_thread() {
             return fail!(

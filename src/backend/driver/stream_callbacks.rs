@@ -111,9 +111,9 @@ impl<P: Piece> Log<P> {
     }
 }
 
-/// Removes ended work with numbers up to `upto` from the log and stores its failures. The log is
-/// not locked while a piece of work is queried: the query may query another stream, which may query
-/// this stream.
+/// Removes work that has ended from the front of the log, up to number `upto`, and stores its
+/// failures. The log is not locked while a piece of work is queried: the query may query another
+/// stream, which may query this stream.
 pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
     loop {
         let first = log.lock().unfinished.front().cloned();

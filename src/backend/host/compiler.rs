@@ -36,7 +36,7 @@ const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC", "-Wframe-larg
 /// Compiler options that follow the caller's options.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
 /// Shell command that runs the compiler and prints its exit status. Without the shell, the status
-/// would be lost if the program reaped the child process before the library did.
+/// would be lost if the application reaped the child process before the library did.
 const SHELL: [&str; 4] =
     ["/bin/sh", "-c", "\"$@\"; printf '\\n%s%d\\n' 'dtl: ended with ' $?", "sh"];
 const ENDED: &str = "\ndtl: ended with ";
@@ -310,8 +310,8 @@ fn search(name: &str, folders: &str) -> Option<PathBuf> {
     folders.map(|folder| Path::new(folder).join(name)).find(runs)
 }
 
-/// Returns the processor properties that -march=native depends on: different machines may share a
-/// cache folder.
+/// Returns the processor properties on which -march=native depends. They are compiler inputs,
+/// because machines with different processors may share a cache folder.
 fn processor() -> String {
     const KEYS: [&str; 8] = [
         "vendor_id",

@@ -168,7 +168,7 @@ impl InprocTransport {
         Ok(())
     }
 
-    /// Completes with RANK_FAILURE a send whose target rank has left.
+    /// Completes a send to a rank that has left; its status is DTL_ERROR_RANK_FAILURE.
     fn send_to_nobody(
         &self,
         target: &RankSlot,
@@ -232,8 +232,8 @@ impl InprocTransport {
         Ok(())
     }
 
-    /// Completes other ranks' operations that need this rank, which is leaving. Messages from it
-    /// that were copied can still be received.
+    /// Completes other ranks' operations that need this rank, which is leaving. Messages from this
+    /// rank that have already been copied can still be received.
     fn end_others(&self) {
         let mut was_needed = false;
         for (_, side) in self.fabric.all().filter(|(rank, _)| *rank != self.rank) {
@@ -367,7 +367,7 @@ impl Transport for InprocTransport {
     }
 
     /// Leaves the communicator: operations of other ranks that need this rank complete with
-    /// RANK_FAILURE.
+    /// DTL_ERROR_RANK_FAILURE.
     fn close(&self) -> Result<()> {
         let own = self.own()?;
         let mut state = own.state.lock();

@@ -1,9 +1,9 @@
 //! Encoding of an MPI operation in a 64-bit word: MPI's request, and two low bits for the kind of
 //! the operation.
 //!
-//! Requests are pointers, or `int`s in words that are zeroed first, so the three highest bits of a
-//! request are equal and two of them can be omitted. The lowest bit marks a send. The next bit
-//! marks a persistent operation, for which the word holds the address of its `PersistentRequest`.
+//! A request is a pointer, or an `int` in a zeroed word. So its three highest bits are equal, and
+//! the encoding omits two of them. The lowest bit marks a send. The next bit marks a persistent
+//! operation, for which the word holds the address of its `PersistentRequest`.
 
 use super::library::functions::Handle;
 use super::persistent::PersistentRequest;

@@ -118,7 +118,8 @@ pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
 }
 
 /// Returns the request that this MPI returns for every send that is complete when it starts, or
-/// `None` if this MPI has no such request. A send with that request needs no test.
+/// `None` if this MPI has no such request. A send for which MPI returns this request does not have
+/// to be tested for completion.
 ///
 /// The function starts two empty messages from this rank to itself, over a communicator that has
 /// not been used yet. If both sends have the same request before either of them is completed, the

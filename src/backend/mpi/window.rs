@@ -5,8 +5,9 @@
 //! operation is allowed at any time, and MPI waits for other ranks only in flushes. The library
 //! implements its own locks and fences on top of the window.
 //!
-//! MPI's windows are used only if all threads may call MPI, because a thread must make MPI progress
-//! while the program computes, and the MPI calls in this file block.
+//! MPI's windows are used only if threads may call MPI concurrently (MPI_THREAD_MULTIPLE): the
+//! library's progress thread must make MPI progress while the program computes, and the MPI calls
+//! in this file block.
 
 use super::comm;
 use super::library::abi::Int;

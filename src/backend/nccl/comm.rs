@@ -154,7 +154,8 @@ impl NcclComm {
         Ok(())
     }
 
-    /// Aborts the communicator on this rank; `why` becomes the error that all later calls return.
+    /// Aborts the communicator on this rank. All later calls return the error `why`, or an earlier
+    /// error if one is stored.
     fn abort(&self, state: &mut NcclState, why: Error) {
         let comm = std::mem::replace(&mut state.comm, Addr::NULL);
         state.failed.get_or_insert(why);
@@ -311,7 +312,8 @@ impl DeviceComm for NcclComm {
         self.abort(&mut state, why);
     }
 
-    /// Finalizes an idle communicator with the other ranks, or aborts one with work in flight.
+    /// Finalizes an idle communicator collectively with the other ranks. Aborts a communicator that
+    /// has work in flight or cannot be finalized.
     fn leave(&self) {
         let mut state = self.state.lock();
         let is_idle =

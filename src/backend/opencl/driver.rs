@@ -50,8 +50,8 @@ pub struct ClDriver {
     pub(super) platforms: Vec<Platform>,
     /// Devices of all platforms.
     pub(super) devices: Vec<Card>,
-    /// Streams, keyed by native command queue. If the application wraps one queue several times,
-    /// all streams that it gets are one `Stream` with one failure state.
+    /// Streams, keyed by native command queue. If the application wraps one queue several times, it
+    /// gets the same `Stream` each time, so there is one failure state per queue.
     streams: Mutex<BTreeMap<usize, Weak<Stream<ClDriver>>>>,
 }
 

@@ -66,7 +66,7 @@ impl Instance {
     }
 
     /// Queries the passing mode and the size in bytes (0 if unknown) of argument `index`. Returns
-    /// an error if the driver has no information on the program's arguments.
+    /// an error if the driver has no information on the kernel's arguments.
     fn argument(&self, index: cl_uint) -> Result<(Pass, u64)> {
         let place = self.arg_info(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?;
         if place == CL_KERNEL_ARG_ADDRESS_LOCAL {

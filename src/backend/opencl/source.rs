@@ -1,4 +1,4 @@
-//! Source text for a driver's compiler, with included files inserted; and the sizes of OpenCL C
+//! Insertion of included files into the source text for a driver's compiler, and sizes of OpenCL C
 //! types.
 //!
 //! OpenCL does not search for headers. clCompileProgram accepts headers, but on PoCL the kernel

@@ -2,10 +2,10 @@
 //!
 //! Up to `INLINE` bytes are sent in an Eager frame; the send completes once they are copied to the
 //! frame. Larger and synchronous messages use rendezvous: the sender sends an Offer frame (RTS).
-//! When the receiver has a matching receive, it posts a receive on the `Wire` for the payload, into
-//! the user's buffer, and sends Clear (CTS). The sender then sends as many bytes as fit into that
-//! buffer. So no large message is ever unexpected on the `Wire`, and a truncated message transfers
-//! only the bytes that fit.
+//! When the receiver has a matching receive, it posts a receive on the raw transport (`Wire`) for
+//! the payload, into the user's buffer, and sends Clear (CTS). The sender then sends as many bytes
+//! as fit into that buffer. So no large message is ever unexpected on the `Wire`, and a truncated
+//! message transfers only the bytes that fit.
 //!
 //! An empty payload means that the rendezvous request was canceled; for an empty message, one byte
 //! is sent.
@@ -31,10 +31,11 @@ use std::collections::VecDeque;
 
 pub(super) use crate::backend::op_table::{done, fitting, index_of, rank_of};
 
-/// Number of receives for incoming frames that are kept posted.
+/// Number of receives that are kept posted for incoming frames.
 pub(super) const RECEIVES: usize = 8;
 
-/// Protocol engine over a `Wire`: starts, progresses and cancels operations. No method blocks.
+/// Protocol engine over a raw transport (`Wire`): starts, progresses and cancels operations. No
+/// method blocks.
 pub(super) struct Engine {
     pub(super) wire: Box<dyn Wire>,
     /// Number of rounds in which `receive_at_once` polls the `Wire`; 0 if the `Wire` does not
@@ -57,8 +58,9 @@ pub(super) struct Engine {
     pub(super) pool: Vec<Frame>,
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
-    /// `HostShadow` (location of the bytes) of each message in device memory, by operation. A
-    /// `HostShadow` exists as long as the code that waits for its operation owns it.
+    /// `HostShadow` of each message in device memory, by operation. It records whether the bytes
+    /// are in device or host memory, and exists as long as the code that waits for the operation
+    /// owns it.
     pub(super) twins: super::device_mem::HostShadows,
     /// Failed ranks whose failure has not been handled yet, because the frames that they sent
     /// before the failure are read first.
@@ -98,8 +100,8 @@ impl PeerLink {
 /// Control frame or rendezvous payload that is queued for a rank.
 #[derive(Clone, Copy)]
 pub(super) enum Control {
-    /// Control frame of this kind that concerns the send with this ID; the send belongs to this
-    /// rank or to the peer.
+    /// Control frame of this kind for the send with this ID, which was started by this rank or by
+    /// the peer.
     Tell(FrameKind, u64),
     /// Clear frame: the receive with this ID is ready for its payload.
     Clear(OpId),

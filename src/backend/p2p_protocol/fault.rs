@@ -1,4 +1,4 @@
-//! Failure handling: failed ranks, and failures of the `Wire`.
+//! Failure handling: failed ranks, and failures of the raw transport (`Wire`).
 
 use super::engine::{Arrival, Engine, Operation, Receive, Send, SendStage, index_of, rank_of};
 use crate::abi::status::*;

@@ -1,6 +1,6 @@
-//! Fast path that receives a message without creating an operation, over a `Wire` that provides
-//! frame buffers. It serves an application that waits for one message while nothing else is
-//! pending, as in a round trip of short messages.
+//! Fast path that receives a message without creating an operation, over a raw transport (`Wire`)
+//! that provides frame buffers. It serves an application that waits for one message while nothing
+//! else is pending, as in a round trip of short messages.
 //!
 //! Matching order is preserved: a message is received directly only if no earlier posted receive
 //! could match it and no message from its source is queued.

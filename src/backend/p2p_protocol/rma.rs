@@ -1,5 +1,5 @@
-//! One-sided communication over a `Wire` that supports it: operations in flight on each window, and
-//! flushes that complete after them.
+//! One-sided communication over a raw transport (`Wire`) that supports it: operations in flight on
+//! each window, and flushes that complete after them.
 //!
 //! The `Wire` only starts operations and reports completion. This module queues them per target, in
 //! the order of the calls: operations for which the `Wire` returned BUSY are retried later, and a

@@ -1,5 +1,5 @@
 //! Closing of a transport: sends pending frames of completed sends, ends the frame receives, then
-//! closes the `Wire`. The first two steps have a timeout each.
+//! closes the raw transport (`Wire`). The first two steps have a timeout each.
 
 use super::FRAME_WORD;
 use super::engine::{Control, Engine, PeerLink, rank_of};
@@ -18,8 +18,9 @@ const FLUSH_NS: u64 = 5_000_000_000;
 const RECEIVES_NS: u64 = 1_000_000_000;
 
 impl Engine {
-    /// Closes the `Wire`. Frames of operations that are still pending then are leaked, because the
-    /// `Wire` may access them as long as the process runs.
+    /// Closes the windows, sends pending frames, ends the frame receives and closes the `Wire`.
+    /// Then leaks the frames of operations that are still pending, because the `Wire` may access
+    /// them as long as the process runs.
     pub(super) fn close(mut self) -> Result<()> {
         // Fails in a thread that may not call the wire: then the wire ends its operations itself.
         while let Some(&(number, _)) = self.windows.last() {

@@ -1,5 +1,5 @@
-//! Tests of the engine over the mock `Wire`: comparison with a matching oracle, and the effects of
-//! each kind of failure.
+//! Tests of the protocol engine over a mock raw transport (`Wire`): comparison with a reference
+//! matcher, and the effects of each kind of failure.
 
 use super::frame::INLINE;
 use super::mock::World;

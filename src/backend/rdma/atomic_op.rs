@@ -57,7 +57,8 @@ pub(crate) struct Try {
 pub(crate) struct Results {
     pub(crate) tries: Vec<Try>,
     pub(crate) free: Vec<usize>,
-    /// Indices of the result slots to which the network card has written a result.
+    /// Indices of the result slots (registered words) to which the network card has written a
+    /// result.
     pub(crate) answered: Vec<usize>,
     /// Indices of the result slots (registered words) whose work requests must be posted again
     /// because the send queue was full.

@@ -11,8 +11,8 @@
 //! A card's atomic operations are atomic with respect to each other, but not with respect to those
 //! of a processor (IBV_ATOMIC_HCA). So a rank also changes its own memory through its card, on a
 //! queue pair that is connected to itself, and all ranks access a rank's memory through its first
-//! rail. As with every other kind of communicator, the program may load and store whole elements
-//! between the RMA epochs of a rank, because the card writes 8 bytes at once.
+//! rail. The program may load and store whole elements between a rank's RMA epochs, as with every
+//! other kind of communicator, because the card writes the 8 bytes of an element at once.
 //!
 //! Order: a card executes the requests of a queue pair in order, but a loop may need several
 //! requests. So no operation starts on elements of an unfinished loop or of an operation that has
@@ -49,8 +49,8 @@ impl Peer {
         (!looks).then_some(op)
     }
 
-    /// Posts the atomic work request whose result is written to result slot `slot`; returns false
-    /// if the request must be retried later.
+    /// Posts the atomic work request whose result is written to result slot (registered word)
+    /// `slot`; returns false if the request must be retried later.
     fn start_try(&mut self, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
         let local = MrRange { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };

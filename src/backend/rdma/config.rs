@@ -99,7 +99,7 @@ impl Config {
 }
 
 /// Configuration values that are set, by field name. Numbers are stored as strings, so that values
-/// of all sources pass the same checks.
+/// from all sources pass the same checks.
 type Texts = BTreeMap<&'static str, String>;
 
 /// Constants of an enumeration field, numbered from 1, each with the string that selects it in the

@@ -43,7 +43,7 @@ const BATCHES: usize = 8;
 /// arrive. A device may report an arrival shortly after it has completed the sender's request.
 const QUIET: usize = 24;
 
-/// Converts a rank to `i32`, the type that the component traits use.
+/// Converts a rank to `i32`, the type of ranks in the traits of `runtime::component`.
 pub(crate) fn rank_of(rank: usize) -> i32 {
     i32::try_from(rank).unwrap_or(i32::MAX)
 }
@@ -361,7 +361,7 @@ impl RdmaEngine {
 
     /// Schedules receive `id`, whose message has been read, for reposting. Scheduled receives are
     /// posted again when no other work is left, or when their number reaches a quarter of the
-    /// receives of one peer.
+    /// receives that are posted per peer.
     pub(crate) fn consumed(&mut self, id: WorkId) {
         self.spent.push(id);
         if self.spent.len() >= (self.config.depth / 4) as usize {
@@ -446,8 +446,8 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// Closes the connection to `rank` and completes all operations with that rank with the failure
-    /// status.
+    /// Closes the connection to `rank` and completes all operations that involve that rank with the
+    /// failure status.
     fn lose(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let why = peer.failing.clone().unwrap_or_default();

@@ -86,7 +86,8 @@ impl Rail {
         }
     }
 
-    /// Returns the device's next asynchronous event with its description by libibverbs, or `None`.
+    /// Returns the device's next asynchronous event, and its description from libibverbs; returns
+    /// `None` if there is no event.
     fn next_news(&self) -> Option<(AsyncEvent, String)> {
         self.events_fd()?;
         let mut event = AsyncEvent::zeroed();

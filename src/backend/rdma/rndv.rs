@@ -3,8 +3,9 @@
 //!
 //! If the memory is registered on both sides, the sender's device writes the payload and notifies
 //! the receiver, or (if so configured) the receiver's device reads the payload. Every other payload
-//! is copied to registered slots and sent in fragments. If it is in device memory, it is staged
-//! through host memory of the same size. An empty payload is sent as a last fragment without bytes.
+//! is copied to send slots (registered buffers) and sent in fragments. If it is in device memory,
+//! it is staged through host memory of the same size. An empty payload is sent as a last fragment
+//! without bytes.
 
 use super::engine::RdmaEngine;
 use super::operation::{Payload, PayloadPath, RdmaOperation};

@@ -2,9 +2,9 @@
 //!
 //! A work request completes or fails once its packets have been retransmitted as often as `timeout`
 //! and `retries` allow; the device counts the attempts. Soft-RoCE sometimes stops retransmitting
-//! when its interface comes back: no packet is sent again, and no completion is reported. Such a
-//! queue pair continues when the next request is posted, so the watchdog posts one. If that does
-//! not help, the connection is re-established.
+//! when its network interface comes up again: no packet is sent again, and no completion is
+//! reported. Such a queue pair continues when the next request is posted, so the watchdog posts
+//! one. If that does not help, the connection is re-established.
 
 use super::engine::RdmaEngine;
 use crate::backend::rdma::config::Config;

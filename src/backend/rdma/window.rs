@@ -1,10 +1,10 @@
 //! Windows: memory that peers' devices read and write without involving the target rank.
 //!
 //! Data is transferred directly if the local memory is registered, or if a put is small enough to
-//! be inline; all other data is copied through registered send slots. An operation completes when
-//! the peer's device has acknowledged all of it, so a flush sends nothing to the target. Accumulate
-//! operations on elements of 8 bytes are in `atomics`; the library executes all others by active
-//! messages.
+//! be inline; all other data is copied through send slots (registered buffers). An operation
+//! completes when the peer's device has acknowledged all of it, so a flush sends nothing to the
+//! target. Accumulate operations on elements of 8 bytes are in `atomics`; the library executes all
+//! others by active messages.
 
 use super::atomic_op::{AtomicKind, ELEMENT};
 use super::engine::{RdmaEngine, RdmaWindow};

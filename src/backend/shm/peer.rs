@@ -103,8 +103,8 @@ pub(super) struct Link {
     /// View of the peer's cells (buffers for large messages); `None` until the peer has sent a
     /// cell.
     pub(super) cells: Option<CellMemory>,
-    /// Incoming message whose unrequested fragments are arriving: those that the sender sends
-    /// without a clear to send (`Clear` record).
+    /// Message that is being received in unrequested fragments, which the sender sends without a
+    /// clear to send (`Clear` record).
     pub(super) long: Option<PipelineReceive>,
     /// Sends that are waiting for space in the ring, in posting order.
     pub(super) starts: VecDeque<OpId>,
@@ -138,7 +138,7 @@ impl Peer {
         Ok(if alive() { count } else { 0 })
     }
 
-    /// Returns the rank's process ID, as of when the communicator was opened.
+    /// Returns the process ID that the rank had when the communicator was opened.
     pub(super) fn pid(&self) -> i32 {
         self.pid
     }

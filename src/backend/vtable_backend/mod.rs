@@ -1,6 +1,6 @@
-//! Adapter from C tables to the component traits: validation of the tables, ownership of the
-//! backend's `self` pointer, and conversion of statuses. The runtime does not distinguish an
-//! adapted backend from a built-in one.
+//! Adapter from a backend's C function tables to the component traits: validation of the tables,
+//! ownership of the backend's `self` pointer, and conversion of statuses. The runtime does not
+//! distinguish an adapted backend from a built-in one.
 //!
 //! In reading order:
 //! - `slot_call`: calls to slots (C functions of a table)
@@ -111,7 +111,7 @@ impl BackendObject {
     }
 
     /// Checks the object that a slot (C function of a table) created. A null pointer is an error,
-    /// because it would denote the null object.
+    /// because it cannot identify an object.
     fn not_null(&self, slot: &str, object: *mut std::ffi::c_void) -> Result<Addr> {
         if object.is_null() {
             return Err(self.invalid(slot, "succeeded and answered NULL"));

@@ -33,7 +33,8 @@ pub struct BiasedTryLock {
     first_has: AtomicBool,
     /// True once a thread other than the first has tried to acquire the lock.
     is_shared: AtomicBool,
-    /// True while a thread other than the first holds or tries to acquire the lock.
+    /// True while a thread holds or tries to acquire the lock through this flag: any thread but the
+    /// first or, once `is_shared` is true, any thread.
     taken: AtomicBool,
     /// `epoch::thread_mark` of the last thread that acquired the lock through `taken`.
     taker: AtomicUsize,
@@ -58,7 +59,8 @@ impl Default for BiasedTryLock {
 pub enum LockWord {
     /// `first_has`, the flag of the first thread.
     First,
-    /// `taken`, the flag of all other threads.
+    /// `taken`, the flag of all other threads and, once `is_shared` is true, also of the first
+    /// thread.
     Shared,
 }
 

@@ -29,9 +29,9 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
-/// A communicator. Every message accesses one cache line of this struct, from the pointer to the
-/// transport (`link`) to the first list of the flight recorder (`recorder`). Most calls also access
-/// the preceding line.
+/// A communicator. Every message accesses one cache line of this struct: the fields from `link`
+/// (pointer to the transport) up to the first list of `recorder` (flight recorder). Most calls also
+/// access the preceding line.
 #[repr(C, align(128))]
 pub struct Comm {
     /// Handle of this communicator, and its slot in the handle table; empty until a handle is
@@ -48,8 +48,8 @@ pub struct Comm {
     /// recorded for `dtl_explain`.
     pub(super) explained: AtomicU8,
     pub(super) is_broken: AtomicBool,
-    /// True if the transport may restrict the threads that call it; `ThreadCheck::admit` checks the
-    /// calling thread.
+    /// True if the transport may restrict which threads can call it; `ThreadCheck::admit` checks
+    /// the calling thread.
     pub(super) is_for_some: bool,
     pub(super) link: OwningRef<dyn Transport, SharedTransport>,
     pub(super) context: u32,
@@ -187,7 +187,8 @@ impl Comm {
         Some(numbered.collect())
     }
 
-    /// Returns the name of the communicator's kind, for example "shm" or "mpi".
+    /// Returns the communicator's kind, for example "shm" or "mpi": the name of the backend of its
+    /// device collectives, if it has any, else of its transport.
     pub fn kind_name(&self) -> std::borrow::Cow<'static, str> {
         self.kind().to_string_lossy()
     }

@@ -27,7 +27,8 @@ const AHEAD: usize = 4;
 /// Number of operations that a list retains.
 const KEPT: usize = size(64, 1);
 
-/// Entry for one operation, on its own cache line, so that recording accesses no other entry.
+/// Entry for one operation, in a cache line of its own, so that recording does not access the cache
+/// line of another entry.
 #[derive(Default)]
 #[repr(align(64))]
 struct RecordedOp {

@@ -14,9 +14,9 @@ const ON_DEVICE: i32 = 1 << 30;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OpDesc {
     pub(crate) kind: Kind,
-    /// -1 if the operation has no argument of this name.
+    /// Value of the operation's argument with this name; -1 if the operation has no such argument.
     pub(crate) dtype: i32,
-    /// -1 if the operation has no argument of this name.
+    /// Value of the operation's argument with this name; -1 if the operation has no such argument.
     pub(crate) op: i32,
     /// Rank of the root or of the peer; -1 if there is no such rank.
     pub(crate) peer: i32,

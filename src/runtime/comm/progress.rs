@@ -21,10 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Number of progress calls on each transport before this thread enters a backend's `open`.
 const ROUNDS_BEFORE_OPEN: usize = 32;
 
-/// Handles of the started requests that need progress: collectives that the library runs, messages
-/// that a later call starts once their event has completed, and messages that later calls copy in
-/// parts. The oldest is first, because the requests of one communicator may have to complete in
-/// that order.
+/// Handles of the started requests that need progress: collectives that the library runs, sends
+/// that start once an event has completed, and messages that are staged through host memory. The
+/// oldest is first, because the requests of one communicator may have to complete in that order.
 static RUNNING: Mutex<ActiveRequests> =
     Mutex::new(ActiveRequests { all: VecDeque::new(), swept_at: LEAST_SWEPT });
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
@@ -46,8 +45,8 @@ pub(super) trait Progress: Sync {
     /// Returns true if the handle refers to a request that still exists.
     fn is_alive(&self, handle: dtl_request_t) -> bool;
 
-    /// Returns true if the request is inactive or complete, or the handle is stale. Makes no
-    /// progress.
+    /// Returns true if the request is inactive or complete, or the handle is stale. Does not make
+    /// progress on the request.
     fn is_at_rest(&self, handle: dtl_request_t) -> bool;
 }
 
@@ -237,8 +236,8 @@ pub(super) fn before_open() {
 }
 
 /// Makes progress on the next communicators in round-robin order except `waiting`, on started
-/// requests and on one-sided operations, and replies to queries. A long wait calls this function at
-/// regular intervals.
+/// requests and on one-sided operations, and replies to queries from other ranks (for the hang
+/// report). A long wait calls this function at regular intervals.
 pub(super) fn others(waiting: &Comm) {
     hang_report::serve(waiting);
     if OPEN.len() > 1 {

@@ -87,12 +87,13 @@ pub(crate) trait RmaPath: Send + Sync {
     /// the call.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;
     /// Flushes `targets` ([`FlushScope::Target`]) and releases their locks. After TIMEOUT the locks
-    /// remain held; after another failure none is held (a failed rank, for example, has no locks).
+    /// remain held; after any other failure none is held (a failed rank, for example, has no
+    /// locks).
     fn unlock(&self, targets: Range<i32>) -> Result<()>;
     /// Releases the locks of `targets` without a flush or a wait, before this rank disconnects.
     fn leave(&self, targets: Range<i32>);
-    /// Waits until this rank's operations on `targets` have the completion level `reach` (local or
-    /// remote).
+    /// Waits until this rank's operations on `targets` are complete at the level `reach` (locally
+    /// or remotely).
     fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()>;
     /// Polls an operation. Returns true if it is complete; after true or an error the ticket is
     /// invalid.

@@ -39,8 +39,9 @@ pub trait Direct {
     /// Returns the reason why the transport can no longer access any device memory allocation;
     /// `None` if it still can.
     fn refusal(&self) -> Option<String>;
-    /// Starts a nonblocking send of the device memory of `shadow`; `host` is the host memory of the
-    /// shadow. Otherwise behaves like [`super::Transport::start_send`].
+    /// Starts a nonblocking send of the device memory of `shadow`. `host` is the host buffer to
+    /// which the bytes are copied if the transport requests this ([`HostShadow::want`]). Otherwise
+    /// behaves like [`super::Transport::start_send`].
     fn isend(
         &self,
         host: Region,
@@ -49,8 +50,8 @@ pub trait Direct {
         word: u64,
         mode: SendMode,
     ) -> Result<OpId>;
-    /// Starts a receive into `shadow`, whose host memory is `host`. After completion the bytes are
-    /// in the host memory or in the device memory (see [`HostShadow::has_landed`]). Otherwise
+    /// Starts a receive into the device memory of `shadow` or the host buffer `host`. After
+    /// completion the bytes are in one of the two (see [`HostShadow::has_landed`]). Otherwise
     /// behaves like [`super::Transport::start_recv`].
     fn irecv(&self, host: Region, shadow: &Arc<HostShadow>, select: Selector) -> Result<OpId>;
 }
@@ -82,7 +83,7 @@ pub enum DataLocation {
 }
 
 impl HostShadow {
-    /// Creates the host shadow for a message whose transfer has not started yet.
+    /// Creates the [`HostShadow`] of a message whose transfer has not started yet.
     #[must_use]
     pub fn new(device: Region, hold: Hold) -> HostShadow {
         HostShadow { device, hold, bytes: Mutex::new(DataLocation::Device) }

@@ -123,12 +123,12 @@ pub trait Wakeup: Send + Sync {
 /// another library, such as MPI_Test) instead of [`super::Transport::test`] (see
 /// `sys::compute::callback` for the reason).
 pub trait ForeignTest: Send + Sync {
-    /// Returns the function that tests an operation's foreign request, and the conditions under
-    /// which it may be called.
+    /// Returns the function that tests an operation's request in the other library (for example an
+    /// MPI_Request), and the conditions under which the function may be called.
     fn foreign_tester(&self) -> Arc<ForeignTester>;
-    /// Fills in the completion of operation `op` from the outputs of the foreign function that has
-    /// completed `op`. The caller must call this function if the operation failed, or if it needs
-    /// other fields of the completion than the status.
+    /// Fills in the completion of operation `op` from the outputs of the call to another library
+    /// (such as MPI_Test) that has completed `op`. The caller must call this function if the
+    /// operation failed, or if it needs other fields of the completion than the status.
     fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion);
 }
 

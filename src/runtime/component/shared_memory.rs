@@ -9,13 +9,13 @@ use std::time::Duration;
 /// Message in a rank's mailbox: data of one collective for the other ranks.
 #[derive(Clone, Copy)]
 pub struct Post {
-    /// Tag that the posting rank assigned to the data.
+    /// Tag that the sending rank assigned to the data.
     pub what: u32,
     /// Payload of the message.
     pub data: Region,
 }
 
-/// One rank of a communicator that has a collective mailbox.
+/// Member of a communicator: its rank, and the number of its mailbox slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Rank in the transport.
@@ -97,10 +97,10 @@ pub trait SharedRegion: Send + Sync {
 
 /// Shared memory of the ranks of a transport, and the state of other ranks that is visible in it.
 pub trait SharedMemory: Send + Sync {
-    /// Reserves a slot in shared memory for this rank's posts in the collective mailbox of a
-    /// further communicator, and returns its number (1 or more). No other caller gets that slot
-    /// until it is released, or until all ranks have dropped the mailbox that uses it. Returns
-    /// `None` if no slot is free.
+    /// Reserves a slot in shared memory for this rank's messages in the collective mailbox of a
+    /// communicator other than the transport's first, and returns the slot number (1 or more). No
+    /// other caller gets that slot until it is released, or until all ranks have dropped the
+    /// mailbox that uses it. Returns `None` if no slot is free.
     fn reserve_place(&self) -> Option<u32>;
     /// Releases a slot that `reserve_place` returned and that no mailbox uses.
     fn release_place(&self, place: u32);

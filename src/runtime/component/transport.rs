@@ -112,8 +112,8 @@ pub struct Properties {
     /// True if another rank may wait for this rank although all operations that this rank started
     /// are complete, for example because the connection broke and both ranks re-establish it.
     pub answers_late: bool,
-    /// True if a thread of the library may call the transport while the program's threads execute
-    /// other code. That code may call any function.
+    /// True if a thread of the library may call the transport at any time, whatever functions (for
+    /// example MPI functions) the user's threads call meanwhile.
     pub allows_progress_thread: bool,
     /// True if canceled operations may stay incomplete indefinitely, for reasons that the library
     /// does not control.

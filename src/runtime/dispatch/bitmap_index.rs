@@ -26,14 +26,15 @@ pub const fn template(word: dtl_enum_word_t) -> dtl_enum_word_t {
     word & 0xFFFF_FFFF_0000_0000
 }
 
-/// Returns true if an enumeration word is an instance of a template.
+/// Returns true if an enumeration word denotes an instance: its instance number (lower 32 bits) is
+/// not 0.
 pub const fn is_instance(word: dtl_enum_word_t) -> bool {
     word as u32 != 0
 }
 
 /// Returns the sort rank of a key by rule 1 of `dtl_dispatch_key_t`; keys with smaller ranks come
 /// first. The rank depends first on which slots contain DTL_DISPATCH_ANY, then on which slots
-/// contain no instance.
+/// contain a word whose instance number (lower 32 bits) is 0.
 pub fn rank(key: &Slots) -> u32 {
     let fold = |bits: u32, more: bool| bits << 1 | u32::from(more);
     let form = key.iter().fold(0, |bits, &word| fold(bits, word == DTL_DISPATCH_ANY));
@@ -41,7 +42,8 @@ pub fn rank(key: &Slots) -> u32 {
 }
 
 /// Returns true if each slot of the key contains DTL_DISPATCH_ANY, the word in the query, or the
-/// template of that word. [`BitmapIndex`] is the fast implementation of this test.
+/// template of that word (the word with its lower 32 bits cleared). [`BitmapIndex`] is the fast
+/// implementation of this test.
 pub fn fits(key: &Slots, query: &Slots) -> bool {
     key.iter()
         .zip(query)
@@ -151,7 +153,7 @@ impl<V: Copy> Map<V> {
     }
 
     /// Returns the value of a word or, if the word is an instance that is not in the table, the
-    /// value of its template.
+    /// value of its template (the word with its lower 32 bits cleared).
     fn get_or_template(&self, word: dtl_enum_word_t) -> Option<V> {
         match self.find(word)? {
             Err(_) if is_instance(word) => self.get(template(word)),

@@ -20,8 +20,8 @@ pub struct ChainEntry {
     pub key: Slots,
     /// Registered handler.
     pub registration: Arc<Registration>,
-    /// Indices of all entries of the handler in the chain. They are used to call its predicate at
-    /// most once for a query.
+    /// Indices in the [`Chain`] of all entries of this handler. They are used to call its predicate
+    /// at most once for a query.
     others: Vec<usize>,
 }
 
@@ -95,8 +95,9 @@ fn quick_handle(registration: &Registration) -> u64 {
 pub enum FastLookup {
     /// Handle of the handler.
     Found(u64),
-    /// A full search is needed, because there are many handlers or because a key may match the
-    /// template of an instance in the query. The full search does not call any user callbacks.
+    /// A full search is needed, because there are many handlers or because a key may match a word
+    /// of the query after the word's instance number (lower 32 bits) is cleared. The full search
+    /// does not call any user callbacks.
     Search,
     /// Predicates must be called, no handler matches, or the handler is registered as illegal.
     Ask,

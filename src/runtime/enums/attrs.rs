@@ -57,8 +57,8 @@ pub fn bits_of(real: f64) -> u64 {
     }
 }
 
-/// Field of the predefined enumeration value Undefined: the name that a tolerant parse did not
-/// recognize, as a string.
+/// Field of the predefined enumeration member Undefined. A tolerant parse (DTL_EV_TOLERANT) stores
+/// a name that it does not recognize in this field, as a string.
 pub(super) const UNDEFINED: Attr<'static> =
     Attr { name: c"text", kind: DTL_ATTR_STR, flags: DTL_ATTR_REQUIRED, value: Value::Bits(0) };
 

@@ -62,7 +62,8 @@ pub(super) struct Member {
     /// Name of the enumeration to which the member belongs.
     pub(super) of: &'static str,
     pub(super) fields: Vec<Field>,
-    /// Default memory kind and inner schedule, if the member is a schedule.
+    /// Default memory kind and inner schedule (the schedule of nested code), if the member is a
+    /// schedule.
     defaults: OnceLock<(dtl_enum_word_t, dtl_enum_word_t)>,
 }
 
@@ -397,7 +398,8 @@ pub fn at(number: dtl_enum_t, index: u64) -> Result<dtl_enum_word_t> {
     }
 }
 
-/// Returns the enumeration word of the template Undefined of an enumeration.
+/// Returns the enumeration word of the member Undefined, which represents names that are not in the
+/// enumeration.
 pub fn undefined(number: dtl_enum_t) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
     enumeration.by_value.get(UNDEFINED as usize).map(|member| member.word).ok_or_else(|| {

@@ -28,7 +28,8 @@ use std::thread::ThreadId;
 
 const MOST: usize = 4096;
 
-/// Callback functions that the provider of an environment implements.
+/// Callback functions of an environment (external software that backends and kernel sources depend
+/// on), implemented by the provider of the environment.
 pub trait Calls: Send + Sync {
     /// Fails with the reason if the environment cannot be used on this machine.
     fn probe(&self) -> Result<()>;
@@ -42,7 +43,7 @@ pub trait Calls: Send + Sync {
     fn identity(&self) -> [usize; 4];
 }
 
-/// Description of an environment.
+/// Description of an environment (external software that backends and kernel sources depend on).
 pub struct Description {
     /// Name of the environment.
     pub name: String,
@@ -94,7 +95,8 @@ struct EnvironmentRecord {
     phase: Phase,
     /// Number of outstanding references acquired with dtl_environment_require.
     uses: u64,
-    /// Number of references by dependent environments, modules, backends, and calls in progress.
+    /// Number of references that dependent environments, modules, backends and calls in progress
+    /// hold.
     holds: u64,
     /// Names of the environments that the init function of this environment has required.
     owned: Vec<String>,

@@ -17,16 +17,16 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Cell for the first unreported failure and the number of the failed piece. When the failure is
-/// reported, a new, empty cell replaces this one. A mark keeps the cell that was current when the
-/// mark was created.
+/// Cell for the first unreported failure and the number of the failed piece of work. When the
+/// failure is reported, a new, empty cell replaces this one. A [`Mark`] keeps the cell that was
+/// current when the mark was created.
 type First = Arc<Mutex<Option<(u64, Error)>>>;
 
 /// Record of the failures of the library's own work in one backend stream.
 #[derive(Default)]
 pub(super) struct DeferredErrors {
     /// Number of pieces of work that have not ended, plus 1 while a failure is unreported. If it is
-    /// 0, an event is recorded without a mark.
+    /// 0, an event is recorded without a [`Mark`].
     open: AtomicU64,
     state: Mutex<DeferredState>,
 }
@@ -43,7 +43,7 @@ struct DeferredState {
 pub(super) struct Mark {
     first: First,
     upto: u64,
-    /// Id of the `DeferredErrors` to which the pieces belong.
+    /// Id of the `DeferredErrors` object in which the pieces of work are numbered.
     of: usize,
 }
 
@@ -112,8 +112,9 @@ impl DeferredErrors {
         Some(first)
     }
 
-    /// Returns the mark for an event that is recorded now; `None` if all of the library's work has
-    /// ended and all failures have been reported.
+    /// Returns the [`Mark`] (position in the sequence of the library's work in the stream) for an
+    /// event that is recorded now; `None` if all of the library's work has ended and all failures
+    /// have been reported.
     pub(super) fn mark(self: &Arc<Self>) -> Option<Mark> {
         if !self.is_open() {
             return None;

@@ -39,8 +39,8 @@ pub(super) enum EventImpl {
 /// the stream before the event was recorded.
 pub(super) struct Foreign {
     pub(super) token: Token,
-    /// True if `mark` contains a mark. Read before `mark` is locked, so that queries of events
-    /// without a mark take no lock.
+    /// True if `mark` contains a [`Mark`]. Read before `mark` is locked, so that queries of events
+    /// without a [`Mark`] do not take the lock.
     is_marked: AtomicBool,
     mark: Mutex<Option<Mark>>,
 }
@@ -216,9 +216,9 @@ impl Event {
 /// Condition that becomes true (the gate opens) when the work queued before an event was recorded
 /// is complete. Stays valid after the event is destroyed.
 pub enum EventGate {
-    /// Gate of one recording of an event.
+    /// The work queued before one particular recording of an event is complete.
     Record(Arc<Fence>),
-    /// Gate of the latest recording of the event.
+    /// The work queued before the latest recording of the event is complete.
     Latest(Arc<Event>),
 }
 

@@ -1,9 +1,9 @@
 //! Kernels, and the execution of their host code over a grid of thread blocks.
 //!
 //! Each thread of the grid is one call to the kernel function; host code compiled from a module
-//! runs all threads of a block in one call. The threads of a block run one after another, so blocks
-//! have no barrier. The blocks run in parallel on the cores of the machine if the launch takes
-//! longer than waking the other threads.
+//! runs all threads of a block in one call. The threads of a block run one after another, so a
+//! barrier between them is not supported. The blocks run in parallel on the cores of the machine if
+//! the launch takes longer than waking the other threads.
 //!
 //! `stream` queues launches, and `module` connects kernels to their modules.
 
@@ -33,8 +33,8 @@ const SHARED_MOST: u32 = 64 << 20;
 /// Function that can be launched over a grid of threads on the streams of one backend.
 pub struct Kernel {
     pub(super) backend: Arc<Backend>,
-    /// Host code of the kernel; `None` if the kernel is an object of the backend; `part` then
-    /// contains its token.
+    /// Host code of the kernel. `None` if the backend implements the kernel; `part` then contains
+    /// the backend-private pointer to the kernel.
     pub(super) code: Option<Code>,
     /// Kernel of a module, with a reference to that module; `None` if the kernel was created from a
     /// function.

@@ -80,8 +80,8 @@ fn limits(backend: &Backend, device: i32) -> Limits {
     }
 }
 
-/// Returns the exec component (streams, events, kernels) of a backend. The caller holds a token
-/// that this component created, so a missing component is an internal error.
+/// Returns the exec component (streams, events, kernels) of a backend. The caller has a stream,
+/// event or executor that uses this component, so a missing component is an internal error.
 fn exec_of(backend: &Arc<Backend>) -> Result<&dyn Exec> {
     backend.exec.as_deref().ok_or_else(|| lost(backend))
 }

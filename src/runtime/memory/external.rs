@@ -1,7 +1,7 @@
 //! List of memory from other allocators: memory of imported arrays, and memory that the program
-//! registered or adopted (`registered`). Lookups by address also search this list, so that copies
-//! find the backend of the memory. Entries may overlap, because several arrays may refer to the
-//! same memory.
+//! passed to `dtl_mem_register_host` or `dtl_mem_adopt` (see `registered`). Lookups by address also
+//! search this list, so that copies find the backend of the memory. Entries may overlap, because
+//! several arrays may refer to the same memory.
 
 use super::{Allocation, device_only};
 use crate::sys::memory::buf::Addr;

@@ -17,8 +17,8 @@ use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::Addr;
 
 /// Allocates memory: through the dispatch handler that the user has registered for the memory kind,
-/// if there is one, else from the backend. If a stream of the backend is passed, the allocation is
-/// ordered with the work of that stream.
+/// if there is one, else from the backend. If a stream of the backend is passed, requests a
+/// stream-ordered allocation on that stream.
 pub fn alloc(
     owner: Owner,
     backend: &Backend,
@@ -38,7 +38,7 @@ pub fn alloc(
     alloc_own(owner, backend, wanted, order.map(|order| order.stream))
 }
 
-/// Stream with whose work an allocation is ordered.
+/// Stream of a stream-ordered allocation.
 #[derive(Clone, Copy)]
 pub struct Order<'a> {
     /// Handle of the stream, which is passed to dispatch handlers.

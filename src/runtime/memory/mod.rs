@@ -9,7 +9,7 @@
 //! In reading order:
 //! - `host_alloc`: host memory from the library's allocator
 //! - `external`: memory from other allocators
-//! - `registered`: host memory registered by the program, adopted memory
+//! - `registered`: memory that the program passed to `dtl_mem_register_host` or `dtl_mem_adopt`
 //! - `drivers`: driver queries for unknown pointers
 //! - `located`: owner and bounds of a range
 //! - `transfer`: copies and fills

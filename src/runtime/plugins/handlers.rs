@@ -30,9 +30,9 @@ pub(super) fn end(inside: &Guard, handlers: &[dtl_registration_t]) {
     }
 }
 
-/// Unregisters a backend (`dtl_backend_unregister`), and those dispatch handlers of its plugin that
-/// dispatch to the backend. If no other backend of the plugin is registered, unregisters all
-/// handlers of the plugin.
+/// Implements `dtl_backend_unregister`: unregisters a backend and those dispatch handlers of its
+/// plugin that dispatch to the backend. If no other backend of the plugin is registered,
+/// unregisters all handlers of the plugin.
 pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
     with_handlers(inside, backend, |others| {
         registry::remove(inside, backend, others).map(|()| true)

@@ -1,7 +1,7 @@
 //! Plugin files: loading, the state of each file, and the search path.
 //!
 //! One thread at a time loads plugins. That thread may reenter this module when a plugin registers
-//! a backend. Files are identified by device and inode, so a second name of a file is not a second
+//! a backend. Files are identified by device and inode, so two paths to the same file denote one
 //! plugin. A loaded file stays loaded until the process ends. The function that opens plugin files
 //! is passed in as an [`Opener`]; `sys::os::dl` checks that a file is trusted.
 //!
@@ -61,7 +61,7 @@ pub struct PluginDescription {
     pub compiled_for: u32,
     /// ABI version on which the plugin and the library have agreed.
     pub spoken: u32,
-    /// Environments (see `runtime::environment`) that the plugin's backends require.
+    /// Environments (external software) that the plugin's backends require.
     pub environments: Vec<Requirement>,
 }
 
@@ -78,7 +78,8 @@ struct PluginRecord {
     names: Vec<String>,
     handlers: Vec<dtl_registration_t>,
     failure: Option<Error>,
-    /// Error of a registration that failed although the plugin's load function returned success.
+    /// Error from a call to `backend_register` that failed although the plugin's load function
+    /// returned success.
     dropped: Option<Error>,
 }
 
@@ -102,7 +103,7 @@ impl LoaderState {
 #[derive(Default)]
 struct Current {
     facts: PluginDescription,
-    /// Error of the plugin's first call to `backend_register` that failed.
+    /// Error from the plugin's first failed call to `backend_register`.
     failure: Option<Error>,
     /// Names of the environments (external software that backends depend on) that the plugin has
     /// registered.
@@ -160,9 +161,9 @@ pub fn load(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend
     load_file(path, origin, step)
 }
 
-/// Loads all *.so files of a folder in the order of their names. Returns the number of these files
-/// that are loaded, including files that were already loaded. Failures are recorded for [`at`] and
-/// logged.
+/// Loads all *.so files in a folder in the order of their names. Returns the number of these files
+/// that are loaded, including files that were already loaded. Failures are logged, and [`at`]
+/// reports them.
 pub fn load_folder(path: &Path, origin: &'static str) -> Result<u64> {
     let _turn = turn(origin)?;
     search_folder(path, origin)
@@ -336,7 +337,7 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
 }
 
 /// Records the outcome of an attempt to load a plugin file, and returns the plugin's first backend,
-/// or the error of the attempt.
+/// or the error if the attempt failed.
 fn remember(
     trusted: Trusted,
     origin: &'static str,
@@ -423,7 +424,7 @@ pub fn search() {
     SEARCHED.store(true, Ordering::Release);
 }
 
-/// Makes the next lookup of a backend search for plugins again, because the settings have changed.
+/// Requests a new search for plugins at the next backend lookup, because the settings have changed.
 pub fn search_again() {
     SEARCHED.store(false, Ordering::Release);
 }

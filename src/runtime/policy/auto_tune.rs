@@ -1,11 +1,11 @@
 //! Policy `auto_tune`: measures the run time of a task on every resource, then assigns the task to
 //! the fastest resource.
 //!
-//! During the tuning of a task, the runs of a thread are assigned to the resources in turn. The
-//! times of the first `warmups` x `resources` runs are ignored. The next `samples` x `resources`
-//! runs, which all threads share, are timed. The resource with the shortest time is selected,
-//! because noise only adds time. A new tuning of the task starts without the times of earlier
-//! tunings, so a resource that has become slow is no longer selected.
+//! During the tuning of a task, the runs that one thread submits are assigned to the resources in
+//! turn. The times of the first `warmups` x `resources` runs are ignored. The next `samples` x
+//! `resources` runs, which all threads share, are timed. The resource with the shortest time is
+//! selected, because noise only adds time. A new tuning of the task starts without the times of
+//! earlier tunings, so a resource that has become slow is no longer selected.
 //!
 //! For a task whose tuning is complete, a selection costs one load from a memory location that no
 //! thread writes until the next tuning. Tuning takes no lock, see `tuning_run`.

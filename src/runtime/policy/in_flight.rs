@@ -38,8 +38,8 @@ pub(super) struct TaskOutcome {
     pub(super) status: dtl_status_t,
     /// Duration of the task in nanoseconds; `None` if it was not measured.
     pub(super) time_ns: Option<u64>,
-    /// Number of calls that had failed ([`Mark`]) before the call that returned `status`. Used to
-    /// find the error message that belongs to `status`.
+    /// Number of library calls that had failed, in all threads, before the call that returned
+    /// `status`. Used to find the error message that belongs to `status`.
     pub(super) before: Mark,
 }
 

@@ -1,9 +1,9 @@
 //! Dynamic selection: scheduling policies that choose a resource for each task.
 //!
-//! The submit of a short task has three steps: select a resource, call the task, count its end.
-//! [`quick`] and the methods of [`FastPolicy`] implement the first and the last step. The task runs
-//! between them, outside of the critical section of the epoch-based reclamation. Neither step
-//! allocates, locks or can panic.
+//! The submission of a short task has three steps: select a resource, call the task's function,
+//! count the end of the task. [`quick`] and the methods of [`FastPolicy`] implement the first and
+//! the last step. The task runs between them, outside of the critical section of the epoch-based
+//! reclamation. Neither step allocates memory, acquires a lock or can panic.
 //!
 //! docs/explanation/dynamic-selection.md explains how each policy decides. Streams and events are
 //! in `exec`.
@@ -11,7 +11,7 @@
 //! In reading order:
 //! - `resources`: kinds of resources, and the subset of a list that a policy can use
 //! - `streams`: streams as resources
-//! - `usage`: selections per resource, and the round-robin turn
+//! - `usage`: number of selections of each resource, and the round-robin position
 //! - `loads`: number of tasks on each resource
 //! - `selector`: selection rules of the policies
 //! - `tuning_run`: runs of a task during tuning, and their times

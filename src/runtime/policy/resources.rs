@@ -298,7 +298,7 @@ pub(super) fn slot(call: impl FnOnce() -> dtl_status_t, name: &str) -> Result<()
 }
 
 /// Creates the error for the failed call to `name`, a function of a user-defined function table.
-/// `before` is the number of calls that had failed ([`Mark`]) before this call.
+/// `before` is the number of library calls that had failed, in all threads, before this call.
 #[cold]
 pub(super) fn slot_failed(status: dtl_status_t, name: &str, before: Mark) -> Error {
     before.explain(failed(status, &format!("{name} of the program's table")))

@@ -250,8 +250,8 @@ impl Chooser {
         }
     }
 
-    /// Reports the end of a task, or that the task was not started. `time_ns` is ignored if the
-    /// task failed or need not be timed.
+    /// Reports to the selection rule that a task has ended or was not started. `time_ns` is ignored
+    /// if the task failed or need not be timed.
     pub(super) fn ended(
         &self,
         picked: &ResourceChoice,

@@ -1,5 +1,6 @@
 //! Submission of a task: select a resource (waiting for a free resource if necessary), run the task
-//! on it, observe its end. This module also implements the functions that wait for tasks.
+//! on it, detect the end of the task. This module also implements the functions that wait for
+//! tasks.
 //!
 //! All functions here run outside of the epoch (the critical section of the epoch-based
 //! reclamation) and with a reference to the policy, so tasks and the functions of a user-defined
@@ -70,8 +71,8 @@ pub fn is_nothing(left: &dtl_waitable_t) -> bool {
 }
 
 /// Converts the status of a task to a result whose error message describes the failure. `before` is
-/// the number of calls that had failed (`Mark`) before the task ran in this thread, or the current
-/// number if the task ran elsewhere.
+/// the number of library calls that had failed, in all threads, before the task ran in this thread,
+/// or the current number if the task ran elsewhere.
 pub fn outcome(status: dtl_status_t, before: Mark) -> Result<()> {
     if status == DTL_SUCCESS { Ok(()) } else { Err(before.explain(task_failed(status))) }
 }
@@ -163,8 +164,8 @@ impl Policy {
     }
 
     /// Processes the status that a task's function has returned in the submitting thread, and
-    /// returns the task's submission. `before` is the number of calls that had failed (`Mark`)
-    /// before the function was called.
+    /// returns the task's submission. `before` is the number of library calls that had failed, in
+    /// all threads, before the function was called.
     pub fn returned(
         &self,
         picked: &ResourceChoice,
@@ -322,7 +323,8 @@ impl Policy {
         self.landed(ready, &TaskCompletion { picked: *picked, ended, is_unheard: false });
     }
 
-    /// Reports the end of a task to the selection rule of the policy, and counts a failure.
+    /// Reports the end of a task to the selection rule of the policy. If the task failed, counts
+    /// the failure.
     fn landed(&self, ready: &ReadyPolicy, landed: &TaskCompletion) {
         let TaskCompletion { picked, ended: TaskOutcome { status, time_ns, before }, is_unheard } =
             landed;
@@ -343,8 +345,8 @@ impl Policy {
         }
     }
 
-    /// Reports the end of a task on a resource of a user-defined kind (dtl_selection_end). Fails if
-    /// no task with this ticket is in flight.
+    /// Implements dtl_selection_end: reports the end of a task on a resource of a user-defined
+    /// kind. Fails if no task with this ticket is in flight.
     pub fn end(&self, ticket: u64, status: dtl_status_t, time_ns: u64) -> Result<()> {
         let ready = self.ready()?;
         let ended = TaskOutcome { status, time_ns: Some(time_ns), before: Mark::now() };
@@ -423,12 +425,13 @@ impl Policy {
         )
     }
 
-    /// Waits at most `timeout_ns` nanoseconds for a submission and returns its status.
+    /// Waits at most `timeout_ns` nanoseconds until the submitted task `ticket` has ended, and
+    /// returns its status.
     pub fn wait(&self, ticket: u64, timeout_ns: u64) -> Result<dtl_status_t> {
         self.wait_for(self.ready()?, ticket, Deadline::after(timeout_ns))
     }
 
-    /// Discards the status of the submission `ticket`: no call will wait for the submission.
+    /// Discards the status of the submitted task `ticket`: no call will wait for the task.
     pub fn let_go(&self, ticket: u64) -> Result<()> {
         if self.ready()?.flights.let_go(ticket) { Ok(()) } else { self.no_such_task(ticket) }
     }
@@ -443,8 +446,8 @@ impl Policy {
         self.wait_or_let_go(submission.ticket, deadline)
     }
 
-    /// Waits for a submission and returns its status as a result. If the wait fails, discards the
-    /// status.
+    /// Waits until the submitted task `ticket` has ended, and returns its status as a result. If
+    /// the wait fails, discards the status.
     pub fn wait_or_let_go(&self, ticket: u64, deadline: Deadline) -> Result<()> {
         let before = Mark::now();
         let ended = self.wait_for(self.ready()?, ticket, deadline);

@@ -57,15 +57,15 @@ pub struct Backend {
     pub modules: Option<Box<dyn Modules>>,
     /// Communication component.
     pub comm: Option<Box<dyn Comm>>,
-    /// Runtime environments that the backend requires; they are started before the first use of the
-    /// backend.
+    /// Environments (external software) that the backend requires. They are started before the
+    /// first use of the backend.
     pub needs: Vec<Requirement>,
     /// Memory counters that `dtl_mem_stats` reports.
     pub memory_use: Usage,
     /// Handle of the backend, once it is registered.
     id: AtomicU64,
-    /// True once the backend is available and its environments are started. [`Backend::ready`] then
-    /// no longer queries the backend.
+    /// True once the backend is available and the environments (external software) that it requires
+    /// are started. [`Backend::ready`] then no longer queries the backend.
     available: AtomicBool,
 }
 
@@ -148,7 +148,8 @@ impl Backend {
         self.ready_slow()
     }
 
-    /// Starts the environments that the backend requires. They keep running until finalize.
+    /// Starts the environments (external software) that the backend requires. They keep running
+    /// until finalize.
     #[cold]
     fn ready_slow(&self) -> Result<()> {
         if let Err(why) = self.query_available()? {
@@ -207,8 +208,8 @@ impl Backend {
     }
 }
 
-/// Callbacks of higher modules that the registry calls when a backend is registered, removed, found
-/// available, or not found.
+/// Functions of higher-level modules that the registry calls when a backend is registered, removed,
+/// found to be available, or not found.
 pub struct Events {
     /// Handles the registration of a backend, before other threads can find the backend.
     pub adding: fn(&Backend),
@@ -429,7 +430,7 @@ fn handle_of(name: &str) -> Option<dtl_backend_t> {
 }
 
 /// Looks up a backend by name and returns a reference-counted pointer, for callers that create an
-/// object of the backend.
+/// object that uses the backend.
 pub fn lookup(name: &str) -> Option<Arc<Backend>> {
     pin(&epoch::enter(), handle_of(name)?).ok()
 }

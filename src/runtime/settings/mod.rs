@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 mod variables;
 pub use variables::VARIABLES;
 
-/// If the program is privileged (`is_privileged`), removes the environment variables that such a
-/// program must ignore. Returns a warning for each removed variable.
+/// If the program has more privileges than the user that started it (`is_privileged`), removes the
+/// environment variables that such a program must ignore. Returns a warning for each removed
+/// variable.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
     let names = variables::LOADING_CODE.iter().filter(|_| is_privileged);
     let dropped = names.filter(|name| variables.remove(**name).is_some());
@@ -54,8 +55,8 @@ pub struct Settings {
     /// Default time limit in nanoseconds for communicators that are created without an explicit
     /// time limit.
     pub timeout_ns: Option<u64>,
-    /// True if an automatic selection of anything but the preferred alternative is an error
-    /// (DTL_STRICT).
+    /// True if an automatic choice of an alternative that is worse than the preferred one is an
+    /// error, as DTL_STRICT=1 requests.
     pub strict: bool,
     /// True if communicators are deterministic by default.
     pub deterministic: bool,
@@ -80,7 +81,7 @@ pub struct Settings {
     pub plugin_probe_ns: Option<u64>,
     /// Kind of the inter-node communicator inside a hierarchical communicator (kind "hier").
     pub hier_across: Option<String>,
-    /// Description of the simulated nodes of the job (DTL_FAKE_NODES).
+    /// Value of DTL_FAKE_NODES, which describes the simulated nodes of the job.
     pub fake_nodes: Option<String>,
     /// Maximum number of bytes of unused host memory that the allocator retains for later
     /// allocations.

@@ -13,7 +13,7 @@
 //! - `names`: names of events as numbers
 //! - `spsc_queue`: queue of records with one writer and one reader
 //! - `args`: arguments of events, and records
-//! - `thread`: the calls of a thread and its queue of records
+//! - `thread`: the calls that a thread has in progress, and its queue of records
 //! - `text`: conversion of records to lines of JSON
 //! - `file`: the file and the thread that writes it
 
@@ -126,7 +126,7 @@ fn start_file(path: &str, life: u32) -> Result<()> {
     Ok(())
 }
 
-/// Completes the trace file, including all events recorded so far.
+/// Writes all events recorded so far to the trace file and completes the file.
 pub fn stop() -> Result<()> {
     let mut sinks = SINKS.lock();
     let file = sinks.file.take().ok_or_else(|| {
@@ -204,7 +204,8 @@ impl Drop for Span {
     }
 }
 
-/// Adds arguments to the end event of the innermost call or span of this thread.
+/// Adds arguments to the end event of the innermost call or span that is in progress in this
+/// thread.
 pub fn about(args: impl FnOnce() -> Args) {
     if is_on() {
         thread::about(&args());

@@ -141,8 +141,8 @@ impl Status {
 }
 
 /// Test function of another library, with the arguments of MPI_Test. It sets `over` to 1 once the
-/// operation has completed, and then writes the status. It returns 0, or the error of the failed
-/// operation.
+/// operation has completed, and then writes the status. It returns 0, or an error code if the
+/// operation failed.
 pub type Test =
     unsafe extern "C" fn(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int;
 

@@ -54,16 +54,16 @@ pub(super) struct ThreadRecord {
     /// Number of nested entries, which are made while the thread is already inside the epoch. Only
     /// the thread that owns the record accesses it.
     nested: AtomicU32,
-    /// Number of waiting calls of this thread that are outside the epoch but hold pins (counted
-    /// references).
+    /// Number of waiting calls made by this thread that are outside the epoch but hold pins
+    /// (counted references).
     blocked: AtomicU32,
-    /// Hazard pointer: object that a call of this thread continues to use while the call waits
+    /// Hazard pointer: object that a call made by this thread continues to use while the call waits
     /// outside the epoch.
     held: AtomicPtr<()>,
-    /// Number of user callbacks running outside the epoch in library calls of this thread
-    /// ([`CallbackGuard`]).
+    /// Number of user callbacks that run outside the epoch in library calls made by this thread.
+    /// Each has a [`CallbackGuard`].
     running: AtomicU32,
-    /// Number of live `ForkGuard`s of this thread (created by [`aside`]).
+    /// Number of existing `ForkGuard`s that [`aside`] has created in this thread.
     aside: AtomicU32,
     /// True while a thread owns the record.
     owned: AtomicBool,
@@ -72,16 +72,16 @@ pub(super) struct ThreadRecord {
     /// True if entering the epoch needs a memory fence instruction: a copy of `NEEDS_FENCE`, stored
     /// here because every entry accesses the record in any case.
     needs_fence: AtomicBool,
-    /// Free slots of a slot map, which the owner of the record (a thread) retains for reuse. Only
-    /// the owner accesses them. A later owner sees the slots that are left, as it sees all other
-    /// writes of the earlier owner.
+    /// Free slots that the owner of the record (a thread) retains for reuse; all belong to one slot
+    /// map. Only the owner accesses them. A later owner sees the slots that are left, as it sees
+    /// all other writes of the earlier owner.
     spare: SpareSlots,
     /// Number of records that were created before this record.
     number: usize,
 }
 
-/// List of free slots of one slot map, which a thread keeps in its `ThreadRecord`. Only that thread
-/// accesses the list.
+/// Free slots of one slot map in a list that belongs to one thread and is stored in the thread's
+/// `ThreadRecord`. Only that thread accesses the list.
 #[derive(Default)]
 pub struct SpareSlots {
     /// Address of the `slot_map` to which the slots belong, used only for comparison.
@@ -299,7 +299,7 @@ pub fn is_cheap() -> bool {
 
 /// Enters the epoch for a few nanoseconds, until the result is dropped. Returns `None` if this
 /// thread has no `ThreadRecord` yet or is already inside the epoch. Call only where a value read
-/// inside the epoch shows that [`is_cheap`] returned true (see `runtime::open_state`): then the
+/// inside the epoch shows, as in `runtime::open_state`, that [`is_cheap`] returned true: then the
 /// compiler fence suffices. Dropping the result does not run deferred work; other threads run it,
 /// or this thread when it leaves the epoch after its next [`enter`].
 #[inline]
@@ -333,8 +333,8 @@ impl std::ops::Deref for Visit {
 
 impl Visit {
     /// Leaves the epoch for a call that may wait, and protects one object with the thread's hazard
-    /// pointer, like [`Guard::into_hazard`]. Returns `None` if an outer call uses the hazard
-    /// pointer.
+    /// pointer, like [`Guard::into_hazard`]. Returns `None` if an enclosing library call made by
+    /// this thread uses the hazard pointer.
     pub(super) fn into_hazard(self, object: *const ()) -> Option<HazardPointer> {
         HazardPointer::publish(self.inside.record, object)
     }
@@ -407,8 +407,8 @@ impl Guard {
     }
 
     /// Leaves the epoch and protects one object with the hazard pointer in the thread's record. The
-    /// thread still counts as being in a call. Returns the guard as `Err` if an outer call uses the
-    /// hazard pointer.
+    /// thread still counts as being in a call. Returns the guard as `Err` if an enclosing library
+    /// call made by this thread uses the hazard pointer.
     pub(super) fn into_hazard(self, object: *const ()) -> Result<HazardPointer, Guard> {
         if self.record.nested.load(Ordering::Relaxed) != 0 {
             return Err(self);
@@ -561,7 +561,7 @@ pub fn let_others_leave(limit: Duration) -> bool {
 }
 
 /// Returns true if any thread is inside a library call or waits in one: another thread, or the
-/// calling thread in an outer call. The calling thread must not have entered the epoch for the
+/// calling thread in an enclosing call. The calling thread must not have entered the epoch for the
 /// present call.
 pub fn anyone_inside() -> bool {
     heavy_fence();

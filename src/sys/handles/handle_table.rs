@@ -300,7 +300,8 @@ impl<T> EpochRef<T> {
     }
 
     /// Leaves the epoch for a call that may wait, and protects the object with the thread's hazard
-    /// pointer. Returns `None` if an outer call of this thread uses the hazard pointer.
+    /// pointer. Returns `None` if an enclosing library call made by this thread uses the hazard
+    /// pointer.
     #[inline]
     pub fn into_hazard(self) -> Option<HazardRef<T>> {
         let object = self.object;
@@ -337,7 +338,8 @@ impl<T> Deref for EpochRef<T> {
 /// Reference to an object that stays alive while its user waits outside the epoch.
 pub struct HazardRef<T> {
     object: *const T,
-    /// Hazard pointer or counted reference that keeps the object alive until it is dropped.
+    /// Hazard pointer or counted reference, which keeps the object alive until this field is
+    /// dropped.
     _protection: Protection<T>,
 }
 

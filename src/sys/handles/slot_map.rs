@@ -77,7 +77,7 @@ struct Slot<T> {
     object: UnsafeCell<MaybeUninit<T>>,
     /// Result of `epoch::thread_mark` in the thread that holds the lock, if that thread may call
     /// user callbacks, which may access the object again; 0 otherwise. A thread only compares it
-    /// with its own mark.
+    /// with its own `epoch::thread_mark`.
     owner: AtomicUsize,
 }
 
@@ -112,7 +112,8 @@ pub enum LookupFailure {
     Stale,
     /// Another thread uses the object.
     Busy,
-    /// An outer call of this thread uses the object: waiting for that call would be a deadlock.
+    /// An enclosing library call made by this thread uses the object: waiting for that call would
+    /// be a deadlock.
     Own,
 }
 
@@ -380,8 +381,8 @@ impl<T: Send + 'static> SlotMap<T> {
         is_there().then_some(group)
     }
 
-    /// Returns true if an outer call of this thread has locked the object and has called
-    /// [`Locked::set_owner`].
+    /// Returns true if an enclosing library call made by this thread has locked the object and has
+    /// called [`Locked::set_owner`].
     pub fn is_own(&'static self, handle: u64) -> bool {
         let mark = epoch::thread_mark();
         let slot = self.slot(index_of(handle)).filter(|_| mark != 0);

@@ -105,14 +105,14 @@ fn last_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Returns the object file that this library's code was loaded from, without symbolic links:
-/// libdtl.so, or the program that the library was linked into.
+/// Returns the path, with symbolic links resolved, of the object file that this library's code was
+/// loaded from: libdtl.so, or the program that the library was linked into.
 pub fn own_file() -> Option<PathBuf> {
     let here: *const c_void = (own_file as fn() -> Option<PathBuf>) as *const c_void;
     file_of(Addr::new(here.cast_mut()))
 }
 
-/// Returns the object file that an address belongs to, without symbolic links.
+/// Returns the path, with symbolic links resolved, of the object file that an address belongs to.
 pub fn file_of(address: Addr) -> Option<PathBuf> {
     // SAFETY: all-zero is a valid Dl_info: null pointers.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -134,8 +134,8 @@ pub fn file_of(address: Addr) -> Option<PathBuf> {
     }
 }
 
-/// Returns true if this library is linked into the executable file. `own` is the file that contains
-/// this code, without symbolic links ([`own_file`]).
+/// Returns true if this library is linked into the executable file. `own` is the path of the file
+/// that contains this code, with symbolic links resolved ([`own_file`]).
 pub fn is_in_program(own: &Path) -> bool {
     std::fs::read_link("/proc/self/exe").is_ok_and(|program| program == own)
 }
@@ -157,7 +157,7 @@ pub struct Identity {
 /// File that may be loaded.
 #[derive(Clone, Debug)]
 pub struct Trusted {
-    /// Path of the file without symbolic links.
+    /// Path of the file, with symbolic links resolved.
     pub path: PathBuf,
     /// Identity of the file.
     pub identity: Identity,
@@ -354,8 +354,8 @@ impl From<io::Error> for Refusal {
 #[derive(Clone, Copy)]
 struct TrustedOwner {
     uid: u32,
-    /// True if the process runs with elevated privileges. Then only files of root are trusted,
-    /// because `uid` may be the user that started the program.
+    /// True if the process runs with elevated privileges. Then only files owned by root are
+    /// trusted, because `uid` may be the user that started the program.
     is_privileged: bool,
 }
 

@@ -51,7 +51,7 @@ impl ForeignMemory {
         self.pid
     }
 
-    /// Copies from an address of the process into `into` and returns the number of bytes copied,
+    /// Copies from an address in the process into `into` and returns the number of bytes copied,
     /// which is smaller than the region if the address space no longer exists (see
     /// [`ForeignMemory`]). An error means that not all bytes can be copied; some may have been
     /// copied.
@@ -63,7 +63,7 @@ impl ForeignMemory {
         })
     }
 
-    /// Copies `from` to an address of the process and returns the number of bytes copied, which is
+    /// Copies `from` to an address in the process and returns the number of bytes copied, which is
     /// smaller than the region if the address space no longer exists (see [`ForeignMemory`]). On an
     /// error, some bytes may have been copied.
     pub fn write(&self, address: u64, from: Region) -> io::Result<usize> {

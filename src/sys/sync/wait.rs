@@ -151,15 +151,15 @@ fn ticks() -> u64 {
     0
 }
 
-/// Number of polls without success after which a waiting thread yields instead of spinning, if
-/// nothing is known about the load of the processors. Together these polls take a few times as long
-/// as the transfer of a cache line.
+/// Number of unsuccessful polls after which a waiting thread yields instead of spinning, if nothing
+/// is known about the load on the processors. Together these polls take a few times as long as the
+/// transfer of a cache line.
 const SPINS: u32 = 50;
-/// Number of polls without success after which a waiting thread yields, if each thread or process
-/// has a processor of its own. In that case, a yield does not help any other thread, and the
-/// yielding thread may lose its processor for milliseconds.
+/// Number of unsuccessful polls after which a waiting thread yields, if each thread or process has
+/// a processor of its own. In that case, a yield does not help any other thread, and the yielding
+/// thread may lose its processor for milliseconds.
 const LONG_SPINS: u32 = 2_000;
-/// Number of polls without success after which a waiting thread yields, if there are more waiting
+/// Number of unsuccessful polls after which a waiting thread yields, if there are more waiting
 /// threads than processors: a spinning thread can keep the thread that it waits for from running.
 /// With four ranks on two processors, a broadcast followed by a barrier takes a sixth less time
 /// with 1 poll than with 12; a barrier alone takes equally long.
@@ -208,8 +208,8 @@ impl Backoff {
         Backoff { polls: 0, spins: SPINS, seen: 0 }
     }
 
-    /// Pauses after a poll without success: spins, yields or sleeps, depending on the number of
-    /// polls so far.
+    /// Pauses after an unsuccessful poll: spins, yields or sleeps, depending on the number of polls
+    /// so far.
     pub fn pause(&mut self) {
         self.polls = self.polls.saturating_add(1);
         if self.polls <= self.spins {
@@ -222,7 +222,7 @@ impl Backoff {
         }
     }
 
-    /// Pauses after a poll without success, if another thread can wake this one. The closure `rest`
+    /// Pauses after an unsuccessful poll, if another thread can wake this one. The closure `rest`
     /// sleeps for at most the duration in its second argument. In its first argument, the closure
     /// stores the state of the event that the thread waits for. The next call to the closure does
     /// not sleep if this state has changed. The closure returns false if it cannot sleep. For
@@ -291,8 +291,8 @@ impl FutexBackoff {
         FutexBackoff { polls: 0, begin_ns: None, spin_ns, limit_ns }
     }
 
-    /// Pauses after a poll without success: spins or yields. Returns false if the caller should
-    /// sleep now.
+    /// Pauses after an unsuccessful poll: spins or yields. Returns false if the caller should sleep
+    /// now.
     pub fn pause(&mut self) -> bool {
         self.polls += 1;
         if self.polls % POLLS != 0 {

@@ -20,7 +20,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const CALLS: usize = 1000;
-/// Number of keys in the large dispatcher, in addition to the key that the measured query matches.
+/// Number of keys, in addition to the key that the measured query matches, in the tests of a
+/// dispatcher with many keys.
 const MANY: u64 = 1000;
 const OPERATION: u64 = 0x0006_03E8_0000_0000;
 

@@ -1,5 +1,5 @@
-//! dtl-bench: measures calls, messages, allocations, loops and copies of the library on this
-//! machine, and compares them with other libraries.
+//! dtl-bench: measures the library's calls, messages, allocations, parallel loops and memory copies
+//! on this machine, and compares them with those of other libraries.
 //!
 //! `measure` contains the measuring method: the library and its peers (the implementations that it
 //! is compared with) run short batches alternately, and the results are grouped by the distance

@@ -2,7 +2,7 @@
 //! alternately. The distance between two processors (round-trip time of a cache line) is measured
 //! before and after each batch.
 //!
-//! The average of a long run would depend more on other load of the machine than on the measured
+//! The average of a long run would depend more on other load on the machine than on the measured
 //! code.
 
 use crate::out::Outcome;

@@ -55,8 +55,8 @@ pub(crate) fn address_of(memory: &SharedMapping) -> [u64; 2] {
     [u64::from(std::process::id()), descriptor]
 }
 
-/// Opens the shared memory of a probe that another process has allocated. The argument is the
-/// result of [`address_of`] in that process.
+/// Opens the shared memory that another process has allocated for the measurement of round trips
+/// ([`memory`]). The argument is the result of [`address_of`] in that process.
 pub(crate) fn open([process, descriptor]: [u64; 2]) -> Result<Arc<SharedMapping>, String> {
     let path = format!("/proc/{process}/fd/{descriptor}");
     let file = File::options().read(true).write(true).open(&path);

@@ -342,7 +342,8 @@ fn a_report_that_runs_its_parts() {
     );
 }
 
-/// Checks that the launcher ends its ranks even if the `report` process is killed.
+/// Checks that a launcher that `report` has started ends its ranks even if the `report` process is
+/// killed.
 #[test]
 fn a_report_that_is_killed_ends_its_launcher() {
     let folder = Folder::new("killed");

@@ -20,16 +20,16 @@ pub(crate) fn limit_of(timeout_ns: u64, no_time_limit: bool) -> u64 {
 }
 
 /// Returns true if a message longer than its buffer is truncated as dtl.h specifies. Without a time
-/// limit, a communicator kind with the feature "comm.direct" passes messages unchanged to another
-/// library, which may behave differently.
+/// limit, a communicator kind with the feature "comm.direct" forwards messages unchanged to an
+/// underlying library such as MPI, which may behave differently.
 pub(crate) fn cuts(kind: &str, no_time_limit: bool) -> bool {
     // Built-in kinds are no backends.
     let is_direct = || Backend::find(kind).and_then(|backend| backend.supports("comm.direct"));
     !no_time_limit || !is_direct().is_ok_and(|yes| yes != 0)
 }
 
-/// Selects a device of its own for the calling thread's rank, because NCCL requires a separate
-/// device for each rank of a node.
+/// Selects a separate device for the calling thread's rank, because NCCL requires that each rank on
+/// a node use a different device.
 fn own_device(place: Option<(i32, i32)>) {
     let launched =
         || launch::from_environment().ok().flatten().map_or(0, |launch| launch.local_rank);
@@ -53,8 +53,8 @@ pub(crate) struct Comm {
 }
 
 impl Comm {
-    /// Opens a communicator of a kind. `place` is the rank and the size; `None` uses those that the
-    /// launcher has set.
+    /// Opens a communicator of the kind `kind`. `place` contains the rank and the size; `None` uses
+    /// those that the launcher has set.
     pub(crate) fn open(kind: &str, place: Option<(i32, i32)>, timeout_ns: u64) -> Called<Comm> {
         let job = place.map(|_| own_job());
         Comm::open_as(job.as_deref(), kind, place, timeout_ns)

@@ -172,7 +172,8 @@ impl CaseRun<'_> {
     }
 }
 
-/// Creates a failure that other ranks may not detect, so that they may wait for this rank forever.
+/// Creates a failure that other ranks possibly do not detect; they could then wait for this rank
+/// forever.
 fn outside(text: String) -> Failure {
     Failure { text, out_of_step: true }
 }

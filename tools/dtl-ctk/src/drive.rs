@@ -190,7 +190,7 @@ fn tests(run: &Run, launched: bool) -> Result<ExitCode, Hopeless> {
     }
 }
 
-/// Returns the selected named tests in order.
+/// Returns the selected named tests, sorted by component in the order of `COMPONENTS`.
 fn selected(run: &Run) -> Vec<&'static Test> {
     let named = &run.named.component;
     // Slots are called of tables that are registered.

@@ -361,7 +361,7 @@ impl Run {
         self.ranks.unwrap_or(if is_one { 1 } else { 2 })
     }
 
-    /// Returns the form in which the ranks run: as processes or as threads.
+    /// Returns whether the ranks run as processes or as threads.
     pub(crate) fn place(&self) -> Place {
         let threaded = self.name().is_some_and(|name| name == "self" || is_threaded(name));
         let (is_random, is_launched) = (self.is_random(), self.launcher.is_some());

@@ -1,6 +1,6 @@
-//! Orderly exit after a signal: children are ended, temporary files are removed, and the exit
-//! status identifies the signal. If this process is killed with SIGKILL, its children are still
-//! terminated.
+//! Orderly exit after a signal: child processes are terminated, temporary files are removed, and
+//! the exit status identifies the signal. If this process is killed with SIGKILL, its children are
+//! still terminated.
 
 use std::io::{Error, ErrorKind};
 use std::process::{Child, Command, ExitCode};
@@ -29,7 +29,7 @@ pub(crate) fn with_us(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Fails if a signal has arrived since the call to [`listen`]. In this case, also ends the child
+/// Fails if a signal has arrived since the call to [`listen`]. In this case, also kills the child
 /// process.
 pub(crate) fn check(child: Option<&mut Child>) -> Result<(), Error> {
     if let Some(signal) = SIGNALS.lock().ok().and_then(|mut signals| signals.as_mut()?.take()) {

@@ -446,7 +446,7 @@ fn out_of_step() -> ! {
     std::process::exit(1);
 }
 
-/// Returns the kind of communicator under test.
+/// Returns the name of the communicator kind under test, for example "shm".
 fn kind(run: &Run) -> Result<String, Halt> {
     let built_in = |name: &str| ["self", "threads", "shm"].contains(&name);
     if let Some(kind) = run.kind.as_deref().filter(|kind| built_in(kind)) {

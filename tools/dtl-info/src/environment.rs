@@ -24,7 +24,7 @@ impl Variable {
 pub(crate) struct Environment {
     pub(crate) variables: Vec<Variable>,
     /// Warnings about variables whose names resemble those of the library's variables, and about
-    /// variables that are ignored because of raised privileges.
+    /// variables that are ignored because the process runs with elevated privileges.
     pub(crate) complaints: Vec<String>,
     /// Error about the first value that the library rejects; `None` if it accepts all.
     pub(crate) error: Option<String>,

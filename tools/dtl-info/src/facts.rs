@@ -29,8 +29,8 @@ pub(crate) struct Facts {
     pub(crate) launch: Option<Launch>,
 }
 
-/// Properties of this node. A field is `None` if the operating system does not report the value, or
-/// if there is no limit.
+/// Properties of this node. A field is `None` if the operating system does not report the value or,
+/// for a quota or limit, does not impose one.
 pub(crate) struct MachineFacts {
     pub(crate) hostname: Option<String>,
     pub(crate) cpus_online: Option<i32>,

@@ -3,7 +3,7 @@
 //!
 //! `facts` queries the library through its safe interface, `environment` reads the variables,
 //! `plugins` and `manifest` examine plugin files, `probe` loads one in a child process, `text` and
-//! `json` write the reports. The program opens no communicator and allocates nothing on a device.
+//! `json` write the reports. The program does not open communicators or allocate device memory.
 //! `new_backend` writes the sources of a plugin.
 
 mod environment;

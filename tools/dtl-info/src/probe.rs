@@ -1,9 +1,10 @@
 //! `--probe`: loads a plugin file in a child process, so that a crash or a hang becomes one line of
 //! the report.
 //!
-//! Before each step, the child writes a line with a prefix and a JSON object to its standard
-//! output. Output of the plugin itself is ignored. The parent derives the result from these lines
-//! and from the exit status of the child.
+//! Before each step, such as loading the file or querying the availability of a backend, the child
+//! writes a line with a prefix and a JSON object to its standard output. Output of the plugin
+//! itself is ignored. The parent derives the result from these lines and from the exit status of
+//! the child.
 
 use crate::library::{component_names, unavailable};
 use dtl::tooling::plugins::load;
@@ -22,8 +23,8 @@ use std::time::{Duration, Instant};
 use subprocess::{Setup, has_exited, kill_group, prepare, reset_sigchld};
 
 const MARK: &str = "dtl-probe: ";
-/// Time to wait for output after the child has exited, because processes that the child started may
-/// hold the pipe open.
+/// Maximum time to wait for end of file on the pipe after the child has exited. Processes that the
+/// child started may keep the pipe open.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// Exit status of a child whose pipe to the parent is closed.

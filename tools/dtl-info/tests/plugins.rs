@@ -1,5 +1,5 @@
 //! Tests of plugin files from the user's side: the probe's report on bad plugins, headers of other
-//! versions, the installed plugin folder, manifests, programs with raised privileges. The C
+//! versions, the installed plugin folder, manifests, programs with elevated privileges. The C
 //! interface is tested in tests/c/test_plugin*.c.
 #![allow(
     clippy::unwrap_used,

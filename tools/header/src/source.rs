@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use syn::spanned::Spanned;
 
-/// Sources of the header, in the order of the header.
+/// Sources from which the header is generated, in the order of the header.
 pub struct Source {
     pub modules: Vec<Module>,
     /// Integer aliases (`pub type alias = target`), by the name of the alias, e.g. dtl_status_t =
@@ -65,7 +65,7 @@ impl Source {
     }
 }
 
-/// Reads `src/abi` and `src/ffi`, modules in the order of their `mod` lines.
+/// Reads the modules in `src/abi` and `src/ffi`, in the order of their `mod` lines.
 pub fn read(root: &Path) -> Outcome<Source> {
     let mut source = Source { modules: Vec::new(), aliases: HashMap::new() };
     for folder in ["src/abi/mod.rs", "src/ffi/mod.rs"] {

@@ -11,16 +11,16 @@ use std::process::Command;
 pub struct Setup {
     /// Processor to which the process is bound, if any.
     pub cpu: Option<usize>,
-    /// True if the process leaves no core dump when it crashes.
+    /// True if the process does not write a core dump when it crashes.
     pub no_core: bool,
     /// True if the child process gets SIGTERM instead of SIGKILL when the calling process dies. A
     /// launcher then ends its ranks, which SIGKILL would prevent.
     pub is_launcher: bool,
 }
 
-/// Prepares a command: its process is killed (a launcher is terminated) when the thread that
-/// started it ends, starts with all signals unblocked, and runs on the processor in `setup`, if
-/// any.
+/// Prepares a command. Its process gets SIGKILL (SIGTERM if it is a launcher) when the thread that
+/// started the process ends. The process starts with all signals unblocked and runs on the
+/// processor in `setup`, if any.
 pub fn prepare(command: &mut Command, setup: Setup) {
     let parent = std::process::id();
     let hook = move || before_exec(parent, setup);

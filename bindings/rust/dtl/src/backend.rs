@@ -55,7 +55,7 @@ impl Backend {
     }
 
     /// Returns the name of the backend. The borrow of the [`Library`] keeps the library initialised
-    /// while the name is read, because the name lives as long as its backend.
+    /// while the name is read, because the name is valid only while its backend is registered.
     ///
     /// # Errors
     /// See `dtl_backend_info`.

@@ -9,7 +9,7 @@ use std::ptr;
 /// Type of buffer elements.
 ///
 /// # Safety
-/// `DTYPE` describes the type, and every combination of bits is a value of it.
+/// `DTYPE` describes the type, and every bit pattern is a valid value of the type.
 pub unsafe trait Element: Copy + Default + Send + 'static {
     /// Dtype of the elements.
     const DTYPE: sys::dtl_dtype_t;

@@ -25,7 +25,8 @@ impl Library {
         Ok(Library { _private: () })
     }
 
-    /// Ends this initialisation. Ending the last initialisation destroys all live objects.
+    /// Releases this initialisation of the library. Releasing the last initialisation finalises the
+    /// library, which destroys all objects.
     ///
     /// # Errors
     /// See `dtl_finalize`. After a failure, the initialisation remains in effect.

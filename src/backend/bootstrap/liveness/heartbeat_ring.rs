@@ -22,8 +22,8 @@ const TOGETHER_NS: u64 = 100_000_000;
 /// monitors it), in nanoseconds. Until then, the rank is only suspected. Ranks other than the
 /// watcher wait twice as long.
 const SUSPECT_NS: u64 = 200_000_000;
-/// Delay before retrying a connection for which this process had no file descriptor, in
-/// nanoseconds.
+/// Delay before retrying a connection that failed because this process had run out of file
+/// descriptors, in nanoseconds.
 const AGAIN_NS: u64 = 1_000_000_000;
 /// Maximum number of connections for notifications that a rank establishes at the same time.
 const TOLD_AT_ONCE: usize = 64;
@@ -239,7 +239,8 @@ impl Oob {
         }
     }
 
-    /// Encodes as ranges the dead and departed ranks that directly precede this rank in the ring.
+    /// Returns the ranks that directly precede this rank in the ring and have died or left, encoded
+    /// as ranges.
     pub(super) fn run(&self) -> Vec<u8> {
         let mut ranges: Vec<[u32; 3]> = Vec::new();
         for rank in self.before().take_while(|rank| self.life(*rank) != PeerLiveness::Here) {
@@ -254,8 +255,8 @@ impl Oob {
         ranges.iter().take(RANGES).flatten().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Records the ranks that have died or left, as encoded by `run` on rank `from`. Returns an
-    /// error message if the encoding is invalid.
+    /// Decodes the ranges of ranks that `run` has encoded on rank `from`, and records that these
+    /// ranks have died or left. Returns an error message if the encoding is invalid.
     pub(super) fn handle_gone(
         &mut self,
         from: i32,

@@ -1,9 +1,9 @@
 //! Failure detection for ranks from which a message is awaited. The watcher of such a rank (the
 //! rank that monitors it in the heartbeat ring) reports the rank's failure, but only while the
 //! watcher calls the library. So a rank that waits for longer than `MOMENT_NS` opens its own
-//! connection to the awaited rank. If that rank is alive but does not call the library, the
-//! connection is completed later. Only a refused connection shows that a rank has died or left; a
-//! full accept queue does not.
+//! connection to the rank from which it awaits the message. If that rank is alive but does not call
+//! the library, the connection is completed later. Only a refused connection shows that a rank has
+//! died or left; a full accept queue does not.
 //!
 //! A rank that awaits a message from any source opens these connections in batches of doubling size
 //! while no event occurs.
@@ -26,7 +26,7 @@ const MOST: usize = 256;
 pub(super) struct LivenessWaits {
     /// Ranks from which a message is awaited and to which a connection is planned.
     ranks: Vec<i32>,
-    /// Time at which to connect to `ranks`, in nanoseconds; `NEVER` if there are none.
+    /// Time at which to connect to `ranks`, in nanoseconds; `NEVER` if `ranks` is empty.
     at: u64,
     /// State of a wait for a message from any source: last event count, time of the last change of
     /// this count in nanoseconds, and number of connections in the next batch.

@@ -160,8 +160,8 @@ fn read_options(options: &[&[u8]]) -> Option<IncludeOptions> {
     Some(found)
 }
 
-/// Returns true if an option that is not an include option may name a file. Such an option refers
-/// to precompiled headers or a trace, or the option or its value (after `=`) is the path of an
+/// Returns true if `option`, which is not an include option, may name a file: the option refers to
+/// precompiled headers or a trace, or the option itself or its value (after `=`) is the path of an
 /// existing file.
 fn names_a_file(option: &[u8]) -> bool {
     let has = |word: &[u8]| option.windows(word.len()).any(|part| part == word);
@@ -267,7 +267,8 @@ fn name(text: &[u8]) -> Option<Vec<u8>> {
     line.get(..length).map(<[u8]>::to_vec)
 }
 
-/// Skips blanks and block comments at the start of `text`, but no line end outside a comment.
+/// Returns `text` without the blanks and block comments at its start. Does not skip a line end
+/// outside a comment.
 fn skip_blanks(mut text: &[u8]) -> &[u8] {
     loop {
         match text {

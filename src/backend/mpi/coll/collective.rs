@@ -36,8 +36,8 @@ pub(crate) fn bytes(args: &CollArgs, size: c_int) -> usize {
 }
 
 /// Returns true for an allgather with an empty block: Intel MPI needs millions of MPI_Test calls to
-/// complete it (MPI_Iallgatherv with another block of 200 KB). All ranks pass the same sizes, so
-/// all ranks get the same result.
+/// complete it (observed with an MPI_Iallgatherv in which another block has 200 KB). All ranks pass
+/// the same sizes, so all ranks get the same result.
 fn has_empty_block(args: &CollArgs) -> bool {
     args.kind == Kind::Allgatherv && args.recv.ranges().iter().any(|block| block.is_empty())
 }
@@ -45,8 +45,9 @@ fn has_empty_block(args: &CollArgs) -> bool {
 impl NativeCollectives for MpiTransport {
     /// Returns true if MPI can execute this collective with its counts. All ranks must make the
     /// same decision, so it depends only on arguments that are equal on all ranks. If blocks differ
-    /// in size, not every rank has the sizes of all blocks. Such a collective is therefore always
-    /// accepted: its counts are in units that are large enough for the counts to fit an `int`.
+    /// in size, not every rank has the sizes of all blocks. Such a collective is therefore accepted
+    /// whatever its sizes (except an allgather with an empty block in Intel MPI): its counts are in
+    /// units that are large enough for the counts to fit an `int`.
     fn takes(&self, args: &CollArgs) -> bool {
         let is_various = args.row.is_varied() && !args.row.reduces;
         let has = is_various || bytes(args, self.size) <= MOST || large_count::take(self, args);
@@ -250,8 +251,8 @@ impl MpiCall<'_> {
 
     /// Returns the send and the receive buffer of an in-place reduce_scatter. The data begins at
     /// the first nonempty block, whichever rank it belongs to. MPICH copies a rank's own block to
-    /// that address and aborts the process if source and destination overlap. In that case the data
-    /// is passed as a copy.
+    /// that address and aborts the process if source and destination overlap. If they would
+    /// overlap, the send buffer is a copy of the data.
     fn scattered_in_place(&mut self, blocks: &[Region]) -> Result<(*mut c_void, *mut c_void)> {
         let in_place = self.endpoint.mpi.k.in_place.ptr();
         let Some(first) = blocks.iter().find(|block| !block.is_empty()) else {

@@ -3,8 +3,8 @@
 //! implementation.
 //!
 //! MPI passes the datatype, but not the operation, to the callback of a user-defined operation. So
-//! each pair of dtype and operation has an MPI datatype of its own, from which the only callback
-//! determines the pair.
+//! each pair of dtype and operation has an MPI datatype of its own. One callback serves all pairs,
+//! and determines the pair from this datatype.
 
 use crate::abi::word::*;
 use crate::backend::mpi::library::functions::Handle;

@@ -1,4 +1,5 @@
-//! Constants of the loaded MPI: handles and numbers, resolved once, that can be passed to MPI.
+//! Constants of the loaded MPI: handles and numbers that can be passed to MPI. They are resolved
+//! once.
 //!
 //! `abi` has the values of each binary interface.
 

@@ -107,11 +107,11 @@ fn names(launchers: Launchers) -> Vec<&'static str> {
     names
 }
 
-/// Returns the libraries to try, from these sources in this order: the installation that the
-/// launcher's environment names, the installation of the launcher's executable, LD_LIBRARY_PATH,
-/// the dynamic loader. The loader comes last because it searches all directories for one library
-/// name at a time: it would find the first name in a system directory before the second name in
-/// LD_LIBRARY_PATH.
+/// Returns the libraries to try, from these sources in this order: the installation that
+/// OPAL_PREFIX (Open MPI) or I_MPI_ROOT (Intel MPI) names, the installation of the launcher's
+/// executable, LD_LIBRARY_PATH, the dynamic loader. The loader comes last because it searches all
+/// directories for one library name at a time: it would find the first name in a system directory
+/// before the second name in LD_LIBRARY_PATH.
 pub fn candidates(around: &LaunchContext<'_>) -> Vec<Candidate> {
     let launchers = Launchers::read(around.variable);
     let names = names(launchers);

@@ -1,4 +1,4 @@
-//! MPI of this process: loading, initialization, permission of threads to call MPI, finalization.
+//! MPI of this process: loading, initialization, finalization, and which threads may call MPI.
 //!
 //! This library never finalizes an MPI that the program has initialized. It finalizes an MPI that
 //! it has initialized itself when the last [`Hold`] is dropped. The last `Hold` belongs to the
@@ -200,7 +200,8 @@ impl Mpi {
         self.take_in()
     }
 
-    /// Adopts an initialized MPI, as `start` does, but fails if the program has not initialized it.
+    /// Prepares the use of an initialized MPI, as `start` does, but returns an error instead of
+    /// initializing MPI.
     pub fn start_running(&'static self) -> Result<()> {
         if self.state.load(Ordering::Acquire) == UNSTARTED && !self.is_running()? {
             return Err(self.stopped());

@@ -1,5 +1,5 @@
-//! State for a peer with which messages are exchanged: queue pairs, registered message slots and
-//! credits.
+//! State for a peer with which messages are exchanged: queue pairs, slots (registered buffers) for
+//! messages, and credits.
 //!
 //! A message needs a posted receive at the peer. The peer reports its count of consumed messages
 //! (credits) in the header of each of its own messages. If it has no message to send, it writes the
@@ -39,15 +39,15 @@ pub(crate) enum ConnectStage {
     Gone,
 }
 
-/// State for a peer: queue pairs, registered message slots and credits.
+/// State for a peer: queue pairs, slots (registered buffers) for messages, and credits.
 #[derive(Default)]
 pub(crate) struct Peer {
     pub(crate) rank: usize,
     pub(crate) stage: ConnectStage,
     /// Queue pairs that are connected to the peer; the first one carries all messages.
     pub(crate) lanes: Vec<Lane>,
-    /// Memory registration of `slab` (the memory for message slots and counts), declared before
-    /// `slab` so that it is dropped first.
+    /// Registration of `slab` (the memory for message buffers and counts of consumed messages),
+    /// declared before `slab` so that it is dropped first.
     slab_keys: Option<Registration>,
     pub(crate) slab: Slab,
     free: Vec<usize>,
@@ -189,8 +189,7 @@ impl Peer {
     }
 
     /// Returns true if the connection is ready, the send queue of `lane` has room for one more work
-    /// request, and, if the request consumes a receive that the peer has posted (`notifies`), at
-    /// least one is left.
+    /// request, and the peer has a posted receive left if the request consumes one (`notifies`).
     fn has_room(&mut self, lane: usize, notifies: bool) -> bool {
         let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.peer_consumed) >= depth;
         let depth = self.depth;
@@ -420,7 +419,8 @@ impl Peer {
     }
 
     /// Returns credits to the peer for each queue pair whose unreturned credits are at least half
-    /// of the depth; the result is false if one of the writes must be posted later.
+    /// of `depth` (the number of posted receives); the result is false if one of the writes must be
+    /// posted later.
     pub(crate) fn return_credits(&mut self) -> Result<bool> {
         let Some(tell) = self.tell.filter(|_| self.stage == ConnectStage::Ready) else {
             return Ok(true);
@@ -480,8 +480,8 @@ impl Peer {
         }
     }
 
-    /// Destroys the queue pairs, so that no network card accesses the registered slots for this
-    /// peer any longer. Messages that have arrived stay readable.
+    /// Destroys the queue pairs, so that no network card accesses the slots (registered buffers)
+    /// for this peer any longer. Messages that have arrived stay readable.
     pub(crate) fn give_up(&mut self) {
         self.stage = ConnectStage::Gone;
         self.lanes.clear();

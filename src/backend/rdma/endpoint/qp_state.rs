@@ -184,7 +184,7 @@ pub(crate) struct WatchdogState {
 #[derive(Default)]
 pub(crate) struct Repair {
     /// Number of times that the re-establishment of this connection has been started. Setup
-    /// messages contain it, so that a setup message of an earlier re-establishment is recognized.
+    /// messages contain it, so that a setup message from an earlier re-establishment is recognized.
     pub(crate) generation: u32,
     /// Queue pair attributes that were received from the peer.
     pub(crate) answered: Option<Vec<u64>>,

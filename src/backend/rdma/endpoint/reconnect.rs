@@ -209,8 +209,8 @@ impl Peer {
         })
     }
 
-    /// Returns true if the queue pairs have reported all their completions. Posts to each queue
-    /// pair one more work request, which completes after all earlier ones.
+    /// Returns true if the queue pairs have reported all their completions. To detect this, posts
+    /// one last work request to each queue pair; it completes after all earlier ones.
     fn has_stopped(&mut self) -> Result<bool> {
         let (mut all, depth, rank) = (true, self.depth, self.rank);
         for (index, lane) in self.lanes.iter_mut().enumerate() {

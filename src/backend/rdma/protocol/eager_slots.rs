@@ -136,9 +136,9 @@ fn read_note(bytes: Region) -> Option<Note> {
     Some(Note { about, word: (first >> 32) as u32, addr, len, keys })
 }
 
-/// Registered memory for one peer: slots for receives and sends, two cache lines with counts of
-/// consumed messages (one that the peer writes, and one that this rank writes to the peer), and
-/// words for the results of atomic operations.
+/// Registered memory for one peer: slots (buffers) for receives and sends, two cache lines with
+/// counts of consumed messages (one that the peer writes, and one that this rank writes to the
+/// peer), and words for the results of atomic operations.
 #[derive(Default)]
 pub(crate) struct Slab {
     memory: Scratch,
@@ -161,8 +161,8 @@ impl Slab {
         (receives + sends) * SLOT + 2 * WORDS + RESULTS * 8
     }
 
-    /// Allocates the memory for one peer's message slots, counts and results; returns `None` if no
-    /// memory is left.
+    /// Allocates the memory for one peer: message buffers, counts of consumed messages, and results
+    /// of atomic operations. Returns `None` if memory is exhausted.
     pub(crate) fn new(receives: usize, sends: usize) -> Option<Slab> {
         Some(Slab { memory: Scratch::new(Self::bytes(receives, sends))?, receives, sends })
     }

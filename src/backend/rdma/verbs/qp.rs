@@ -262,8 +262,8 @@ impl QueuePair {
         }
     }
 
-    /// Posts a work request; returns true if the request carries the bytes inline. The function is
-    /// not inlined, for callers off the fast path.
+    /// Posts a work request; returns true if the request carries the bytes of `local` inline. Not
+    /// inlined, because its callers are off the fast path.
     #[cold]
     #[inline(never)]
     pub(crate) fn start_rarely(
@@ -276,8 +276,8 @@ impl QueuePair {
         self.start(id, work, local, signaled)
     }
 
-    /// Posts a work request; returns true if the request carries the bytes inline, so that the
-    /// caller may overwrite the memory immediately.
+    /// Posts a work request; returns true if the request carries the bytes of `local` inline, so
+    /// that the caller may overwrite that memory immediately.
     pub(crate) fn start(
         &self,
         id: u64,

@@ -26,8 +26,8 @@ use crate::sys::sync::{self, AtomicU64};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Size of a cell (shared buffer for a fragment of a large message), in bytes. The measurements are
-/// in docs/explanation/large-messages.md.
+/// Size of a cell (shared buffer for a fragment of a large message), in bytes.
+/// docs/explanation/large-messages.md contains measurements with cells of this size.
 pub(crate) const CELL: usize = sync::size(16 << 10, 64);
 /// Number of cells (shared buffers for large messages) per rank.
 pub(crate) const CELLS: u16 = sync::size(48, 2) as u16;

@@ -3,10 +3,10 @@
 //!
 //! A rank's memory is opened once (/proc/PID/mem) and verified by means of a memory word with a
 //! random value, whose address and value the rank published when the communicator was opened. From
-//! then on the descriptor refers only to the memory of the program that the rank was executing when
-//! it was opened. So a write never reaches a process that reuses the process ID, or a program that
-//! the same process executes later (exec). A check before process_vm_writev could not guarantee
-//! that: the target may end between the check and the call.
+//! then on the file descriptor refers only to the memory of the program that the rank was executing
+//! when the file was opened. So a write never reaches a process that reuses the process ID, or a
+//! program that the same process executes later (exec). A check before process_vm_writev could not
+//! guarantee that: the target may end between the check and the call.
 //!
 //! process_vm_readv copies large blocks two to four times as fast as /proc/PID/mem. Only reads use
 //! it, because a read can be verified: the same call also reads the word at the published address,
@@ -37,7 +37,7 @@ pub(crate) struct Copies {
 
 struct CmaMemory {
     memory: ForeignMemory,
-    /// Address and expected value of a memory word, published by the rank, that identifies its
+    /// Address and expected value of the memory word that the rank published to identify its
     /// memory.
     probe: (u64, u64),
 }

@@ -6,7 +6,7 @@
 //! in a separate byte ring in slot order, each of them contiguous.
 //!
 //! Layout (`STRIDE` bytes): the counts of slots and bytes that the consumer has freed, in a cache
-//! line that the producer reads only when it runs out of space; the slots; the bytes; the state
+//! line that the producer reads only when it runs out of space; the slots; the byte ring; the state
 //! words of rendezvous requests (`rndv_claims`). The state words of the first requests are
 //! committed together with the rest of the ring (`FIRST_BYTES`), the others when more requests are
 //! open at the same time.

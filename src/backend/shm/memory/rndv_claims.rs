@@ -124,7 +124,7 @@ impl OwnClaims {
     }
 
     /// Records that memory for the state words of all requests could not be committed. The next
-    /// attempt is delayed, because waiting sends check often and a failing allocation is slow.
+    /// attempt is delayed, because queued sends retry often and a failing allocation is slow.
     pub(crate) fn refused(&mut self, now_ns: u64) {
         self.not_before_ns = now_ns + ASK_AGAIN_NS;
     }

@@ -269,8 +269,8 @@ impl Segment {
         self.word(rows_at(self.size) + to * row_bytes(self.size) + from / 64 * 8)
     }
 
-    /// Allocates memory for the rings between two ranks, in both directions (a large message needs
-    /// replies), and returns the producer end of the ring from `from` to `to`.
+    /// Allocates memory for the rings between two ranks, in both directions, because a large
+    /// message needs replies. Returns the producer end of the ring from `from` to `to`.
     pub(crate) fn open_ring(&self, from: usize, to: usize) -> Result<Producer> {
         for (from, to) in [(to, from), (from, to)] {
             self.memory.commit(self.ring_offset(from, to), ring::FIRST_BYTES).map_err(|error| {

@@ -56,7 +56,7 @@ pub(crate) struct Engine {
     /// Cells (buffers for large messages) of this rank; `None` before they are allocated,
     /// `Some(None)` if the allocation failed.
     pub(crate) pool: Option<Option<CellPool>>,
-    /// Receives that may read their sender's memory.
+    /// Receives for which this rank may read the sender's memory.
     pub(crate) helping: VecDeque<OpId>,
     /// True if other ranks may read this process' memory.
     pub(crate) lends: bool,
@@ -331,7 +331,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Starts the transfer of `message` to receive `id`.
+    /// Starts the transfer of `message` into the buffer of receive `id`.
     pub(crate) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = index_of(message.source);
         match message.what {
@@ -393,8 +393,9 @@ impl Engine {
         self.peers.consumer(source).is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
 
-    /// Starts the transfer of an accepted rendezvous request to receive `id`. `early` has the bytes
-    /// of the fragments that were sent directly after the request, if they have arrived.
+    /// Starts the transfer of the message whose rendezvous request receive `id` has accepted.
+    /// `early` has the bytes of the fragments that were sent directly after the request, if they
+    /// have arrived.
     pub(crate) fn begin(
         &mut self,
         id: OpId,

@@ -30,8 +30,8 @@ impl Engine {
     }
 
     /// Receives the next message from the rank that `select` names, if the message has arrived or
-    /// arrives while this function polls, and fills the caller's completion. Returns `None`, and
-    /// consumes no message, if the message did not arrive or requires the general path in `engine`.
+    /// arrives while this function polls, and fills `completion`. Returns `None`, without consuming
+    /// a message, if the message did not arrive or requires the general path in `engine`.
     pub(crate) fn receive_at_once(
         &mut self,
         into: Region,

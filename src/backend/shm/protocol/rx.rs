@@ -26,8 +26,8 @@ fn warn_of_memory(source: usize) {
     }
 }
 
-/// Incoming message whose unrequested fragments are arriving: those that the sender sends without a
-/// clear to send (`Clear` record).
+/// Message that is being received in unrequested fragments, which the sender sends without a clear
+/// to send (`Clear` record).
 pub(crate) struct PipelineReceive {
     into: Into,
     word: u64,

@@ -25,8 +25,9 @@ pub(crate) struct Mailboxes {
 const MOST_BYTES: usize = 32 << 10;
 
 /// Size, in bytes, of the memory for the partial results of a reduction tree: one partial result
-/// for each of its log2(ranks) levels. 16 ranks need the most memory (4 levels of 2 KiB): with more
-/// ranks, less data per rank is allowed ([`MOST_BYTES`]).
+/// for each of its log2(ranks) levels. 16 ranks need all of it for the 2 KiB per rank that
+/// [`MOST_BYTES`] allows (4 levels of 2 KiB); with more ranks, [`MOST_BYTES`] allows less data per
+/// rank.
 pub(super) const PARTIAL_BYTES: usize = 8 << 10;
 
 /// Returns the maximum number of bytes of each rank's data in a small collective whose mailboxes

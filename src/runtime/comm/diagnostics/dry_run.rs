@@ -71,7 +71,7 @@ pub struct Size {
     pub scratch: u64,
 }
 
-/// Bytes of one step in the list that a running collective stores.
+/// Size, in bytes, of one step in the step list of a collective in progress.
 pub const STEP_BYTES: usize = schedule::STEP_BYTES;
 
 /// Returns the names of the collectives that consist of one list of steps. Operations that consist

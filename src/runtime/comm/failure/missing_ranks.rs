@@ -44,13 +44,14 @@ impl Absences {
     }
 }
 
-/// Members of a communicator that died or no longer take part, as ranks of this communicator.
+/// Members of a communicator that have died or do not take part in its operations, identified by
+/// their ranks in this communicator.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct MissingRanks {
     /// Ranks that died or left.
     pub(crate) failed: Vec<i32>,
-    /// Ranks that have not failed but have not entered the operation, or that are known to have
-    /// destroyed the communicator.
+    /// Ranks that have not failed, but on which the creation of the communicator failed, or which
+    /// are known to have destroyed it.
     pub(crate) absent: Vec<i32>,
 }
 

@@ -322,7 +322,7 @@ fn ready(kind: &str) -> Result<()> {
 }
 
 /// Returns the first communicator kind of `ACROSS_NODES` for which `ready` succeeds. `why` is the
-/// reason why the communicator needs such a kind, for messages.
+/// reason why the communicator needs such a kind, for `dtl_explain` and error messages.
 fn several_nodes(why: &str, ready: impl Fn(&str) -> Result<()>) -> Result<String> {
     let mut reasons = Vec::new();
     for kind in ACROSS_NODES {

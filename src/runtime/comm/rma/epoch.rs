@@ -4,9 +4,9 @@
 //! A fence opens an epoch to all targets; a lock opens an epoch to its target. A fence epoch and
 //! lock epochs are never open at the same time: a lock ends a fence epoch in which no operation
 //! ran. Any thread may make any call. A thread that opens or ends an epoch first reserves the epoch
-//! by a compare-and-swap, and then waits for other ranks. Therefore a call of a second thread for
+//! by a compare-and-swap, and then waits for other ranks. Therefore a call by a second thread for
 //! the same epoch fails; it neither waits nor opens or ends the epoch a second time. Puts, gets and
-//! accumulating operations check the state by one or two loads.
+//! accumulating operations check the state with one or two loads.
 
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Error, Result, fail, failure};

@@ -400,8 +400,8 @@ impl RmaPath for Direct {
     }
 
     /// Marks the window memory of this rank as closed, so that ranks that lock or flush this target
-    /// after a failure receive an error. Owners of remaining references to the path must make no
-    /// further calls on it. The memory is released with the last reference.
+    /// after a failure receive an error. Owners of remaining references to the RMA path must not
+    /// call its methods any more. The memory is released with the last reference.
     fn close(&self, _together: bool) {
         let own = self.targets.get(self.own());
         if let Some(word) = own.and_then(|own| own.part.words().get(CLOSED)) {

@@ -83,7 +83,8 @@ pub struct Window {
     /// stores; otherwise `None`. The concrete type saves a virtual call in operations that take
     /// about ten nanoseconds.
     direct: Option<Arc<Direct>>,
-    /// Size, displacement unit and memory of each rank's part, indexed by rank.
+    /// Window memory that each rank contributes, with its size and displacement unit, indexed by
+    /// rank.
     parts: Vec<RankWindow>,
     /// Window memory of this rank, which `_kept`, `path` or the program owns.
     memory: Region,

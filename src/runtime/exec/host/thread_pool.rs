@@ -385,7 +385,8 @@ impl Loop {
 /// Polling interval of a worker. Every poll transfers a cache line away from the cores of the
 /// calling threads, and the caller of a loop must wait until each worker that has joined the loop
 /// leaves it. So a loop of less than a microsecond finishes sooner without workers. A worker
-/// doubles its polling interval while it finds only such short loops or no piece to run.
+/// doubles its polling interval while it finds only such short loops, or no piece (range of
+/// iterations) to run.
 #[derive(Default)]
 struct Zeal {
     visits: u32,

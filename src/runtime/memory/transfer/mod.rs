@@ -149,8 +149,8 @@ fn no_stage(len: usize) -> Error {
 
 impl Rows {
     /// Returns true if a row of `dst` may share a byte with a row of `src`. Rows in disjoint column
-    /// ranges of one array share no byte. Rows of different pitches are assumed to share bytes if
-    /// the regions `dst` and `src` overlap.
+    /// ranges of one array share no byte. If the row pitches of `dst` and `src` differ and the two
+    /// regions overlap, rows are assumed to share bytes.
     fn overlap(&self, dst: Region, src: Region) -> bool {
         if !dst.overlaps(src) {
             return false;

@@ -1,5 +1,5 @@
 //! Copies of strided elements. Adjacent axes are merged as far as possible. The number of remaining
-//! axes determines the copy:
+//! axes determines how the elements are copied:
 //!
 //! | remaining axes | copy |
 //! |---|---|
@@ -183,7 +183,7 @@ impl StridedPlan {
 
 /// Returns the number of bytes of the layout before its first element (nonzero only with negative
 /// strides), and the number of bytes from the start of that element to the end of the layout.
-/// Returns `None` if the sum exceeds isize::MAX.
+/// Returns `None` if the sum of the two numbers exceeds isize::MAX.
 fn span(axes: &[Axis], stride: fn(&Axis) -> i64, element: u64) -> Option<(u64, u64)> {
     let (mut below, mut above) = (0_u64, element);
     for axis in axes {

@@ -197,8 +197,9 @@ pub fn kernel_at(
 }
 
 /// Returns the kernel of an operation that selects one of its two operands. If the operands compare
-/// as equal, the selected operand depends on which operand the kernel replaces ([`OperandSide`]).
-/// All other operations give equal bits in both cases.
+/// as equal or both are NaNs, the bits of the result can depend on the operand order, so the kernel
+/// that replaces the right operand exchanges its arguments. All other operations give equal bits in
+/// either order.
 fn sided<R: Rule>((level, side): How) -> Kernel {
     match side {
         OperandSide::Left => kernel_of::<R>(level),

@@ -15,11 +15,11 @@ impl ThreadRecord {
     }
 }
 
-/// Marks the calling thread as running code of the library outside the epoch: functions that may be
-/// called in every state of the library, deferred work, the thread's last destructors, or the work
-/// of a thread of the library. Such code may take locks, so a forked child must be able to detect
-/// the thread (see [`another_was_inside`]). The mark does not keep any object alive. It makes
-/// finalize fail only if this thread calls it ([`is_aside`]).
+/// Marks the calling thread as running library code outside the epoch: functions that may be called
+/// in every state of the library, deferred work, the thread's last destructors, or the work of a
+/// thread that the library has created. Such code may take locks, so a forked child must be able to
+/// detect the thread (see [`another_was_inside`]). The mark does not keep any object alive. It
+/// makes finalize fail only if the marked thread itself calls finalize ([`is_aside`]).
 ///
 /// Ordering: only the thread that owns the record writes the count `aside`, and only a forked
 /// child, which has no other threads, reads it from outside. The child's memory is a snapshot that
@@ -41,7 +41,8 @@ pub fn is_aside() -> bool {
     unsafe { mine().as_ref() }.is_some_and(|record| record.aside.load(Ordering::Relaxed) > 0)
 }
 
-/// Guard of [`aside`]: while it lives, a forked child can detect that the thread may hold locks.
+/// Guard that [`aside`] returns. While it exists, a forked child can detect that the thread may
+/// hold locks.
 pub struct ForkGuard {
     record: &'static ThreadRecord,
 }

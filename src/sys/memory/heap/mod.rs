@@ -146,11 +146,11 @@ pub fn quick_alloc(size: u64, label: Label) -> Option<CachedBlock> {
     Some(CachedBlock { addr: address(at), due })
 }
 
-/// Frees a block with the tag of `label` on the fast path: without a lock, and only if the calling
-/// thread's heap owns the slab of the block (adjacent blocks of one size class) and either
-/// currently allocates from it or keeps it in a list of slabs with free blocks. Returns
-/// `Some(true)` if the caller must call [`housekeeping`] afterwards, and `None` if the block was
-/// not freed; the caller must then call [`free`].
+/// Frees a block with the tag of `label` on the fast path: without a lock, and only if the slab
+/// that contains the block (a slab is a group of adjacent blocks of one size class) belongs to the
+/// calling thread's heap, and the heap either currently allocates from the slab or keeps it in a
+/// list of slabs with free blocks. Returns `Some(true)` if the caller must call [`housekeeping`]
+/// afterwards, and `None` if the block was not freed; the caller must then call [`free`].
 #[inline(always)] // row: alloc_free_64
 pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
     thread_heap::mine()?.quick_free(addr.get(), label.tag())
@@ -158,7 +158,7 @@ pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
 
 /// Performs deferred work of the calling thread's heap: updates the statistics of `tag`, collects
 /// the blocks that other threads have freed, and returns unused memory if that was requested.
-/// Called when a fast-path call has reported that it is due.
+/// Called when a fast-path call has reported that this work is due.
 pub fn housekeeping(tag: u8) {
     if let Some(heap) = thread_heap::mine() {
         heap.housekeeping(usize::from(tag));

@@ -26,7 +26,8 @@ const SMALLS: usize = SMALL / QUANTUM;
 /// remote-free list (`mail`), set `wanted` and read the counters.
 #[repr(C, align(128))]
 pub(super) struct Heap {
-    /// Slab of the last allocation, which probably contains the next block to be freed.
+    /// Slab from which the last block was allocated; it probably also contains the next block to be
+    /// freed.
     last: RelaxedPtr<Slab>,
     /// Slabs from which requests of up to `SMALL` bytes are allocated, one for each request size in
     /// units of `QUANTUM` bytes (rounded up).

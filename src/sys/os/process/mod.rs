@@ -127,7 +127,8 @@ pub fn usable_cores() -> u32 {
         .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
 }
 
-/// Returns the sorted CPUs (hardware threads) of the calling thread's affinity; empty if unknown.
+/// Returns the CPU numbers (hardware threads) in the calling thread's affinity mask, in ascending
+/// order; empty if unknown.
 pub fn affinity() -> Vec<usize> {
     // The kernel returns an error for a set smaller than its own, whose size it does not report.
     for words in [16_usize, 256, 4096] {
@@ -372,7 +373,7 @@ pub struct ChildOutput {
     pub in_time: bool,
 }
 
-/// Streams of a program that [`run`] collects.
+/// Output streams that [`run`] collects from the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capture {
     /// The program's standard output.
@@ -437,8 +438,8 @@ fn has_exited(id: u32) -> bool {
     code != 0 || ended != 0 // -1: other code has reaped the child
 }
 
-/// Starts a program that writes its output into a pipe. Returns the child and the reading end of
-/// the pipe.
+/// Starts a program that writes its output into a pipe. Returns the child and the read end of the
+/// pipe.
 fn start(command: &mut Command, hear: Capture) -> io::Result<(Child, OwnedFd)> {
     let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let (ours, theirs) = (keep_fd(ours)?, keep_fd(theirs)?);

@@ -62,7 +62,7 @@ const WARMED: usize = 1 << 20;
 
 /// Runs one batch of the test `row`. Returns nanoseconds per operation on this rank. For sizes up
 /// to `WARMED`, first runs an untimed repetition to warm the caches, because a batch of another
-/// implementation has run before.
+/// implementation may have run immediately before.
 pub(crate) fn batch<E: Endpoint>(
     end: &mut E,
     buffers: &mut Buffers,

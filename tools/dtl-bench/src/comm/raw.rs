@@ -114,7 +114,7 @@ fn wait_all_of(mpi: &Mpi) -> Outcome<WaitAll> {
     Ok(unsafe { std::mem::transmute::<*mut std::ffi::c_void, WaitAll>(at.ptr()) })
 }
 
-/// Returns MPI_STATUS_IGNORE: (MPI_Status *)1 in MPICH's family, NULL elsewhere.
+/// Returns MPI_STATUS_IGNORE: (MPI_Status *)1 in MPICH and its derivatives, NULL in other MPIs.
 fn ignore_of(family: Family) -> StatusOut {
     match family {
         Family::Mpich => ptr::without_provenance_mut::<Status>(1),

@@ -53,7 +53,7 @@ impl Counts {
     }
 }
 
-/// Counter of the steps of one rank at a time.
+/// State for counting the messages and steps of one rank after another.
 struct Counter {
     /// For each rank: ordinal (1, 2, ...) of the last counted rank that exchanges messages with it;
     /// 0 if there is none. `number` is the ordinal of the rank that is being counted.
@@ -93,9 +93,9 @@ impl Counter {
 }
 
 /// Returns the ranks whose steps differ from those of other ranks in some algorithm: the first and
-/// the last rank, the root, the middle rank, the end of the ranks that are combined in pairs if the
-/// number of ranks is not a power of two, and the end of the first node; and the neighbours of each
-/// of these ranks.
+/// the last rank, the root, the middle rank, the first rank after those that are combined in pairs
+/// if the number of ranks is not a power of two, and the first rank of the second node. Also
+/// returns the ranks immediately before and after each of these ranks.
 pub(crate) fn chosen(job: &DryRunJob) -> Vec<i32> {
     let (size, root) = (job.ranks, job.root);
     let extra = 2 * (size - (1 << size.ilog2()));

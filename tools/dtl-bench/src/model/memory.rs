@@ -24,7 +24,8 @@ pub(crate) struct Memory {
     /// Memory of the communicator and its transport before the first message.
     pub(crate) comm: u64,
     /// Memory that the transport allocates for the partners of a rank (the ranks with which it
-    /// exchanges messages), at their largest number in this collective.
+    /// exchanges messages). The number of partners is the maximum over all ranks in this
+    /// collective.
     pub(crate) partners: u64,
     /// Memory of the rank's list of steps (operations to execute), at its maximum during the
     /// collective.

@@ -47,8 +47,8 @@ pub(crate) struct Picture {
     curves: Vec<(&'static str, Vec<(f64, f64)>)>,
 }
 
-/// Returns the plots of all sizes. The barrier, which has no size, is part of its group's plots for
-/// every size.
+/// Returns the plots for all data sizes. The barrier, which has no data size, is drawn in its
+/// group's plots for every size.
 pub(crate) fn pictures(rows: &[Row]) -> Vec<Picture> {
     let mut sizes: Vec<usize> =
         rows.iter().filter(|row| row.op != "barrier").map(|row| row.bytes).collect();

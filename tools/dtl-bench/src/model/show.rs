@@ -24,8 +24,8 @@ const LEGEND: [&str; 6] = [
 /// Function that returns true if a note applies to a row.
 type Meant = fn(&Row) -> bool;
 
-/// Notes on the table: meanings of the marks `~` and `*`, and the neighbours in neighbor_alltoallv.
-/// A note is printed only if its function returns true for a row.
+/// Notes on the table: the meanings of the marks `~` and `*`, and which ranks are neighbours in
+/// neighbor_alltoallv. A note is printed only if its function returns true for a row.
 const NOTES: [(Meant, &str); 3] = [
     (
         |row| !row.counts.is_exact || !row.times.is_exact,

@@ -111,7 +111,8 @@ impl Network {
 }
 
 impl Model {
-    /// Returns the network parameters between nodes, or between all ranks if there are no nodes.
+    /// Returns the network parameters between nodes, or between all ranks if the number of ranks
+    /// per node is not specified.
     pub(crate) fn network(&self) -> Network {
         Network {
             latency: self.latency,
@@ -204,7 +205,7 @@ pub(super) mod tests {
     use crate::options::{Command, Options};
     use clap::Parser;
 
-    /// Parses `words` like the command-line options of `model`.
+    /// Parses `words` as command-line options of `model`.
     pub(crate) fn wanted(words: &str) -> Model {
         match Options::parse_from(
             ["dtl-bench", "model"].into_iter().chain(words.split_whitespace()),

@@ -15,11 +15,11 @@ use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 use subprocess::{Setup, prepare, send_signal};
 
-/// Interval between checks whether a child has exited. It is long, so that the checks do not
-/// disturb the measurement.
+/// Interval at which a child is polled for its exit. It is long, so that the polls do not disturb
+/// the measurement.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time to wait for the output of a child that has exited, because a process that the child has
-/// left behind may hold the pipe open.
+/// Maximum time to wait for the end of the output of a child that has exited. The wait is limited
+/// because a process that the child has left behind may hold the pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Extra time in seconds, in addition to several times the expected duration, after which a step
 /// counts as hung.

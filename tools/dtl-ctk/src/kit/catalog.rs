@@ -83,8 +83,8 @@ pub(crate) enum Need {
     TwoDevices,
     /// The backend has a memory table.
     Memory,
-    /// The backend has a device table, or only a memory table, which may report all of its memory
-    /// as device 0.
+    /// The backend has a device table or a memory table. A backend without a device table may
+    /// report all of its memory as memory of device 0.
     DeviceMemory,
     /// The backend has this memory kind.
     Kind(u64),

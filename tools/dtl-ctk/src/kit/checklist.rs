@@ -180,11 +180,11 @@ const FORMS: [&str; 2] = [
     include_str!("../../../dtl-info/src/template/page.md"),
     include_str!("../../../dtl-info/src/template/adr.md"),
 ];
-/// Prefixes of template lines that may stay unchanged.
+/// Prefixes of lines that may stay unchanged from the documentation templates.
 const KEPT: [&str; 4] = ["# Backend ", "## ", "| components |", "| chosen |"];
 
-/// Returns the template lines that an author must replace: text outside of code blocks, split at
-/// the placeholders that `dtl-info` replaces.
+/// Returns the lines in the documentation templates that an author must replace: text outside of
+/// code blocks, split at the placeholders that `dtl-info` replaces.
 fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
     let prose = |form: &'static str| form.split("```").step_by(2).flat_map(str::lines);
     let is_prompt = |line: &&str| {
@@ -195,7 +195,8 @@ fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
     FORMS.into_iter().flat_map(prose).filter(is_prompt).map(pieces)
 }
 
-/// Returns a string that names the first line in the files that is unchanged from a template.
+/// Returns a string that names the first line in the files that is unchanged from a documentation
+/// template.
 fn unedited<'a>(files: impl Iterator<Item = &'a Source>) -> Option<String> {
     let prompts: Vec<_> = prompts().collect();
     let is_form =
@@ -269,7 +270,8 @@ fn found(file: Option<&Source>, before: &str, missing: &str) -> Result<String, S
 }
 
 /// Searches for a documentation page, or with `of_notes` for design notes, with at least `words`
-/// words. Fails if any page (or any notes) still contains an unchanged template line.
+/// words. Fails if any page (or any notes) still contains an unchanged line of a documentation
+/// template.
 fn prose(files: &[Source], of_notes: bool, words: usize, missing: &str) -> Result<String, String> {
     let pages = || files.iter().filter(|file| file.is_page() && is_notes(file) == of_notes);
     match unedited(pages()) {

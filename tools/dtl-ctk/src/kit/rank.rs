@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 /// Rank of a communicator.
 pub(crate) struct Rank {
     pub(crate) comm: Comm,
-    /// Kind of the communicator.
+    /// Name of the communicator kind, for example "shm".
     pub(crate) kind: String,
     pub(crate) rank: i32,
     pub(crate) size: i32,

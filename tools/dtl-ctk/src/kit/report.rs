@@ -216,7 +216,8 @@ impl Report {
     }
 }
 
-/// Escapes text for an attribute of XML 1.0, which allows no control characters.
+/// Escapes a string for an XML 1.0 attribute. Replaces control characters by spaces, because XML
+/// 1.0 does not allow most of them.
 fn escaped(text: &str) -> String {
     let signs = [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\"", "&quot;")];
     let plain = text.replace(char::is_control, " ");

@@ -1,5 +1,5 @@
-//! Long tests, run only with --stress: threads that run random operations concurrently, with all
-//! results compared.
+//! Long tests, run only with --stress: threads run random operations concurrently, and all results
+//! are checked.
 
 use crate::kit::prelude::*;
 

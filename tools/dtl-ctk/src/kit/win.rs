@@ -276,7 +276,8 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// Compares and swaps one element. Returns the index of the buffer for the previous value.
+    /// Calls compare_and_swap on one element. Returns the index of the buffer for the previous
+    /// value.
     pub(crate) fn compare_and_swap(
         &self,
         dtype: dtl_dtype_t,
@@ -290,7 +291,8 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// Compares and swaps a 64-bit integer and flushes. Returns the previous value.
+    /// Calls compare_and_swap on one 64-bit integer and flushes the target. Returns the previous
+    /// value.
     pub(crate) fn swap_now(&self, value: i64, expected: i64, target: i32, at: u64) -> Called<i64> {
         let pair = (&value.to_ne_bytes()[..], &expected.to_ne_bytes()[..]);
         let slot = self.compare_and_swap(DTL_DTYPE_INT64, pair, target, at)?;

@@ -159,7 +159,7 @@ impl Shared {
 }
 
 /// State of one `event_record` operation: `done` is `None` while the operation is pending, then the
-/// failure status of the stream and the time in nanoseconds at which the stream reached the
+/// failure status of the stream and the time in nanoseconds at which the stream completed the
 /// operation.
 struct Fence {
     done: Mutex<Option<(dtl_status_t, u64)>>,

@@ -111,8 +111,8 @@ fn unknown_status_is_native_backend() -> Outcome {
     )
 }
 
-/// Checks that a call has failed with DTL_ERROR_BACKEND and the error message that the backend's
-/// function set.
+/// Checks that a call has failed with DTL_ERROR_BACKEND, and that the error message contains
+/// `window_wrong::TEXT`.
 fn says_why<T>(result: Called<T>) -> Outcome {
     let Err(told) = result else { return refused(result, DTL_ERROR_BACKEND, "a slot that fails") };
     let is_told = told.status == DTL_ERROR_BACKEND && told.text.contains(window_wrong::TEXT);

@@ -1,6 +1,6 @@
-//! Tests of collectives. Each test in the first table detects one kind of fault. The tests in
-//! `RANDOM` run small random cases from `crate::generate` for one operation and compare the results
-//! with a serial reference implementation.
+//! Tests of collectives. Each test in `TESTS` detects one kind of fault. The tests in `RANDOM` run
+//! small random cases from `crate::generate` for one operation and compare the results with a
+//! serial reference implementation.
 
 use crate::case::{OPS, Op};
 use crate::case_run::CaseRun;
@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         large_blocks, reduce_scatter_to_some, empty_ones_succeed;
 ];
 
-/// Defines tests of random cases of one operation.
+/// Defines tests that each run random cases of one operation.
 macro_rules! random {
     ($($name:literal $op:ident),+) => {
         &[$((

@@ -20,8 +20,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         leaves_no_names;
 ];
 
-/// Opens another communicator in the same job. Each rank is a process and opens the communicator on
-/// a single thread, as programs do; if ranks are threads, the test is skipped.
+/// Opens another communicator in the same job, from one thread of each process, as applications do.
+/// Skips the test if the ranks are threads of one process.
 fn again(p: &Rank) -> Outcome<Rank> {
     on_its_own(p)?;
     let other = accepted(p, Comm::open(&p.kind, None, p.timeout_ns))?;
@@ -206,8 +206,8 @@ fn is_marked(path: &Path) -> bool {
     (job.len() > 4 && name.contains(&job)) || (pid.len() > 3 && has_pid)
 }
 
-/// Checks that closed communicators leave no files. Other programs create files in the same
-/// folders. Therefore the test fails only for a folder in which files remain each time a
+/// Checks that no files remain in [`folders`] after a communicator is closed. Other programs also
+/// create files there. Therefore the test fails only for a folder in which files remain each time a
 /// communicator is opened and closed. In addition, one of these file names must contain the job
 /// name or the process id, or no file must remain in the folder during equally long idle times.
 fn leaves_no_names(p: &Rank) -> Outcome {

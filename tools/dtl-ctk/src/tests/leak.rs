@@ -12,7 +12,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         large_messages_keep_no_memory = |p| keeps_nothing(p, 60, 20 << 10);
 ];
 
-/// Maximum number of rounds.
+/// Maximum number of rounds of [`keeps_nothing`].
 const ROUNDS: usize = 14;
 /// Number of initial rounds whose growth is ignored, because memory pools grow in these rounds.
 const WARM: usize = 2;

@@ -191,8 +191,8 @@ fn once(p: &Rank, number: u64, size: u64) -> Outcome {
     win.end()
 }
 
-/// Checks that the destruction of a window logs no warning. Only rank 0 registers the log callback,
-/// because other ranks may share its process.
+/// Checks that the destruction of a window does not log a warning. Only rank 0 registers the log
+/// callback, because other ranks may share its process.
 fn destroy_succeeds(p: &Rank) -> Outcome {
     let some = || {
         p.barrier()?;

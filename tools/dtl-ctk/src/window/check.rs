@@ -68,8 +68,8 @@ pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochRe
     EpochResult { hash, balance, wrong: wrong.or(late) }
 }
 
-/// Returns the value that an operation must have fetched; `None` if it fetches nothing or if the
-/// value depends on other ranks.
+/// Returns the value that an operation must have fetched; `None` if it does not fetch a value or if
+/// the value depends on other ranks.
 fn certain(layout: &Layout, at: At, held: &Held) -> Option<Vec<u8>> {
     held.result.as_ref()?;
     match layout.act(at).kind {
@@ -99,7 +99,7 @@ fn impossible_claim(
 }
 
 /// Returns the sum of the hashes of all elements, each of which is hashed together with its index.
-/// Equal sets of such pairs have equal sums, regardless of the order of addition.
+/// Equal sets of (index, element) pairs have equal sums, regardless of the order of addition.
 fn number_of(bytes: &[u8], act: &Act) -> u64 {
     let values = bytes.chunks_exact(act.ty.size).map(|element| data::decode(element, act.ty));
     values.zip(1..).fold(0, |sum, (value, index)| sum.wrapping_add(weight(index, value)))

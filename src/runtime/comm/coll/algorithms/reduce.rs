@@ -30,8 +30,8 @@ fn pieces(len: usize, element: usize, bytes: usize) -> (impl Iterator<Item = usi
     ((0..len.div_ceil(piece).max(1)).map(move |index| index * piece), piece)
 }
 
-/// Returns the size, in bytes, of the pieces of a reduction in which each of `ranks` ranks reduces
-/// one share of every piece.
+/// Returns the size, in bytes, of the pieces (segments of the data) of a reduction in which each of
+/// `ranks` ranks reduces one share of every piece.
 fn shared_piece(ranks: i32) -> usize {
     (ranks as usize * (64 << 10)).clamp(PIECE, 4 << 20)
 }
@@ -120,9 +120,10 @@ fn fold_parts(
     folded
 }
 
-/// Appends recursive halving, then a binomial-tree gather of the shares, for commutative operations
-/// only. Ranks are renumbered so that the root is last. Therefore the root is always in the core,
-/// the power-of-two subset of ranks that executes the recursive halving.
+/// Appends a reduction by recursive halving, then a binomial-tree gather of the ranks' shares of
+/// the result at the root. For commutative operations only. Ranks are renumbered so that the root
+/// is last. Therefore the root is always in the core, the power-of-two subset of ranks that
+/// executes the recursive halving.
 fn halving_gather(
     s: &mut dyn Steps,
     g: Group,
@@ -178,8 +179,9 @@ pub(crate) fn allreduce(
 }
 
 /// Initial step that reduces the number of participating ranks to a power of two (the core). Of the
-/// first 2 * `extra` ranks, each even rank passes its part to its odd neighbor, which represents
-/// both in the core. The rank order is kept, so each part covers consecutive ranks.
+/// first 2 * `extra` ranks, each even rank sends its data to its odd neighbor, which combines this
+/// data with its own and represents both ranks in the core. The rank order is kept, so each partial
+/// result covers consecutive ranks.
 pub(crate) struct Fold {
     pub(crate) core: i32,
     pub(crate) extra: i32,
@@ -191,9 +193,9 @@ impl Fold {
         Fold { core, extra: g.size - core }
     }
 
-    /// Appends the step that reduces the ranks to the core: a rank outside the core sends its part
-    /// to its neighbor, which receives the part and combines it with its own. Returns this rank's
-    /// number in the core, and the region of its part (`own`, or `result` if parts were combined);
+    /// Appends the step that reduces the ranks to the core: a rank outside the core sends its data
+    /// to its neighbor, which combines this data with its own. Returns this rank's number in the
+    /// core, and the region of its data (`own`, or `result` if the data of two ranks was combined);
     /// `None` if this rank is not in the core.
     fn enter(
         &self,
@@ -358,7 +360,8 @@ fn halving_doubling(
     s.round();
 }
 
-/// Appends a pairwise reduce-scatter in rank order, then a ring allgather of the shares.
+/// Appends an allreduce: a pairwise reduce-scatter in rank order, then a ring allgather of the
+/// ranks' shares of the result.
 fn pairwise_ring(
     s: &mut dyn Steps,
     g: Group,
@@ -384,14 +387,13 @@ pub(crate) fn reduce_scatter(
     Ok(())
 }
 
-/// Number of parts (one rank's share of the data each) for which the scratch memory of `collect`
-/// has room.
+/// Size of the scratch memory of `collect`, as a multiple of the size of its `result`.
 const COLLECTED: usize = 3;
 
-/// Appends a pairwise reduce-scatter: reduces the parts that all ranks have for this rank into
-/// `result`, which may overlap with the sent data. Parts are combined as they arrive: the parts of
-/// lower ranks with this rank's own part, from the nearest rank down; the parts of higher ranks
-/// with each other, from the last rank down.
+/// Appends a pairwise reduce-scatter: reduces the blocks that all ranks contribute for this rank
+/// into `result`, which may overlap with the sent data. Blocks are combined as they arrive: blocks
+/// from lower ranks with this rank's own block, from the nearest rank down; blocks from higher
+/// ranks with each other, from the last rank down.
 fn collect(
     s: &mut dyn Steps,
     g: Group,

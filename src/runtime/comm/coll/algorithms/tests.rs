@@ -47,7 +47,7 @@ fn name(region: Region) -> String {
     }
 }
 
-/// Character before the peer's rank in the line of a send or receive.
+/// Character before the peer's rank in a line that describes a send or receive.
 const PEER: char = '@';
 
 impl Recorder {
@@ -143,7 +143,7 @@ impl Case {
         title
     }
 
-    /// Returns the steps of all ranks as text.
+    /// Returns a string that lists the steps of all ranks, one step per line.
     fn schedule(&self) -> String {
         let mut text = String::new();
         for rank in 0..self.ranks {

@@ -83,8 +83,8 @@ impl StartedColl {
     }
 }
 
-/// Number of bits for the collective's number in the tags of its messages. The other tag bits
-/// contain a hash of its arguments ([`OpDesc::signature`]).
+/// Number of bits in a message tag that contain the sequence number of the collective. The other
+/// tag bits contain a hash of the arguments of the collective ([`OpDesc::signature`]).
 const NUMBER_BITS: u32 = 20;
 /// Maximum number of schedules that a communicator retains for reuse, each with its scratch memory.
 const SPARE: usize = 4;
@@ -129,7 +129,8 @@ pub struct Run {
     stage: Option<Box<StagedBuffers>>,
 }
 
-/// Collective that has a number and an entry in the flight recorder, but has not started.
+/// Collective that has been assigned a sequence number and an entry in the flight recorder, but has
+/// not been started.
 pub(crate) struct CollSetup {
     pub(crate) ticket: Ticket,
     pub(crate) call: OpDesc,
@@ -172,8 +173,8 @@ impl Comm {
     }
 
     /// Returns the error for a collective that was started after another collective on the
-    /// communicator had failed. After the death or absence of a rank, both collectives fail with
-    /// the same status.
+    /// communicator had failed. If a rank has died or does not participate in the communicator,
+    /// both collectives fail with RANK_FAILURE.
     #[cold]
     pub(crate) fn fail_with_first(&self) -> Error {
         let error = self.refuse("it was begun, but cannot go on");

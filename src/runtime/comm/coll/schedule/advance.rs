@@ -55,7 +55,7 @@ impl Schedule {
     }
 
     /// Polls each operation in flight by calling `ask`, and removes the completed operations from
-    /// the list. Returns true if at least one operation was complete.
+    /// the list `pending`. Returns true if at least one operation was complete.
     pub(crate) fn poll_with(
         &mut self,
         comm: &Comm,
@@ -97,8 +97,8 @@ impl Schedule {
     }
 
     /// Cancels all operations in flight, so that nothing accesses the caller's buffers any more. An
-    /// operation that the transport cannot cancel stays in the list, so the scratch memory remains
-    /// in use.
+    /// operation that the transport cannot cancel stays in the list `pending`, so the scratch
+    /// memory remains in use.
     pub(crate) fn abandon(&mut self, comm: &Comm) {
         self.pending.retain(|pending| match pending.started {
             OpHandle::Op(op) => comm.link.cancel(op).is_err(),

@@ -47,9 +47,10 @@ pub(crate) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(crate) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
 impl CollFailure {
-    /// Returns the failed and absent ranks that made a rank abandon the collective: those that the
-    /// rank named or, if it named none, those that are known on this rank. Returns `None` if the
-    /// collective was abandoned for another reason.
+    /// Returns the failed and absent (not participating in the communicator) ranks because of which
+    /// another rank abandoned the collective: those that the other rank named or, if it named none,
+    /// those that are known on this rank. Returns `None` if the collective was abandoned for
+    /// another reason.
     pub(crate) fn cause(&self, comm: &Comm) -> Option<MissingRanks> {
         let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
         Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
@@ -266,7 +267,8 @@ fn handle_notice(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
     comm.reports.news.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns true if another rank is known to be in a different collective with the same number.
+/// Returns true if another rank is known to have called a different collective with the same number
+/// as `call`.
 pub(crate) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
     let notices = comm.reports.notices.lock();
     let same_number = |other: &OpDesc| other.kind.is_collective() && other.tag == call.tag;
@@ -332,8 +334,8 @@ pub(crate) struct DeadlineQuery {
 }
 
 impl DeadlineQuery {
-    /// Creates the query of a wait whose time limit is `limit_ns` nanoseconds and whose deadline is
-    /// `limit`.
+    /// Creates the query for a wait whose time limit is `limit_ns` nanoseconds and whose deadline
+    /// is `limit`.
     pub(crate) fn before(limit: Deadline, limit_ns: u64) -> Self {
         DeadlineQuery { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), sent: None }
     }

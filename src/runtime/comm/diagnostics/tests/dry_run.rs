@@ -355,8 +355,8 @@ fn a_plan_of_a_million_ranks_takes_no_memory_of_theirs() {
     }
 }
 
-/// Checks that a plan exists only for collectives that execute a single list of steps.
-/// `plans_tell_what_is_sent` compares these lists with the messages.
+/// Checks that a plan exists only for collectives that execute a single list of steps. The test
+/// `plans_tell_what_is_sent` compares these lists with the messages that are sent.
 #[test]
 fn only_what_is_one_list_of_steps_is_offered() {
     let job = DryRunJob { ranks: 16, bytes: 8, root: 0, element: 8, commutes: true, per_node: 0 };

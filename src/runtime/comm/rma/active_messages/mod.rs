@@ -177,8 +177,8 @@ impl Active {
         }
     }
 
-    /// Sends a request and posts the receive of its reply. The target grants the request with an
-    /// empty reply, and refuses it with a reply of one byte.
+    /// Posts the receive for the reply to a request, then sends the request. An empty reply grants
+    /// or confirms the request; a reply of one byte refuses it.
     fn send_request(&self, target: i32, head: Head, goal: u64) -> Result<PendingReply> {
         let mut origin = self.lock_origin()?;
         let tag = answer_tag(origin.next());

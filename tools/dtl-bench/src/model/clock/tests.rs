@@ -205,7 +205,8 @@ fn one_rank_tells_about_all() {
 
 /// Checks that a simulation of the ranks of some nodes gives a good estimate for the two-level
 /// algorithms in which the last phase within the nodes depends on the phase between the leaders.
-/// The remaining two-level algorithms are trees and are not checked.
+/// The remaining two-level algorithms are not checked: they are trees, for which `times` always
+/// simulates all ranks.
 #[test]
 fn a_node_tells_about_all() {
     let per_node = 16;

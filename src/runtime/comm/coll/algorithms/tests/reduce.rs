@@ -134,7 +134,7 @@ fn each_gets_its_block_of_the_folded_data() {
     }
 }
 
-/// Checks that `pieces` splits data only between elements, also if an element is larger than the
+/// Checks that `pieces` splits data only between elements, even if an element is larger than the
 /// requested size of a piece, or if that size is not a multiple of the element size.
 #[test]
 fn pieces_are_of_whole_elements() {
