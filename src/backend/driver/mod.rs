@@ -5,7 +5,7 @@
 //! - `try_once`: a value created at its first use
 //! - `blocks`: table of allocations
 //! - `stream_callbacks`: failures of queued work, host callbacks
-//! - `stream`: a driver queue with failures and callbacks
+//! - `stream`: a driver queue that also reports failures of queued work and runs host callbacks
 //! - `exec`: handles of streams and events
 //! - `device`: current device of a thread
 //! - `modules`: handles of modules and kernels

@@ -200,8 +200,8 @@ pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAM
 pub const LENT_FIXED_BYTES: usize = size_of::<P2pTransport>() + size_of::<Properties>();
 /// Memory per rank in bytes, whether or not messages are exchanged with the rank.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
-/// Additional memory in bytes per rank with which messages are exchanged, excluding queued
-/// messages.
+/// Additional memory, in bytes, for each rank with which this rank exchanges messages. Queued
+/// messages are not included.
 pub const PARTNER_BYTES: usize =
     size_of::<engine::PeerLink>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 

@@ -163,7 +163,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Polls and handles completions of all queues; returns true if any completed.
+    /// Polls all completion queues and handles their completions; returns true if there were any.
     pub(crate) fn poll(&mut self) -> Result<bool> {
         let mut something = false;
         for index in 0..self.polling.queues.len() {
@@ -175,8 +175,8 @@ impl RdmaEngine {
         Ok(something)
     }
 
-    /// Polls and handles up to `BATCHES` batches of completion queue `index`; returns true if there
-    /// were any completions.
+    /// Polls completion queue `index` and handles up to `BATCHES` batches of its completions;
+    /// returns true if there were any completions.
     fn take_from(&mut self, index: usize) -> Result<bool> {
         for before in 0..BATCHES {
             let Some(queue) = self.polling.queues.get(index) else { return Ok(false) };

@@ -162,7 +162,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Polls and handles the devices' asynchronous events.
+    /// Polls the devices for asynchronous events and handles them.
     #[cold]
     pub(crate) fn look_at_devices(&mut self) {
         for rail in self.rails.clone() {

@@ -16,7 +16,7 @@ impl PipelinedSource {
         PipelinedSource { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
     }
 
-    /// Publishes that the first `ready` bytes are written (release). A thread that reads this
+    /// Sets the number of bytes written so far to `ready` (release). A thread that reads this
     /// number sees all writes before this call.
     pub fn reach(&self, ready: usize) {
         self.ready.store(ready, Ordering::Release);
@@ -27,7 +27,7 @@ impl PipelinedSource {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Publishes that no more bytes will be written; `status` is the reason.
+    /// Ends the transfer with the failure `status`: no more bytes will be written.
     pub fn fail(&self, status: dtl_status_t) {
         self.failed.store(status, Ordering::Release);
     }

@@ -43,7 +43,8 @@ pub trait CollMailbox: Send + Sync {
     /// Declares that this rank no longer reads the messages with the number `number`. `met` is true
     /// if this rank has found the messages with this number from all other ranks.
     fn finish(&self, number: u64, met: bool);
-    /// Publishes that this rank disconnects and does not write any further messages.
+    /// Marks this rank in shared memory as disconnected. The rank will not write any further
+    /// messages.
     fn leave(&self);
     /// Returns true if `rank` has disconnected. In this case all messages that the rank has written
     /// are visible.

@@ -1,5 +1,5 @@
-//! State for a peer with which messages are exchanged: queue pairs, slots (registered buffers) for
-//! messages, and credits.
+//! State for a peer with which this rank exchanges messages: queue pairs, slots (registered
+//! buffers) for messages, and credits.
 //!
 //! A message needs a posted receive at the peer. The peer reports its count of consumed messages
 //! (credits) in the header of each of its own messages. If it has no message to send, it writes the

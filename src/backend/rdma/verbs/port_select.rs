@@ -140,7 +140,7 @@ fn named<'a>(
     Ok(all)
 }
 
-/// Transport protocol of packets sent to an address (GID) of a port.
+/// GID type of a port's address: encapsulation of the packets sent to the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GidKind {
     /// InfiniBand address.
@@ -149,7 +149,7 @@ pub enum GidKind {
     RoceV1,
     /// RoCE v2: UDP.
     RoceV2,
-    /// Neither libibverbs nor the kernel reports the transport.
+    /// Neither libibverbs nor the kernel reports the GID type.
     Unknown,
 }
 
@@ -158,7 +158,7 @@ pub enum GidKind {
 pub struct GidInfo {
     /// Index of the address in the port's GID table.
     pub index: u8,
-    /// Transport protocol of packets sent to the address.
+    /// GID type, which determines the encapsulation of packets sent to the address.
     pub kind: GidKind,
     /// Bytes of the address.
     pub gid: Gid,

@@ -189,8 +189,8 @@ impl Segment {
         }
     }
 
-    /// Publishes that `rank` left or died; if `rank` already has one of these states, the state
-    /// does not change.
+    /// Marks `rank` in shared memory as left or dead. If `rank` already has one of these states,
+    /// the state does not change.
     pub(crate) fn mark(&self, rank: usize, state: PeerState) {
         let number = if state == PeerState::Left { 1 } else { 2 };
         let word = self.rank_word(rank, STATE);

@@ -54,7 +54,8 @@ pub(crate) struct Row {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) ours: f64,
-    /// Value of the peer; `None` if there was no peer.
+    /// Value of the peer (the implementation that the library is compared with); `None` if the run
+    /// has no peer.
     pub(crate) theirs: Option<f64>,
     pub(crate) count: u64,
 }

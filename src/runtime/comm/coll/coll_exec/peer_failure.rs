@@ -66,7 +66,7 @@ impl Run {
     /// Returns an error that names as the reason the ranks that have failed or do not participate
     /// in the communicator. A rank that abandoned the collective and then destroyed the
     /// communicator is not named as the reason. The notice (internal message) that it sent before
-    /// it destroyed the communicator names the ranks because of which it abandoned the collective.
+    /// it destroyed the communicator names the ranks that made it abandon the collective.
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
         comm.catch_up_with_left();

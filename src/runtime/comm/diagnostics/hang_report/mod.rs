@@ -47,10 +47,9 @@ pub(crate) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(crate) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
 impl CollFailure {
-    /// Returns the failed and absent (not participating in the communicator) ranks because of which
-    /// another rank abandoned the collective: those that the other rank named or, if it named none,
-    /// those that are known on this rank. Returns `None` if the collective was abandoned for
-    /// another reason.
+    /// Returns the ranks whose failure or absence from the communicator made another rank abandon
+    /// the collective: those that the other rank named or, if it named none, those that are known
+    /// on this rank. Returns `None` if the collective was abandoned for another reason.
     pub(crate) fn cause(&self, comm: &Comm) -> Option<MissingRanks> {
         let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
         Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())

@@ -34,8 +34,8 @@ pub(super) struct Notice {
     /// Number of the collective that this message concerns: the abandoned collective, or the
     /// collective that a query or reply names.
     pub(super) number: u64,
-    /// Failed and absent (not participating in the communicator) ranks because of which the sender
-    /// abandoned the collective. A message contains at most the first `NAMED` of them.
+    /// Ranks whose failure or absence from the communicator made the sender abandon the collective.
+    /// A message contains at most the first `NAMED` of them.
     pub(super) gone: MissingRanks,
     /// Operations of the sender, each with a flag that is true if the operation is complete. The
     /// latest operations come first.

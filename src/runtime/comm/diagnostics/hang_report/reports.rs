@@ -32,8 +32,7 @@ pub(super) struct Notices {
     pub(super) given_up: Option<CollFailure>,
     /// Number of the first collective that this rank has abandoned.
     pub(super) own: Option<u64>,
-    /// Failed and absent (not participating in the communicator) ranks because of which this rank
-    /// abandons a collective.
+    /// Ranks whose failure or absence from the communicator makes this rank abandon a collective.
     pub(super) cause: Option<MissingRanks>,
 }
 
@@ -43,8 +42,8 @@ pub(crate) struct CollFailure {
     pub(crate) number: u64,
     pub(crate) rank: i32,
     pub(crate) status: dtl_status_t,
-    /// Failed and absent (not participating in the communicator) ranks because of which `rank`
-    /// abandoned the collective, as far as `rank` has reported them.
+    /// Ranks whose failure or absence from the communicator made `rank` abandon the collective, as
+    /// far as `rank` has reported them.
     pub(crate) gone: MissingRanks,
 }
 
