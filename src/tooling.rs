@@ -10,12 +10,12 @@
 //! | item | used by | not in the C interface because |
 //! |---|---|---|
 //! | [`settings`] | dtl-info, dtl-ctk | variables are listed and checked before initialization |
-//! | [`launch`] | dtl-info, dtl-ctk | rank and launcher before a communicator exists |
+//! | [`launch`] | dtl-info, dtl-ctk | in C, rank and size exist only with a communicator |
 //! | [`choose_world`] | dtl-info | in C, only opening a communicator selects its kind |
 //! | [`needs_of`] | dtl-info | `dtl_backend_info` does not list the environments of a backend |
 //! | [`plugins`] | dtl-info, dtl-ctk | examines plugin files, and reports each step of a load |
 //! | [`schedules`] | dtl-bench | steps of collectives without running them, and sizes of tables |
-//! | [`mpi`] | dtl-bench | MPI's own functions, for comparison |
+//! | [`mpi`] | dtl-bench | programs that compare with MPI call MPI directly |
 //! | [`os`] | dtl-bench | hardware, shared objects and memory of processes |
 
 use crate::ffi::host;

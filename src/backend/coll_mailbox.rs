@@ -56,9 +56,9 @@ const GONE: u64 = 1 << 63;
 /// Flag in the word at `USER_AT`: the mailbox's owner is destroying the communicator. Other threads
 /// of the owner may still use the mailbox briefly.
 const LEFT: u64 = 1 << 62;
-/// Offset in a mailbox of the word that identifies the last message that the mailbox's owner has
-/// finished (it no longer reads the messages with this number): communicator ID in the high 32
-/// bits, low 32 bits of the message number in the low 32 bits.
+/// Offset in a mailbox of the word with the last message number that the mailbox's owner has
+/// finished; the owner no longer reads messages with this number. The high 32 bits of the word are
+/// the communicator ID; its low 32 bits are the low 32 bits of the message number.
 const OVER_AT: usize = 8;
 const BLOCKS_AT: usize = ALIGN;
 const BLOCK: usize = ALIGN;
@@ -80,8 +80,8 @@ pub(super) struct MailboxView {
     /// Offset of this rank's own mailbox.
     own: usize,
     context: u32,
-    /// Number of the last messages that all ranks are known to have finished: no rank reads the
-    /// messages with this number any more.
+    /// Number of the latest messages that all ranks are known to have finished reading: no rank
+    /// reads messages with this number any more.
     known: AtomicU64,
 }
 

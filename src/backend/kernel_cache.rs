@@ -71,7 +71,7 @@ impl Inputs {
         Ok(())
     }
 
-    /// Returns all inputs in serialized form: the key of a cache entry.
+    /// Returns all inputs in serialized form; they are the key of the cache entry.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -262,7 +262,8 @@ fn later_posted<P>(
     found.map(|(index, posted)| (posted.serial, index))
 }
 
-/// Removes and returns entry `index` of a queue, or `None` if out of range. Usually `index` is 0.
+/// Removes entry `index` of a queue and returns it, or `None` if `index` is out of range. Usually
+/// `index` is 0.
 fn take<T>(queue: &mut VecDeque<T>, index: usize) -> Option<T> {
     if index == 0 { queue.pop_front() } else { queue.remove(index) }
 }

@@ -18,7 +18,7 @@
 //! - `match_queues`: posted receives and unexpected messages
 //! - `op_table`: table of a transport's operations in flight
 //! - `coll_mailbox`: mailboxes in shared memory for small collectives
-//! - `peer_map`: map from ranks to values, for few ranks out of many
+//! - `peer_map`: sparse map from ranks to values
 //! - `kernel_cache`: compiled kernels on disk
 //! - `vendor_lib`: libraries loaded at run time
 //! - `symbol_table`: function tables of libraries loaded at run time

@@ -13,7 +13,7 @@ pub struct PeerMap<T> {
     values: Vec<T>,
 }
 
-/// Memory for a rank that has no value, in bytes.
+/// Number of bytes that the map uses for a rank without a value.
 pub const BYTES_PER_RANK: usize = size_of::<u32>();
 
 impl<T: Default> PeerMap<T> {

@@ -53,8 +53,8 @@ pub fn read(
 }
 
 /// Returns a string that identifies the process manager of a Hydra job. Hydra passes no job id. Its
-/// proxy on this node is the peer of the PMI socket. Without a PMI socket the parent process is the
-/// best guess (wrong under `mpirun sh -c`, where each rank has its own parent).
+/// proxy on this node is the peer of the PMI socket. Without a PMI socket, the parent process is
+/// the best guess. The guess is wrong under `mpirun sh -c`, where each rank has its own parent.
 fn manager_key(pmi_fd: Option<i32>) -> String {
     let peer = pmi_fd.and_then(|fd| process::peer_of(fd).ok()).map(|peer| peer.pid);
     let pid = peer.filter(|&pid| pid > 0).unwrap_or_else(process::parent_pid);

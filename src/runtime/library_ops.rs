@@ -1,6 +1,6 @@
-//! Dispatch of the library's own operations: queries whether the program has registered a handler
-//! for an operation with the default dispatcher. Without registered handlers a query costs one load
-//! and one branch.
+//! Dispatch of the library's own operations: queries whether the program has registered, with the
+//! default dispatcher, a handler for an operation. Without registered handlers a query costs one
+//! load and one branch.
 
 use super::dispatch::bitmap_index::Slots;
 use super::dispatch::{Action, DEFAULT, Query, Registration, find_quickly};

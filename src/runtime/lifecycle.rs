@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// `runtime` does not depend on the module `backend`.
 pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 
-/// Init count. No foreign code runs under its lock: neither a log callback nor work that finalize
-/// waits for.
+/// Init count. Its lock is never held while code from outside the library runs, such as a log
+/// callback or work that finalize waits for.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
 
 struct Count {
@@ -131,7 +131,7 @@ fn warn(complaints: &[String]) {
     }
 }
 
-/// Returns the settings from environment variables, and complaints about the variables.
+/// Returns the settings from environment variables, and warnings about the variables.
 fn read_environment() -> Result<(Settings, Vec<String>)> {
     let (mut variables, mut unusual) = (std::collections::BTreeMap::new(), Vec::new());
     for (name, value) in std::env::vars_os() {
@@ -214,7 +214,7 @@ fn set_gate(state: u32) -> Result<()> {
     Err(Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, "no page for the library's state"))
 }
 
-/// Counts a finalize (`dtl_finalize`). The last finalize destroys every live object by calling the
+/// Counts a call of `dtl_finalize`. The last one destroys every live object by calling the
 /// functions of `shutdown`, in order.
 pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     if GATE.state() == OpenState::FORKED {

@@ -1,12 +1,12 @@
 //! Allgather through files in a folder that all ranks can access. Rank 0 writes an invitation with
 //! a random number. Each rank writes its contribution, with a random number of its own, to a file
 //! named after the number of the invitation. Rank 0 reads the contributions and writes a reply,
-//! which repeats the random number of each contribution. By these random numbers the ranks
+//! which repeats the random number of each contribution. These random numbers enable the ranks to
 //! recognize files that an earlier job left behind.
 //!
-//! Each file is written under another name and then renamed or linked, so other ranks never read an
-//! incomplete file. A rank removes its file after reading the reply; rank 0 removes all other
-//! files.
+//! Each file is written under a temporary name and then renamed or linked, so other ranks never
+//! read an incomplete file. A rank removes its file after reading the reply; rank 0 removes all
+//! other files.
 //!
 //! Over NFS, a file may become visible late, by up to the attribute cache timeout (mount option
 //! actimeo).

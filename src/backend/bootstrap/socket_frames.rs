@@ -51,10 +51,10 @@ impl Stream for UnixStream {
 /// One end of a connection, with its receive and send buffers.
 pub(super) struct Channel<S: Stream = TcpStream> {
     pub(super) stream: CloseOnFork<S>,
-    /// Received bytes; the first `read` bytes are consumed.
+    /// Received bytes; the first `read` bytes have been consumed.
     inbox: Vec<u8>,
     read: usize,
-    /// Bytes to send; the first `written` bytes are written.
+    /// Bytes to send; the first `written` bytes have been written.
     outbox: Vec<u8>,
     written: usize,
 }

@@ -258,7 +258,8 @@ impl<'a> NodeRoot<'a> {
         pids(&self.contributions)
     }
 
-    /// Sends the contributions and the file descriptor `passed` to all ranks.
+    /// Sends each rank the contributions of all ranks and, if `passed` is not `None`, the file
+    /// descriptor in `passed`.
     pub(crate) fn share(&mut self, passed: Option<BorrowedFd<'_>>) -> Result<()> {
         let answer = bytes_of(&encode(&Ok(self.contributions.clone())));
         for (rank, channel) in self.root.seated() {
@@ -345,8 +346,8 @@ impl NodeRank {
         received.map_err(of_root)
     }
 
-    /// Reports to rank 0 whether this rank could use the file descriptor (`own`), and waits for the
-    /// final outcome.
+    /// Reports `own`, the result of this rank's use of the file descriptor, to rank 0. Waits for
+    /// the final outcome.
     pub(crate) fn finish<T>(mut self, own: Result<T>) -> Result<T> {
         let named = |error: &Error| error.clone().within(&format!("rank {}", self.rank));
         let report = own.as_ref().map(|_| Vec::new()).map_err(named);

@@ -49,7 +49,8 @@ impl Words {
     }
 }
 
-/// Word of page-locked memory on which a stream waits: the device compares it with a value.
+/// 32-bit word in page-locked memory. The device can block a stream until the word reaches a given
+/// value.
 struct Word {
     driver: Arc<CudaDriver>,
     device: i32,
@@ -156,7 +157,7 @@ unsafe extern "C" fn arrive(_stream: CUstream, _status: CUresult, arrival: *mut 
     arrival.change.notify_one();
 }
 
-/// Position at which a stream is blocked. The stream continues after a call to `release`.
+/// Wait operation that blocks a stream at one position in its queue until `release` is called.
 pub(super) struct StreamWait {
     arrival: Arc<StreamArrival>,
     word: Arc<Word>,

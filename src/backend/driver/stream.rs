@@ -3,8 +3,8 @@
 //!
 //! A driver reports the failure of a command either by that command's event alone (OpenCL), or by
 //! failing every later call (CUDA, after a device fault). No driver stores the status of a
-//! callback, and no driver lets a stream that waits for an event inherit the failures that precede
-//! the event. [`Stream`] does both.
+//! callback, and in no driver does a stream that waits for an event inherit the failures that
+//! precede the event. [`Stream`] provides both.
 //!
 //! Callbacks run on a thread of the stream, because the driver's callback thread serves all streams
 //! and must not block. The queue is blocked while a callback runs. It is released even if the
@@ -224,8 +224,9 @@ impl<D: Driver> Stream<D> {
         self.log.lock().report(upto)
     }
 
-    /// Returns true if all work queued so far has ended. If it has, returns the first unreported
-    /// failure of that work as an error, which `synchronize` will return too.
+    /// Returns true if all work queued so far has ended. If some of that work failed and the
+    /// failure has not been reported, returns the first such failure as an error instead of true.
+    /// `synchronize` will return the same error.
     pub fn query(&self) -> Result<bool> {
         let log = self.log.lock();
         let (upto, ended) = (log.last, log.ended);

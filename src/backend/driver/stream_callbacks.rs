@@ -27,7 +27,7 @@ pub trait Piece {
     fn failure(&self) -> Option<Error>;
 }
 
-/// Log of a stream's queued work and of its failures.
+/// Log of the work that is queued on a stream, and of the failures of this work.
 pub struct Log<P> {
     /// Number of the latest queued piece of work.
     pub last: u64,
@@ -86,15 +86,15 @@ impl<P: Piece> Log<P> {
         self.failures.iter().find(|failure| failure.number > after && failure.number <= upto)
     }
 
-    /// Returns the first stored failure of the work with numbers above `after` and up to `upto`;
-    /// `None` if there is none.
+    /// Returns the first stored failure of a command whose number is greater than `after` and at
+    /// most `upto`; `None` if there is none.
     pub fn first_failure(&self, after: u64, upto: u64) -> Option<Error> {
         self.first(after, upto).map(|failure| failure.error.clone())
     }
 
-    /// Returns the first failure of the work with numbers up to `upto` that `Stream::synchronize`
-    /// has not returned yet. Returns `Ok` if there is no such failure or if the runtime stores that
-    /// failure too.
+    /// Returns the first failure that `Stream::synchronize` has not returned yet, among the
+    /// failures of commands with numbers up to `upto`. Returns `Ok` if there is no such failure or
+    /// if the runtime stores that failure too.
     pub fn unreported(&self, upto: u64) -> Result<()> {
         match self.first(self.reported, upto) {
             Some(Failure { known: false, error, .. }) => Err(error.clone()),
@@ -102,8 +102,8 @@ impl<P: Piece> Log<P> {
         }
     }
 
-    /// Returns the first unreported failure of the work with numbers up to `upto`, and marks that
-    /// work as ended and reported. That work must have ended.
+    /// Returns the first unreported failure of the commands with numbers up to `upto`, and marks
+    /// these commands as ended and reported. They must have ended.
     pub fn report(&mut self, upto: u64) -> Result<()> {
         let result = self.unreported(upto);
         (self.reported, self.ended) = (self.reported.max(upto), self.ended.max(upto));

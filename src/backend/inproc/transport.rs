@@ -168,7 +168,7 @@ impl InprocTransport {
         Ok(())
     }
 
-    /// Completes a send to a rank that has left; its status is DTL_ERROR_RANK_FAILURE.
+    /// Completes a send to a rank that has left, with the status DTL_ERROR_RANK_FAILURE.
     fn send_to_nobody(
         &self,
         target: &RankSlot,

@@ -36,7 +36,7 @@ impl Doorbell {
     }
 
     /// Sleeps until the doorbell rings, for at most `limit`. Returns at once if `is_there` returns
-    /// true, which means that the message has been published.
+    /// true, which means that the awaited message has been published.
     pub(super) fn sleep(&self, is_there: impl FnOnce() -> bool, limit: Duration) {
         let rings = self.rings.load(Acquire);
         self.sleepers.fetch_add(1, Relaxed);

@@ -1,4 +1,4 @@
-//! MPI communicators: duplication, release, and this process' rank and size.
+//! MPI communicators: duplication, release, and this process's rank and size.
 
 use super::library::functions::Handle;
 use super::library::mpi_library::{Mpi, PendingFree};

@@ -17,8 +17,8 @@ use super::status::Reader;
 use crate::error::{Result, failure};
 use crate::sys::memory::buf::Scratch;
 
-/// Discards messages that were sent on communicators that are now freed and that have arrived on
-/// the new communicators `comms`. Collective; requires an `MpiGuard`.
+/// Discards stale messages that have arrived on the new communicators `comms`: they were sent on
+/// communicators that have since been freed. Collective; requires an `MpiGuard`.
 pub(super) fn discard(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
     meet(mpi, comms)?;
     for comm in comms {

@@ -48,9 +48,10 @@ impl Reader {
 enum Counter {
     /// Open MPI: one 64-bit field, after three `int`s and an `int` with the cancellation flag.
     Field,
-    /// MPICH family: 63 bits at the start of the status; bit 32 is the cancellation flag.
+    /// MPICH family: the first 64 bits of the status, except bit 32, which is the cancellation
+    /// flag.
     Halves,
-    /// Call to MPI's function.
+    /// Call of an MPI function (such as MPI_Get_elements_x).
     Call,
 }
 

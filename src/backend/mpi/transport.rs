@@ -246,7 +246,7 @@ impl MpiTransport {
     }
 
     /// Posts a receive. If `mode` is `Block` and `data` has at most `LARGE` bytes, waits until the
-    /// message is received. Requires an `MpiGuard`.
+    /// message has been received. Requires an `MpiGuard`.
     #[inline(always)] // row: mpi_message_8
     fn recv_on(&self, from: Envelope, data: Region, mode: RecvMode<'_>) -> Result<OpId> {
         match mode {

@@ -174,7 +174,7 @@ impl NcclComm {
         self.drain(state);
     }
 
-    /// Waits at most `LEAVE_NS` nanoseconds until aborted collectives no longer access their
+    /// Waits, at most `LEAVE_NS` nanoseconds, until aborted collectives no longer access their
     /// buffers. Does not wait if the device is lost, because a lost device does not access any
     /// buffers.
     fn drain(&self, state: &mut NcclState) {

@@ -44,7 +44,7 @@ fn number(version: i32) -> String {
     format!("{}.{}.{}", version / thousand, version % thousand / 100, version % 100)
 }
 
-/// Opens the library; the error message gives the reason for a failure.
+/// Opens the NCCL library. On failure, returns the reason as a string.
 pub fn find() -> std::result::Result<Nccl, String> {
     LIBRARY.may_be_called()?;
     let named = settings::current().collectives_library;

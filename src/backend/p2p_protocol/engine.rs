@@ -178,7 +178,7 @@ pub(super) enum Arrival {
     /// A complete message with its bytes.
     Held(MessageBytes),
     Offered(RndvOffer),
-    /// A message from this rank to itself: the ID of its send.
+    /// A message from this rank to itself, represented by the ID of its send.
     Own(OpId),
 }
 
@@ -409,7 +409,7 @@ impl Engine {
         self.links.get(index_of(source)).filter(|link| link.is_dead).map(|_| index_of(source))
     }
 
-    /// Starts the transfer of `message` to receive `id`.
+    /// Starts the transfer of `message` into the buffer of receive `id`.
     pub(super) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = index_of(message.source);
         match message.what {
@@ -441,8 +441,8 @@ impl Engine {
         }
     }
 
-    /// Matches a rendezvous request to receive `id`. The next call to `progress` posts the receive
-    /// for the payload and sends Clear (clear to send).
+    /// Matches a rendezvous request with receive operation `id`. The next call to `progress` posts
+    /// the receive for the payload and sends Clear (clear to send).
     pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: RndvOffer) {
         if let Some(Operation::Receive(receive)) = self.operations.get_mut(id) {
             receive.taken = Some(TakenOffer { source, word, offer, payload: None });

@@ -66,11 +66,11 @@ const FRAME_WORD: u64 = 0;
 /// Messages from one rank with the same tag must match receives in the order in which the messages
 /// were sent and the receives were posted. A rank may send to itself. Only `close` may block. If
 /// `isend` or `irecv` returns BUSY, resources are exhausted for now: the caller retries later. An
-/// error from `test` means that the call itself failed (for example, in this thread); the operation
-/// continues. If a rank fails, these must complete with RANK_FAILURE: sends to it, receives from
-/// it, and at least one any-source receive (a pending one, otherwise the next one posted), with the
-/// failed rank as `source` of its completion. Any-source receives posted afterwards match messages
-/// from the ranks that have not failed.
+/// error from `test` means that the call itself failed (for example, because this thread must not
+/// use the `Wire`); the operation continues. If a rank fails, these must complete with
+/// RANK_FAILURE: sends to it, receives from it, and at least one any-source receive (a pending one,
+/// otherwise the next one posted), with the failed rank as `source` of its completion. Any-source
+/// receives posted afterwards match messages from the ranks that have not failed.
 pub trait Wire: Send {
     /// Returns the properties of the transport that is built on this `Wire`.
     fn properties(&self) -> &Arc<Properties>;
@@ -192,11 +192,11 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     Ok(Box::new(P2pTransport { engine, properties, is_direct, windows }))
 }
 
-/// Memory of a transport in bytes, excluding memory per rank: the engine and the posted frame
-/// buffers.
+/// Number of bytes that a transport uses for the engine and the posted frame buffers. Memory per
+/// rank is not included.
 pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
-/// Memory of a transport in bytes, excluding memory per rank, if the [`Wire`] provides the frame
-/// buffers.
+/// Number of bytes that a transport uses if the [`Wire`] provides the frame buffers. Memory per
+/// rank is not included.
 pub const LENT_FIXED_BYTES: usize = size_of::<P2pTransport>() + size_of::<Properties>();
 /// Memory per rank in bytes, whether or not messages are exchanged with the rank.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;

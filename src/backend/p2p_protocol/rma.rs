@@ -378,8 +378,8 @@ impl Engine {
         })
     }
 
-    /// Calls `act` on all windows. Records as failed each rank whose failure an operation in `act`
-    /// reports.
+    /// Calls `act` on all windows. If an operation in `act` reports that a rank has failed, records
+    /// the failure of the rank.
     fn on_windows<T>(
         &mut self,
         act: impl FnOnce(&mut [(u64, OpenWindow)], &mut Hand) -> Result<T>,

@@ -1,5 +1,5 @@
 //! Implementation of the trait `Window` of `runtime::component` on the windows of a raw transport
-//! (`Wire`). It locks the protocol engine for each call, and exchanges the keys with which ranks
+//! (`Wire`). It locks the protocol engine for each call, and exchanges the keys that ranks need to
 //! access each other's memory.
 
 use super::SharedEngine;

@@ -18,9 +18,9 @@ const FLUSH_NS: u64 = 5_000_000_000;
 const RECEIVES_NS: u64 = 1_000_000_000;
 
 impl Engine {
-    /// Closes the windows, sends pending frames, ends the frame receives and closes the `Wire`.
-    /// Then leaks the frames of operations that are still pending, because the `Wire` may access
-    /// them as long as the process runs.
+    /// Closes the windows, sends pending frames, cancels the receives posted for frames and closes
+    /// the `Wire`. Then leaks the frames of operations that are still pending, because the `Wire`
+    /// may access them as long as the process runs.
     pub(super) fn close(mut self) -> Result<()> {
         // Fails in a thread that may not call the wire: then the wire ends its operations itself.
         while let Some(&(number, _)) = self.windows.last() {
@@ -78,8 +78,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the frame receives. If they cannot be canceled, completes each with a message that this
-    /// rank sends to itself.
+    /// Cancels the receives posted for frames. If the `Wire` cannot cancel receives, completes each
+    /// with a message that this rank sends to itself.
     fn end_receives(&mut self) -> Result<()> {
         let (deadline, mut backoff) = (Deadline::after(RECEIVES_NS), Backoff::new());
         let can_cancel = self.wire.can_cancel();

@@ -245,7 +245,7 @@ proptest! {
     }
 
     /// Combines sends, receives, cancellation and progress at random. No message may overtake
-    /// another unless a send was canceled, no message may be lost or duplicated, and a message
+    /// another unless some send was canceled, no message may be lost or duplicated, and a message
     /// whose send completes with CANCELED must never be received.
     #[test]
     fn nothing_overtakes(

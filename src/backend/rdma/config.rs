@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Method by which messages in device memory are transferred.
+/// Method of transferring messages in device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Devices {
     /// Device memory is copied through host memory (staging).
@@ -57,23 +57,23 @@ pub struct Config {
     pub pkey_index: u16,
     /// Number of receives posted per peer and queue pair.
     pub depth: u32,
-    /// Requested number of bytes that a work request carries inline.
+    /// Requested maximum number of bytes that a work request carries inline.
     pub inline: u32,
     /// True if a waiting rank sleeps until its completion queue raises an event.
     pub sleeps: bool,
     /// True if the receiver reads a large message; false if the sender writes it.
     pub reads: bool,
-    /// Method by which messages in device memory are transferred.
+    /// Method of transferring messages in device memory.
     pub device_memory: Devices,
     /// Maximum number of bytes of memory that stay registered for later messages, excluding the
     /// memory that the library always registers.
     pub cache_bytes: u64,
     /// Bootstrap method of the ranks, see `bootstrap::oob_exchange`.
     pub meeting: String,
-    /// Address or network interface of the sockets that establish connections; empty for automatic.
+    /// Address or network interface of the sockets that establish connections; empty: chosen
+    /// automatically.
     pub address: String,
-    /// Time, in milliseconds, without a response from a peer's machine, after which the machine
-    /// counts as failed.
+    /// Time, in milliseconds, after which a peer's machine that does not respond counts as failed.
     pub silence_ms: u32,
     /// Time limit, in milliseconds, for re-establishing a connection; 0 disables reconnection.
     pub reconnect_ms: u32,

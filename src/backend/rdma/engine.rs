@@ -80,7 +80,7 @@ pub(crate) struct RdmaEngine {
     pub(crate) lost: VecDeque<usize>,
     /// Ranks to which rendezvous control records (notes) or credits must be sent.
     pub(crate) listed: Vec<usize>,
-    /// Operations of which some parts (work requests) have not been posted yet.
+    /// Operations some of whose work requests have not been posted yet.
     pub(crate) unfinished: Vec<OpId>,
     /// Failed peers whose connections will be closed.
     failing: Vec<usize>,

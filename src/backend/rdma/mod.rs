@@ -44,7 +44,8 @@ use super::{p2p_protocol, peer_map};
 /// allocates.
 pub const FIXED_BYTES: usize = p2p_protocol::LENT_FIXED_BYTES + size_of::<engine::RdmaEngine>();
 /// Bytes of memory per rank, whether or not messages are exchanged with the rank. No part of this
-/// memory is registered, and the device has no object for a rank without messages.
+/// memory is registered, and no device object exists for a rank with which no messages are
+/// exchanged.
 pub const RANK_BYTES: usize =
     p2p_protocol::RANK_BYTES + peer_map::BYTES_PER_RANK + liveness::RANK_BYTES;
 /// Additional memory, in bytes, for each rank with which this rank exchanges messages, in the

@@ -67,7 +67,8 @@ impl RdmaOperation {
         *self = RdmaOperation::Done(done, self.on_window().map(|(window, _)| window));
     }
 
-    /// Returns window number and target of a one-sided or atomic operation, `None` for others.
+    /// Returns the window number and the target of a one-sided or atomic operation, or `None` for
+    /// any other operation.
     pub(crate) fn on_window(&self) -> Option<(usize, usize)> {
         match self {
             RdmaOperation::OneSided(one_sided) => Some((one_sided.window, one_sided.target)),

@@ -25,8 +25,8 @@ const SLACK_NS: u64 = 1_000_000_000;
 const LENIENCE: u64 = 4;
 
 impl Config {
-    /// Returns the time, in nanoseconds, within which a device completes or fails every work
-    /// request.
+    /// Returns the maximum time, in nanoseconds, that a device needs to complete a work request,
+    /// successfully or with an error.
     fn patience_ns(&self) -> u64 {
         let once = 4096_u64 << self.timeout;
         (once * LENIENCE).saturating_mul(u64::from(self.retries) + 1).saturating_add(SLACK_NS)

@@ -4,7 +4,7 @@
 //! be inline; all other data is copied through send slots (registered buffers). An operation
 //! completes when the peer's device has acknowledged all of it, so a flush sends nothing to the
 //! target. Accumulate operations on elements of 8 bytes are in `atomics`; the library executes all
-//! others by active messages.
+//! others with active messages.
 
 use super::atomic_op::{AtomicKind, ELEMENT};
 use super::engine::{RdmaEngine, RdmaWindow};

@@ -1,5 +1,5 @@
-//! Transport "shm": the ranks are processes of one node that share memory. The transport does not
-//! require MPI, files or threads.
+//! Transport "shm", for ranks that are processes on one node and share memory. The transport does
+//! not require MPI, files or threads.
 //!
 //! In reading order:
 //! - `bootstrap`: creation and exchange of the shared memory
@@ -87,8 +87,8 @@ fn check() -> Result<()> {
     Ok(())
 }
 
-/// Checks that this process can open the file descriptors that the bootstrap needs: about two per
-/// rank on rank 0, one per rank elsewhere.
+/// Checks that this process can open the file descriptors that the bootstrap needs. For each rank
+/// of the communicator, rank 0 needs about two descriptors, and every other rank needs about one.
 fn check_room(opening: &OpenRequest) -> Result<()> {
     let size = opening.size;
     let count = if opening.rank == 0 { 2 * size + 1 } else { size + 2 };
@@ -180,9 +180,9 @@ impl ShmJob {
     }
 }
 
-/// Sets up this rank during the bootstrap: opens and watches process descriptors of the other
-/// ranks, publishes a memory word that other ranks read to test cross-memory attach, and permits
-/// other processes to read this process' memory if `mode` is `Allow`.
+/// Sets up this rank during the bootstrap: opens and watches pidfds of the other ranks, publishes a
+/// memory word that other ranks read to test cross-memory attach, and permits other processes to
+/// read this process' memory if `mode` is `Allow`.
 fn prepare(
     segment: &Segment,
     pids: &[i32],

@@ -39,8 +39,8 @@ impl Peers {
         self.all.get_mut(rank)
     }
 
-    /// Returns the messaging state (`Link`) of `rank`, or `None` if no message was exchanged with
-    /// that rank.
+    /// Returns the messaging state (`Link`) of `rank`, or `None` if no message has been exchanged
+    /// with that rank.
     pub(super) fn link(&self, rank: usize) -> Option<&Link> {
         self.links.get(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
     }
@@ -88,8 +88,8 @@ pub(super) struct Peer {
     pid: i32,
     /// Index of the rank's `Link` plus 1; 0 if no message was exchanged with the rank.
     link: u16,
-    /// Liveness state of the rank, as last handled by this process. To handle a departure or a
-    /// death means to complete the operations that cannot finish without the rank.
+    /// Liveness state of the rank, as last handled by this process. Handling a departure or a death
+    /// means completing the operations that cannot finish without the rank.
     pub(super) state: PeerState,
     /// True if this process may read the rank's memory, as tested when the communicator was opened.
     pub(super) readable: bool,
@@ -119,8 +119,8 @@ pub(super) struct Link {
 }
 
 impl Peer {
-    /// Creates the state of the rank with process ID `pid`. `process` is its process descriptor,
-    /// `None` for this rank itself.
+    /// Creates the state of the rank with process ID `pid`. `process` is its pidfd; `None` for this
+    /// rank itself.
     pub(super) fn new(pid: i32, process: Option<PidFd>) -> Peer {
         Peer { process, pid, link: 0, state: PeerState::Present, readable: false }
     }
@@ -155,8 +155,8 @@ impl Link {
 pub(super) enum Mode {
     /// Read the memory of other ranks if the operating system permits that.
     Auto,
-    /// Like `Auto`, and in addition permit other processes to read this process' memory (Yama
-    /// security module).
+    /// Like `Auto`, and in addition permit other processes to read this process' memory, which the
+    /// Yama security module may otherwise forbid.
     Allow,
     /// Never read the memory of other ranks.
     Off,

@@ -173,9 +173,9 @@ fn keep_said(before: Mark, status: dtl_status_t) {
 }
 
 /// Returns the error for an error status that foreign code (a C callback or plugin function)
-/// returned. This thread took the mark `before` before it called the foreign code. The error has
-/// the message that the foreign code set or, if there is none, the message of the failed library
-/// call whose status the foreign code returns.
+/// returned. `before` is the mark (point in time) that this thread took before it called the
+/// foreign code. The error has the message that the foreign code set or, if there is none, the
+/// message of the failed library call whose status the foreign code returns.
 #[cold]
 pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Error {
     let left = take_error_text();

@@ -70,7 +70,7 @@ struct Store {
 enum ArrayData {
     /// Memory that the library allocated; null if the array has no elements.
     Own(Addr),
-    /// Imported tensor of another library, and its entry in the table of external memory.
+    /// Tensor imported from another library, and its entry in the table of external memory.
     Taken(TakenTensor, Option<external::ExternalEntry>),
 }
 

@@ -24,8 +24,8 @@ use crate::sys::sync::{AtomicBool, AtomicUsize, Ordering};
 /// `epoch::thread_mark`.
 const NOBODY: usize = 1;
 
-/// Lock that has only a try operation: an attempt to acquire the lock fails at once if it is in
-/// use. Acquisition is cheap for the first thread that ever acquired the lock.
+/// Lock that has only a try operation: an attempt to acquire the lock fails at once if the lock is
+/// held. Acquisition is cheap for the first thread that ever acquired the lock.
 pub struct BiasedTryLock {
     /// Mark of the first thread (`epoch::thread_mark`), or [`NOBODY`].
     first: AtomicUsize,

@@ -68,8 +68,8 @@ impl Posted {
         self.op.is_none()
     }
 
-    /// Polls the operation in flight. Returns `Some` exactly once, when the operation is complete,
-    /// and `None` if no operation is in flight.
+    /// Polls the operation in flight. Returns `Some` exactly once, when the operation is found to
+    /// be complete, and `None` otherwise.
     pub(crate) fn poll(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.transport.outcome(op)?;

@@ -148,8 +148,8 @@ pub(super) fn may_block() -> bool {
 }
 
 /// Makes progress on the started requests. Returns true if all have completed and no transport
-/// needs calls for its progress. If it returns false, the caller must not block, because its peer
-/// may wait for one of these requests.
+/// needs library calls to make progress. If it returns false, the caller must not block, because
+/// its peer may wait for one of these requests.
 #[cold]
 #[inline(never)]
 fn has_settled() -> bool {

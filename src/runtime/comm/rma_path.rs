@@ -17,10 +17,10 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket(pub(crate) u64);
 
-/// Result of starting a one-sided operation: its ticket, or `None` if the operation is complete
-/// locally, so that the caller may reuse its buffers and all fetched data has arrived. Otherwise
-/// the next flush of the target completes the operation. The caller may poll the ticket only if it
-/// requested one when it started the operation ([`TicketRequest`]).
+/// Result of starting a one-sided operation. `None`: the operation is complete locally, that is,
+/// the caller may reuse its buffers, and all fetched data has arrived. `Some`: the ticket of the
+/// operation, which the next flush of the target completes. The caller may poll the ticket only if
+/// it requested one when it started the operation ([`TicketRequest`]).
 pub(crate) type RmaStart = Option<Ticket>;
 
 /// True if the caller will poll the operation by its ticket. Otherwise only a flush reports its
@@ -116,8 +116,8 @@ pub(crate) trait RmaPath: Send + Sync {
         false
     }
     /// Closes this implementation of the window's one-sided operations. No further call is made,
-    /// and after the return neither the window's memory nor a buffer is accessed. If `together` is
-    /// true, all ranks close the window now, and the call may wait for them. Otherwise the call
-    /// does not wait for other ranks.
+    /// and after this call has returned neither the window's memory nor a buffer is accessed. If
+    /// `together` is true, all ranks close the window now, and the call may wait for them.
+    /// Otherwise the call does not wait for other ranks.
     fn close(&self, together: bool);
 }

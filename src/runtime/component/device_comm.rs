@@ -24,7 +24,7 @@ pub trait DeviceComm: Send + Sync {
     fn another(&self) -> Result<Box<dyn DeviceComm>>;
     /// Creates the bootstrap id. Called on rank 0 after all ranks have prepared their parts.
     fn invitation(&self) -> Result<BootstrapId>;
-    /// Starts to connect to the other ranks (nonblocking).
+    /// Starts connecting to the other ranks, without blocking.
     fn meet(&self, invitation: &BootstrapId, rank: i32, size: i32) -> Result<()>;
     /// Returns true if this rank is connected to all other ranks. If this function fails, the
     /// caller calls `give_up`.

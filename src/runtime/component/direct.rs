@@ -30,7 +30,8 @@ pub struct DeviceMemory<'a> {
 
 /// Methods of a transport that transfers device memory directly, without staging in host memory.
 pub trait Direct {
-    /// Returns the size threshold in bytes: messages up to this size go through host memory.
+    /// Returns the size threshold in bytes: messages up to this size are staged through host
+    /// memory.
     fn above(&self) -> usize;
     /// Returns the object that keeps `memory` accessible to the transport. The first call for an
     /// allocation creates this object. Returns `None` if the transport cannot access the

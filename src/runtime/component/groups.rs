@@ -37,8 +37,8 @@ pub struct Groups<'a> {
     /// Pipelined messages: the caller fills the send buffer and reads the receive buffer while the
     /// transport transfers the message.
     pub pipeline: Group<'a, dyn Pipeline>,
-    /// Blocking wait for an event of the transport. Without the group, a waiting thread sleeps for
-    /// fixed intervals.
+    /// Blocking wait until an event occurs in the transport. Without this group, a waiting thread
+    /// sleeps for fixed intervals.
     pub wakeup: Group<'a, dyn Wakeup>,
     /// Completion tests in which the waiting thread itself calls a function of another library
     /// (such as MPI_Test).
@@ -51,7 +51,8 @@ pub struct Groups<'a> {
 }
 
 impl Groups<'_> {
-    /// Groups of a transport that has point-to-point messages only.
+    /// Value for a transport that provides only point-to-point messages and no optional method
+    /// group.
     pub const NONE: Self = Groups {
         liveness: None,
         shared_memory: None,
@@ -110,7 +111,7 @@ pub trait Pipeline: Send + Sync {
     fn arrived(&self, op: OpId) -> usize;
 }
 
-/// Blocking wait of a thread for an event of the transport.
+/// Blocking wait until an event occurs in the transport.
 pub trait Wakeup: Send + Sync {
     /// Sleeps until an operation of this rank completes or a message arrives, for `limit` at most.
     /// `seen` is 0 for the first call and then the value that the previous call stored. Returns at
@@ -128,7 +129,7 @@ pub trait ForeignTest: Send + Sync {
     fn foreign_tester(&self) -> Arc<ForeignTester>;
     /// Fills in the completion of operation `op` from the outputs of the call to another library
     /// (such as MPI_Test) that has completed `op`. The caller must call this function if the
-    /// operation failed, or if it needs other fields of the completion than the status.
+    /// operation failed, or if it needs fields of the completion other than the status.
     fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion);
 }
 
@@ -144,7 +145,7 @@ pub trait Diagnostics: Send + Sync {
     /// Returns the transport's own (for example the vendor's) description of the operation that has
     /// just failed; `None` if there is no such description.
     fn failure_text(&self) -> Option<String>;
-    /// Returns a description of the memory that the transport uses and has used in addition to the
-    /// user buffers; `None` if the transport does not count this memory.
+    /// Returns a description of the current and peak memory use of the transport, not counting user
+    /// buffers; `None` if the transport does not track its memory use.
     fn memory_text(&self) -> Option<String>;
 }

@@ -5,7 +5,7 @@
 //! The caller (always in `runtime`) then uses a generic implementation or returns NOT_SUPPORTED.
 //!
 //! In reading order:
-//! - `device_comm`: collectives on device memory by a collective library
+//! - `device_comm`: collectives on device memory, executed by a collective library
 //! - `memory`: allocation and copies
 //! - `module`: compilation of kernels
 //! - `message`: message matching and completion
@@ -108,7 +108,8 @@ pub trait Device: Send + Sync {
     fn info(&self, _device: i32, _out: &mut dtl_device_info_t) -> Option<Result<()>> {
         None
     }
-    /// Returns the free and the total memory of the device in bytes; 0 = unknown.
+    /// Returns the free and the total memory of the device in bytes, where 0 means unknown; `None`
+    /// if the backend does not provide this function.
     fn memory_info(&self, _device: i32) -> Option<Result<(u64, u64)>> {
         None
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// a communicator. The communicator description (`dtl_comm_desc_t`) may set a shorter limit.
 pub const BOOTSTRAP_NS: u64 = 30_000_000_000;
 
-/// Arguments with which a transport is opened.
+/// Arguments for opening a transport.
 pub struct OpenArgs {
     /// Flags of the communicator description (`dtl_comm_desc_t`).
     pub flags: u32,

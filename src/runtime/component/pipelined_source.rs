@@ -16,13 +16,14 @@ impl PipelinedSource {
         PipelinedSource { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
     }
 
-    /// Sets the number of bytes written so far to `ready` (release). A thread that reads this
-    /// number sees all writes before this call.
+    /// Sets the number of bytes written so far to `ready`, with release ordering. A thread that
+    /// reads this number with [`PipelinedSource::ready`] sees all writes before this call.
     pub fn reach(&self, ready: usize) {
         self.ready.store(ready, Ordering::Release);
     }
 
-    /// Returns the number of bytes written so far, from the front of the message (acquire).
+    /// Returns the number of bytes written so far, from the front of the message. The load has
+    /// acquire ordering.
     pub fn ready(&self) -> usize {
         self.ready.load(Ordering::Acquire)
     }

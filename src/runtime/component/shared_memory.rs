@@ -74,7 +74,7 @@ pub enum SharedOffer {
 /// key finds no memory.
 pub type PartKey = [u64; 2];
 
-/// Returns the error for a key that identifies no memory shared by `rank`.
+/// Returns the error for a key that does not identify any memory shared by `rank`.
 pub fn part_is_gone(rank: i32) -> Error {
     failure!(
         DTL_ERROR_NOT_FOUND,

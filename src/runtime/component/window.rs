@@ -21,8 +21,8 @@ pub trait Rma: Send + Sync {
 /// This rank's part of a window that is being created.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowPart<'a> {
-    /// Memory that stays valid until the window is closed. If `None` (then on all ranks), the
-    /// transport allocates the memory, aligned to 64 bytes and initialized to 0.
+    /// Memory that stays valid until the window is closed. `None` on every rank if the transport
+    /// allocates the memory, aligned to 64 bytes and initialized to 0.
     pub memory: Option<Region>,
     /// Size of each rank's part in bytes, in rank order.
     pub sizes: &'a [u64],
@@ -128,10 +128,10 @@ pub trait Window: Send + Sync {
     fn compare_and_swap(&self, _to: TargetRange, _swap: Swap) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not compare and swap")
     }
-    /// Closes the window: the caller must not call it again, and the window no longer accesses any
-    /// buffer. If `together` is true, all ranks close the window now, each after its last flush of
-    /// all operations. If it is false, no rank waits for another rank, and resources that can only
-    /// be freed collectively are not freed.
+    /// Closes the window. Afterwards, the caller must not use the window, and the window no longer
+    /// accesses any buffer. If `together` is true, all ranks close the window now, each after its
+    /// last flush of all operations. If it is false, no rank waits for another rank, and resources
+    /// that can only be freed collectively are not freed.
     fn close(&self, together: bool);
 }
 

@@ -57,7 +57,7 @@ pub trait Handler: Send + Sync {
     /// returns.
     fn invoke(&self, query: &Query, event: Option<&mut dtl_event_t>) -> Result<()>;
     /// Prevents this object from calling the user-defined destroy function when it is dropped.
-    /// Called after a failed registration, because the caller then keeps the ownership of the user
+    /// Called after a failed registration, because the caller then keeps ownership of the user
     /// data.
     fn forget(&self);
 }
@@ -369,7 +369,7 @@ impl Dispatcher {
 
 impl Registration {
     /// Prevents the user-defined destroy function of the handler from being called. Used after a
-    /// failed registration, because the caller then keeps the ownership of the user data.
+    /// failed registration, because the caller then keeps ownership of the user data.
     fn disown(&self) {
         if let Some(functions) = &self.functions {
             functions.forget();

@@ -20,7 +20,7 @@ pub struct ChainEntry {
     pub key: Slots,
     /// Registered handler.
     pub registration: Arc<Registration>,
-    /// Indices in the [`Chain`] of all entries of this handler. They are used to call its predicate
+    /// Indices of all entries of this handler in the [`Chain`]. They are used to call its predicate
     /// at most once for a query.
     others: Vec<usize>,
 }
@@ -250,7 +250,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Creates the tables of the handlers `registered`, which must be in the order of registration.
+    /// Creates the lookup tables for the handlers `registered`, which must be in the order of
+    /// registration.
     pub fn new(registered: &[Arc<Registration>]) -> Self {
         let keys = registered.iter().flat_map(|registration| &registration.keys);
         let mut words: Vec<_> = keys.map(|key| key.operation).collect();

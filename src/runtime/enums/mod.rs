@@ -178,7 +178,7 @@ pub fn register_template(
 }
 
 impl Enumeration {
-    /// Allocates an enumeration. It is never freed, because there are only few enumerations.
+    /// Allocates an enumeration. It is never freed, because there are only a few enumerations.
     fn new(number: dtl_enum_t, name: &str) -> Result<&'static Self> {
         let (_, name) = kept(name)?;
         let book = RwLock::new(Book::default());

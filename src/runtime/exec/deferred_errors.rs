@@ -43,7 +43,7 @@ struct DeferredState {
 pub(super) struct Mark {
     first: First,
     upto: u64,
-    /// Id of the `DeferredErrors` object in which the pieces of work are numbered.
+    /// Id of the `DeferredErrors` object that numbers these pieces of work.
     of: usize,
 }
 
@@ -130,8 +130,8 @@ impl DeferredErrors {
 }
 
 impl Mark {
-    /// Returns the first failure among the pieces of work that the mark covers. Valid once these
-    /// pieces have ended.
+    /// Returns the first failure among the pieces of work up to this position in the stream. Valid
+    /// once these pieces have ended.
     pub(super) fn result(&self) -> Result<()> {
         match &*self.first.lock() {
             Some((number, error)) if *number <= self.upto => Err(error.clone()),

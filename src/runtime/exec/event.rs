@@ -249,8 +249,8 @@ impl Foreign {
     }
 
     /// Stores the [`Mark`] that covers the library's own work queued before the event was recorded.
-    /// Called after the recording. `trail` contains the failures of the library's own work in the
-    /// stream.
+    /// Called after the event has been recorded. `trail` contains the failures of the library's own
+    /// work in the stream.
     #[inline]
     pub(super) fn follow(&self, trail: &Arc<DeferredErrors>) {
         if trail.is_open() || self.is_marked.load(Ordering::Relaxed) {

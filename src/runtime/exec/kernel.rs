@@ -48,7 +48,7 @@ pub struct Code {
     pub function: KernelFn,
     /// User pointer that is passed to each call to `function`.
     pub user: Addr,
-    /// True if one call runs a whole block instead of one thread.
+    /// True if one call executes all threads of a block; false if it executes one thread.
     pub is_whole_block: bool,
 }
 

@@ -291,7 +291,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Calls a function on a host thread in the order of the stream.
+    /// Calls a function on a host thread, in stream order.
     pub fn host_callback(&self, function: dtl_task_fn_t, user: Addr) -> Result<()> {
         match &self.body {
             StreamImpl::Own(queue) => queue.push(StreamWork::Call(function, user)),

@@ -179,7 +179,7 @@ fn find_any(region: Region) -> Result<Option<(usize, Allocation)>> {
 pub enum Owner {
     /// The program, which frees the memory with `dtl_mem_free`.
     Program,
-    /// An array object of the library. The memory is freed when the array is destroyed.
+    /// An array object, which frees the memory when it is destroyed.
     Array,
 }
 

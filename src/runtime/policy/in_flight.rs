@@ -92,8 +92,8 @@ pub(super) struct Flights {
 pub(super) struct TaskCompletion {
     pub(super) picked: ResourceChoice,
     pub(super) ended: TaskOutcome,
-    /// True if the task has failed and no caller will query its status, so that the policy must
-    /// record the failure.
+    /// True if the task has failed and no caller will query its status. The policy must then record
+    /// the failure.
     pub(super) is_unheard: bool,
 }
 
@@ -218,7 +218,7 @@ impl Flights {
     }
 
     /// Polls the task `ticket` for at most `timeout_ns` nanoseconds. Returns its completion; `None`
-    /// if the task still runs or another thread polls it.
+    /// if the task is still running or another thread is polling it.
     pub(super) fn look(&self, ticket: u64, timeout_ns: u64) -> Option<TaskCompletion> {
         let (watch, index) = {
             let mut places = self.places.lock();

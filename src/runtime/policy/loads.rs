@@ -79,7 +79,7 @@ impl Count {
 pub(super) struct Loads(Box<[Count]>);
 
 impl Loads {
-    /// Creates counts of 0 for this number of resources.
+    /// Creates a count of 0 for each of `resources` resources.
     pub(super) fn new(resources: usize) -> Self {
         let none = |_| Count { taken: AtomicU64::new(0), ended: AtomicU64::new(0) };
         Loads((0..resources).map(none).collect())

@@ -1,8 +1,8 @@
 //! Dynamic selection: scheduling policies that choose a resource for each task.
 //!
-//! The submission of a short task has three steps: select a resource, call the task's function,
-//! count the end of the task. [`quick`] and the methods of [`FastPolicy`] implement the first and
-//! the last step. The task runs between them, outside of the critical section of the epoch-based
+//! The submission of a short task has three steps: select a resource, call the task's function, and
+//! count the task as ended. [`quick`] and the methods of [`FastPolicy`] implement the first and the
+//! last step. The task runs between them, outside of the critical section of the epoch-based
 //! reclamation. Neither step allocates memory, acquires a lock or can panic.
 //!
 //! docs/explanation/dynamic-selection.md explains how each policy decides. Streams and events are

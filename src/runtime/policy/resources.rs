@@ -64,7 +64,8 @@ pub struct Resource {
     pub given: ListElement,
     /// Index of the element in the resource list that the user passed.
     pub place: usize,
-    /// Value to which the adapter has converted the element, and that the resource kind interprets.
+    /// Result of the adapter's conversion of the list element. The resource kind interprets this
+    /// value.
     pub core: u64,
     /// Stream of a DTL_RESOURCES_STREAMS resource.
     pub stream: Option<Arc<Stream>>,

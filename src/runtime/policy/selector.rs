@@ -293,7 +293,7 @@ impl Chooser {
         }
     }
 
-    /// Returns true if the ends of tasks must be reported to the selection rule before the next
+    /// Returns true if completed tasks must be reported to the selection rule before the next
     /// selection.
     pub(super) fn needs_reports(&self) -> bool {
         match self {

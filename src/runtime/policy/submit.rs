@@ -1,5 +1,5 @@
 //! Submission of a task: select a resource (waiting for a free resource if necessary), run the task
-//! on it, detect the end of the task. This module also implements the functions that wait for
+//! on it, and detect the end of the task. This module also implements the functions that wait for
 //! tasks.
 //!
 //! All functions here run outside of the epoch (the critical section of the epoch-based
@@ -33,13 +33,13 @@ pub type TaskFn = extern "C" fn(
     *mut dtl_waitable_t,
 ) -> dtl_status_t;
 
-/// Maximum number of off-stream tasks that a submit polls on the selected resource. Off-stream
-/// tasks are tasks in flight whose end is not detected through the resource's stream. A submit adds
-/// only one such task, so the number of these tasks stays small even if the policy needs no reports
-/// about tasks.
+/// Maximum number of off-stream tasks that a submission polls on the selected resource. Off-stream
+/// tasks are tasks in flight whose end is not detected through the resource's stream. A submission
+/// adds only one such task, so the number of these tasks stays small even if the policy needs no
+/// reports about tasks.
 const LOOKS: usize = 2;
-/// If the policy needs no reports about tasks, a submit collects ended tasks only when its own task
-/// raises the number of tasks in flight to a multiple of LOOK_EVERY. Applies to user-defined
+/// If the policy needs no reports about tasks, a submission collects ended tasks only when its own
+/// task raises the number of tasks in flight to a multiple of LOOK_EVERY. Applies to user-defined
 /// resource kinds.
 const LOOK_EVERY: usize = 64;
 /// Maximum timeout in nanoseconds that is passed to a wait function that a task returned.
@@ -425,8 +425,8 @@ impl Policy {
         )
     }
 
-    /// Waits at most `timeout_ns` nanoseconds until the submitted task `ticket` has ended, and
-    /// returns its status.
+    /// Waits at most `timeout_ns` nanoseconds for the submitted task `ticket` to end, and returns
+    /// the status of the task.
     pub fn wait(&self, ticket: u64, timeout_ns: u64) -> Result<dtl_status_t> {
         self.wait_for(self.ready()?, ticket, Deadline::after(timeout_ns))
     }

@@ -66,8 +66,8 @@ impl RunShard {
 pub(super) struct Trial {
     /// Index of the fastest resource, or TUNING while the task is being tuned.
     best: AtomicU32,
-    /// Index of the fastest resource so far. Submits use this resource while all runs of a tuning
-    /// are assigned and some have not ended.
+    /// Index of the fastest resource so far. Submissions use this resource while all runs of a
+    /// tuning are assigned and some have not ended.
     leader: AtomicU32,
     parts: [RunShard; 1 + SHARES],
     /// Number of elements of `parts` (groups of runs) whose runs have all ended.

@@ -19,8 +19,8 @@ const LINE: usize = 16;
 /// selections of each resource, and padding.
 struct UsageRow(Box<[AtomicU64]>);
 
-/// Number of selections of each resource and round-robin position, in one row of counters per
-/// thread.
+/// Number of selections of each resource, and the round-robin position (next resource), in one row
+/// of counters per thread.
 pub(super) struct Counts {
     rows: [UsageRow; ROWS],
     shared: UsageRow,

@@ -39,7 +39,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Returns the time limit of a compiler run in nanoseconds.
+    /// Returns the time limit, in nanoseconds, for one run of the compiler.
     pub fn limit_ns(&self) -> u64 {
         self.timeout_ns.unwrap_or(120_000_000_000)
     }
@@ -55,8 +55,8 @@ pub struct Settings {
     /// Default time limit in nanoseconds for communicators that are created without an explicit
     /// time limit.
     pub timeout_ns: Option<u64>,
-    /// True if an automatic choice of an alternative that is worse than the preferred one is an
-    /// error, as DTL_STRICT=1 requests.
+    /// True if an automatic choice returns an error where it would otherwise fall back from the
+    /// preferred alternative to a worse one (DTL_STRICT=1).
     pub strict: bool,
     /// True if communicators are deterministic by default.
     pub deterministic: bool,
@@ -177,8 +177,8 @@ fn compiler(values: &Values) -> Result<Compiler> {
     })
 }
 
-/// Returns warnings about unknown variables that begin with DTL_, and about a misspelled variable
-/// that the library still reads.
+/// Returns warnings about unknown variables that begin with DTL_, and about STEPMESH_BAKCEND, a
+/// misspelled name that the library still accepts.
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut complaints = Vec::new();
     // DTL_TEST_, DTL_FAKE_VERBS_ and DTL_BUILD_ belong to the project's own tests and scripts,

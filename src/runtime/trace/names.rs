@@ -39,7 +39,8 @@ impl Name {
 }
 
 /// Cache of the names that a thread has used, for lookups without a lock. The key is the address
-/// and the length of the string, because names are constants of the program.
+/// and the length of the string, because every name is a string constant, which stays at its
+/// address.
 pub(super) struct NameCache([Option<(usize, usize, Name)>; 64]);
 
 impl NameCache {

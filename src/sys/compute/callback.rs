@@ -80,15 +80,15 @@ impl UserOp {
     ///
     /// The library guarantees that both regions are valid for these elements, `from` for writing as
     /// well (collectives pass scratch memory), and that no reference to either region exists during
-    /// the call. The user is responsible for anything that the function does beyond the rules
-    /// documented at dtl_op_fn_t, as with every callback.
+    /// the call. As with every callback, the user is responsible if the function breaks the rules
+    /// documented at dtl_op_fn_t.
     pub fn apply(self, into: Region, from: Region, element: usize, dtype: dtl_dtype_t) {
         let count = into.len().min(from.len()) / element.max(1);
         self.apply_to_right(into, from, element, dtype);
         into.copy_from(from.part(0, count * element));
     }
 
-    /// Computes `right = left op right`, as the user's C function does. The guarantees of
+    /// Computes `right = left op right` by calling the user's C function. The guarantees of
     /// [`UserOp::apply`] hold here too, but with `right` as the region that is written.
     pub fn apply_to_right(self, left: Region, right: Region, element: usize, dtype: dtl_dtype_t) {
         let count = left.len().min(right.len()) / element.max(1);
@@ -238,7 +238,7 @@ impl ForeignTester {
     }
 
     /// Tests an operation. If it has not completed and `is_patient` returns true, repeats the test
-    /// for some microseconds. The sender and the receiver of a large message execute the steps of
+    /// for a few microseconds. The sender and the receiver of a large message execute the steps of
     /// its transfer alternately, so late detection of a step delays the whole transfer.
     pub fn test(
         &self,
@@ -286,7 +286,7 @@ impl ForeignTester {
         self.often.fetch_min(often.max(1), Ordering::Relaxed);
     }
 
-    /// Returns true if some operations may have state in addition to their requests. Relaxed
+    /// Returns true if some operations may have state in addition to their requests. A relaxed load
     /// suffices: an operation is tested by the thread that started it, or by a thread to which that
     /// thread has passed the operation.
     pub fn has_extras(&self) -> bool {
@@ -443,7 +443,7 @@ struct InlineBytes([u8; INLINE_BYTES]);
 pub enum ArgPack {
     /// Short lists, stored inline.
     Inline(Inline),
-    /// Long lists or large arguments, with the size of each argument.
+    /// Argument list that is too long or too large for `Inline`, with the size of each argument.
     Heap(Scratch, Vec<u64>),
 }
 

@@ -17,7 +17,7 @@
 //! and reading the count are acquires, so everything that a member did happens before `open`
 //! returns. All changes from open to zero are read-modify-writes, so the last value read follows
 //! each of them. `owned` is a lock: acquire exchange, release store. The announcement counter and
-//! the number of sleepers are one word, so every announcement and every member that is about to
+//! the number of sleepers share one word, so every announcement and every member that is about to
 //! sleep are ordered: either the announcer's increment returns a word that counts the sleeper, and
 //! the announcer wakes it, or the member detects the announcement, by its own compare or by that of
 //! the kernel, and does not sleep. The member that leaves last wakes the caller if `state` has the
@@ -34,7 +34,7 @@
 //! array works on that part in the next loop too.
 //!
 //! Memory ordering. A piece is removed from a share by a compare-exchange of the whole word, so
-//! exactly one member gets it, whatever happened in between: if the word has again the value that
+//! exactly one member gets it, whatever happened in between: if the word again has the value that
 //! was read before, the share again contains exactly these pieces. Only the owner adds pieces to a
 //! share, and only when the share is empty, when no other member writes it. So all accesses are
 //! relaxed: pieces are only numbers. The data that they refer to is published with the job, and all
@@ -80,8 +80,8 @@ struct TeamBoard<J> {
 }
 
 struct TeamSlot<J> {
-    /// The flags OPEN and ASLEEP, and in the lower 30 bits the number of members that are in the
-    /// slot.
+    /// The flags OPEN and ASLEEP, and in the lower 30 bits the number of members that are working
+    /// on the job.
     state: AtomicU32,
     job: AtomicPtr<J>,
 }
@@ -120,7 +120,7 @@ impl<J: Sync> Team<J> {
         }
     }
 
-    /// Returns true if a member sleeps at this moment.
+    /// Returns true if at least one member is sleeping at this moment.
     pub fn has_sleepers(&self) -> bool {
         self.board.news.load(Ordering::Relaxed) as u32 > 0
     }

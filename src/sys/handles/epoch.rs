@@ -13,11 +13,11 @@
 //! running thread between two of its instructions (a thread that is not running had one at its
 //! context switch). If the barrier falls before S1 in the reader, L1 comes after S2 and finds
 //! nothing. If it falls after S1, L2 sees the odd number and the object is kept. Without membarrier
-//! (old kernels, some emulators) both sides use a SeqCst fence instead, which gives an equal
-//! guarantee by the C++ rules: either L1 finds the slot unlinked or L2 sees the odd number. The
-//! model in `tests/models` checks the variant with fences. That proves the variant with membarrier
-//! too: the barrier of membarrier is also a full one, and the code relies on no property of it
-//! other than this alternative, so the exact point at which the barrier executes does not matter.
+//! (old kernels, some emulators) both sides use a SeqCst fence instead, which gives an equivalent
+//! guarantee by the rules of the C++ memory model: either L1 finds the slot unlinked or L2 sees the
+//! odd number. The model in `tests/models` checks the variant with fences. That proves the variant
+//! with membarrier too: the barrier of membarrier is also a full one, and the code relies only on
+//! this alternative, so the exact point at which the barrier executes does not matter.
 //!
 //! A call that waits leaves the epoch, but first publishes the one object that it continues to use
 //! (`held`), as a hazard pointer. The release store that makes the number even publishes the hazard
@@ -67,7 +67,8 @@ pub(super) struct ThreadRecord {
     aside: AtomicU32,
     /// True while a thread owns the record.
     owned: AtomicBool,
-    /// True while a thread owns the record for one call only, late in the exit of the thread.
+    /// True while an exiting thread, whose thread-local data is already destroyed, owns the record
+    /// for one call only.
     borrowed: AtomicBool,
     /// True if entering the epoch needs a memory fence instruction: a copy of `NEEDS_FENCE`, stored
     /// here because every entry accesses the record in any case.
@@ -268,9 +269,9 @@ pub fn enter() -> Guard {
     guard
 }
 
-/// Enters the epoch without a memory fence instruction, which suffices where [`is_cheap`] returns
-/// true. A caller that finds, once inside, that [`is_cheap`] returns false must leave the epoch
-/// before it uses any object.
+/// Enters the epoch without executing a memory fence instruction. The instruction is unnecessary
+/// where [`is_cheap`] returns true. A caller that finds, once inside, that [`is_cheap`] returns
+/// false must leave the epoch before it uses any object.
 #[must_use]
 #[inline]
 pub fn enter_cheaply() -> Guard {
@@ -285,7 +286,8 @@ pub fn enter_cheaply() -> Guard {
     Guard { record }
 }
 
-/// Returns true if the calling thread is inside the epoch.
+/// Returns true if the calling thread is inside the epoch (the critical section of epoch-based
+/// reclamation).
 pub fn is_inside() -> bool {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     unsafe { mine().as_ref() }.is_some_and(|record| record.seq.load(Ordering::Relaxed) % 2 == 1)

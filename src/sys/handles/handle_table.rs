@@ -3,9 +3,9 @@
 //!
 //! A handle is `type 8 | index 20 | generation 36`. The word of a slot is the handle of its object.
 //! While the slot has no object, the word is the last handle with one bit of its index inverted.
-//! Such a word is no valid handle: its index selects another slot. So one compare checks that a
-//! handle is of this type, of this slot and live. Readers hold an [`epoch`] guard and access no
-//! shared counter; the [`epoch`] module explains why that is safe.
+//! Such a word is not a valid handle: its index selects another slot. So a single comparison checks
+//! that a handle has this type, refers to this slot and is live. Readers hold an [`epoch`] guard
+//! and access no shared counter; the [`epoch`] module explains why that is safe.
 //!
 //! A call refers to an object of a table in one of three ways:
 //!
@@ -26,7 +26,8 @@
 //! that guard is dropped. A writer allocates a new value, swaps the pointer and retires the old
 //! value. Memory ordering: the swap releases the contents of the new value, and the reader's load
 //! acquires them. The old value outlives its readers for the reason that `epoch` explains; the swap
-//! is the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock for them).
+//! is the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock for this
+//! purpose).
 
 use crate::hints;
 use crate::sys::{
@@ -286,7 +287,8 @@ pub fn tag_of(handle: u64) -> u8 {
     (handle >> (INDEX_BITS + GENERATION_BITS)) as u8
 }
 
-/// Reference to an object. The thread is inside the epoch until the reference is dropped.
+/// Reference to an object in a handle table. The thread stays in the critical section of the
+/// epoch-based reclamation until the reference is dropped.
 pub struct EpochRef<T> {
     pub(super) object: *const T,
     pub(super) visit: Visit,
@@ -371,8 +373,8 @@ impl<T> Deref for HazardRef<T> {
     }
 }
 
-/// Reference to a slot, for use with the handle of an object that is or was in the slot. Another
-/// object may later be in this slot, even at an equal address.
+/// Reference to a slot, for use with the handle of an object that is or was in the slot. Later, the
+/// slot may contain another object, even at the same address.
 pub struct SlotRef<T: 'static>(Option<&'static HandleSlot<T>>);
 
 impl<T> Clone for SlotRef<T> {
@@ -453,8 +455,8 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     /// Replaces the current value. The old value is dropped once its last reader has left the
     /// epoch.
     ///
-    /// Consumes the guard, so that the caller keeps no reference to the old value that borrows the
-    /// guard.
+    /// Consumes the guard: a reference to the old value borrows the guard, so the caller cannot
+    /// keep one.
     pub fn replace(&self, value: T, inside: Guard) {
         let before = self.now.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
         // SAFETY: the pointer comes from a box, and the swap made this call its only owner.

@@ -71,7 +71,7 @@ struct Slot<T> {
     word: AtomicU64,
     /// Next slot in the list of free slots, or null at the end.
     next: AtomicPtr<Slot<T>>,
-    /// Handle of the object's owner (its group). It does not change during the object's life.
+    /// Handle of the object's owner (its group). It does not change during the object's lifetime.
     group: AtomicU64,
     /// The object; initialized while `word` is a handle, or a handle with `BUSY` inverted.
     object: UnsafeCell<MaybeUninit<T>>,
@@ -300,9 +300,9 @@ impl<T: Send + 'static> SlotMap<T> {
         own.count.store(own.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Frees a slot if the thread's own list is full or belongs to another table. If that list is
-    /// empty, it becomes a list of this table and receives the slot. Otherwise the shared list
-    /// receives the slot.
+    /// Frees a slot that the thread's own list cannot receive, because the list is full, belongs to
+    /// another table or does not exist. If the list is empty, it becomes a list of this table and
+    /// receives the slot. Otherwise the shared list receives the slot.
     #[cold]
     #[inline(never)]
     fn push_elsewhere(&'static self, own: Option<&SpareSlots>, slot: &'static Slot<T>) {

@@ -2,7 +2,8 @@
 //! that callers pass are made here.
 //!
 //! A [`Region`] is a guarantee, given once where the region is created from a C pointer: the bytes
-//! stay valid until the operation that received them ends. All later use is checked arithmetic.
+//! stay valid until the operation that received them ends. Later accesses use only bounds-checked
+//! offsets within the region.
 //!
 //! Some address ranges only ever contain ordinary host memory: the program image (text, data, bss),
 //! the brk heap, and the calling thread's stack. No driver maps device memory there while the

@@ -22,7 +22,7 @@ const NUMBERS: usize = 1 << 20;
 /// writes. A descriptor that another thread is adding or removing at the time of the fork may stay
 /// open in the child.
 static NOTED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
-/// Number of words up to and including the last word of the bit set that has ever contained a
+/// Number of words of the bit set up to and including the last word that has ever contained a
 /// recorded descriptor.
 static USED: AtomicUsize = AtomicUsize::new(0);
 static ASKED: Once = Once::new();

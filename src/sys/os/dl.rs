@@ -253,8 +253,8 @@ fn about_file(path: &Path) -> Result<Metadata, Refusal> {
     Ok(about)
 }
 
-/// Checks that code may be loaded from a regular file: by its owner and permissions, and by those
-/// of the folder that contains it.
+/// Checks that code may be loaded from a regular file, according to the owner and the permissions
+/// of the file and of the folder that contains it.
 pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     let path = resolve(path)?;
     let about = about_file(&path)?;
@@ -267,9 +267,9 @@ pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     }
 }
 
-/// Checks that code may be loaded from a regular file that the user has named. Fails only if any
-/// user could have written or replaced the file: the libraries of a site often belong to a
-/// dedicated user and are writable by a group.
+/// Checks that code may be loaded from a regular file that the user has named. Fails only if all
+/// users of the system could have written or replaced the file: the libraries of a site often
+/// belong to a dedicated user and are writable by a group, which is permitted.
 pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
     let path = walk(path, &named_link_fault, false)?;
     let about = about_file(&path)?;

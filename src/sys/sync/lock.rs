@@ -175,8 +175,8 @@ impl Condvar {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Unlocks the mutex, waits until this condition variable is notified or `limit` has passed (or
-    /// a spurious wake-up), then locks the mutex again.
+    /// Unlocks the mutex, waits until this condition variable is notified, `limit` has passed or a
+    /// spurious wake-up occurs, then locks the mutex again.
     pub fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
         self.0.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
     }
@@ -221,7 +221,7 @@ impl OpenState {
     pub const OPEN: u32 = 1;
     /// State: the library has been finalized by all its users.
     pub const CLOSED: u32 = 2;
-    /// State: this process is a fork of a process that had opened the library.
+    /// State: this process was forked from a process that had opened the library.
     pub const FORKED: u32 = 3;
     /// State: the library is open, and each call is recorded in a trace. This is a separate state,
     /// so that calls need no second check while tracing is off.

@@ -27,7 +27,7 @@ const HELD: usize = 64;
 /// Largest block size in bytes of the test "held"; larger blocks would use too much memory.
 const MOST_HELD: usize = 64 * KIB;
 
-/// Allocator under measurement: the library or malloc.
+/// Allocator that is measured: the library or malloc.
 trait Source {
     fn take(&self, bytes: usize) -> Outcome<*mut u8>;
     fn give(&self, at: *mut u8) -> Outcome;

@@ -109,7 +109,7 @@ fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
     Ok(made)
 }
 
-/// Looks up the handler of the query repeatedly; returns nanoseconds per lookup.
+/// Looks up the handler for the query repeatedly; returns nanoseconds per lookup.
 fn find(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
     let (query, mut found) = (query(), DTL_REGISTRATION_NULL);
     time(CALLS, || {

@@ -47,7 +47,7 @@ pub(crate) fn shared_processors() -> usize {
     }
 }
 
-/// Returns the processor to which this thread is bound, if it is bound to one.
+/// Returns the processor to which this thread is bound, if it is bound to exactly one.
 pub(crate) fn only_processor() -> Option<usize> {
     match affinity()[..] {
         [only] => Some(only),

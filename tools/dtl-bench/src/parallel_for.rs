@@ -28,7 +28,8 @@ use std::time::Duration;
 
 /// Pause before each batch, in which idle threads stop spinning.
 const REST: Duration = Duration::from_millis(2);
-/// Number of untimed loops at the beginning of a batch, which wake the threads after `REST`.
+/// Number of untimed loops at the beginning of a batch, which wake the threads after the pause
+/// `REST`.
 const WAKE_UP: usize = 10;
 /// Number of polls (GOMP_SPINCOUNT) after which an idle OpenMP thread sleeps. The polls take a
 /// fraction of the pause `REST`.

@@ -14,14 +14,14 @@ pub(crate) fn no_info() -> dtl_recv_info_t {
     dtl_recv_info_t { source: 0, tag: 0, size_bytes: 0, status: 0, reserved0: 0, reserved1: 0 }
 }
 
-/// Returns the time limit in nanoseconds with which communicators are opened.
+/// Returns the time limit, in nanoseconds, that is set when a communicator is opened.
 pub(crate) fn limit_of(timeout_ns: u64, no_time_limit: bool) -> u64 {
     if no_time_limit { DTL_TIMEOUT_INFINITE } else { timeout_ns }
 }
 
-/// Returns true if a message longer than its buffer is truncated as dtl.h specifies. Without a time
-/// limit, a communicator kind with the feature "comm.direct" forwards messages unchanged to an
-/// underlying library such as MPI, which may behave differently.
+/// Returns true if a message that is longer than the receive buffer is truncated as dtl.h
+/// specifies. Without a time limit, a communicator kind with the feature "comm.direct" forwards
+/// messages unchanged to an underlying library such as MPI, which may behave differently.
 pub(crate) fn cuts(kind: &str, no_time_limit: bool) -> bool {
     // Built-in kinds are no backends.
     let is_direct = || Backend::find(kind).and_then(|backend| backend.supports("comm.direct"));

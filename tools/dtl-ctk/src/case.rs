@@ -79,7 +79,7 @@ impl Op {
         matches!(self, Op::Window | Op::WindowMixed | Op::WindowMisuse)
     }
 
-    /// Returns true for point-to-point messages.
+    /// Returns true for point-to-point operations.
     pub(crate) fn is_p2p(self) -> bool {
         self.is_batch() || matches!(self, Op::Sendrecv | Op::Replace)
     }
@@ -206,8 +206,8 @@ pub(crate) struct Case {
     /// Number of ranks of the job.
     pub(crate) ranks: u64,
     pub(crate) group: Group,
-    /// Number of the method of completing requests (0 to 5): wait_all, wait (for one request after
-    /// another, beginning with the last), wait_any, wait_some, test_all, test.
+    /// Method that completes the requests: 0 = wait_all, 1 = wait for one request after another,
+    /// beginning with the last, 2 = wait_any, 3 = wait_some, 4 = test_all, 5 = test.
     pub(crate) finish: u64,
     pub(crate) steps: Vec<Step>,
 }

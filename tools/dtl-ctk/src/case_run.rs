@@ -132,8 +132,9 @@ impl CaseRun<'_> {
         Ok(hash)
     }
 
-    /// Runs or starts the steps in order, then completes those that were started. Returns a hash
-    /// for each step that is a batch of messages or uses a window.
+    /// Executes the steps in order. Only starts the nonblocking collectives, and completes them
+    /// after the last step. Returns a hash for each step that is a batch of messages or uses a
+    /// window.
     fn steps(
         &self,
         comm: dtl_sys::dtl_comm_t,

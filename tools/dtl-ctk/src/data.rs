@@ -239,7 +239,7 @@ fn half(value: i64) -> u16 {
     if value == 0 { 0 } else { sign | ((bits >> 13) - ((127 - 15) << 10)) as u16 & 0x7FFF }
 }
 
-/// Decodes a binary16 that is neither infinite nor NaN.
+/// Decodes a finite binary16 and truncates it to an integer.
 fn whole(bits: u16) -> i64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let size = (1.0 + fraction / 1024.0) * f64::from(exponent - 15).exp2();

@@ -193,7 +193,7 @@ fn tests(run: &Run, launched: bool) -> Result<ExitCode, Hopeless> {
 /// Returns the selected named tests, sorted by component in the order of `COMPONENTS`.
 fn selected(run: &Run) -> Vec<&'static Test> {
     let named = &run.named.component;
-    // Slots are called of tables that are registered.
+    // The tests of slots require a backend that registers its function tables.
     let has_tables = run.plugin.is_some()
         || run.name().is_some_and(|name| ["sample", "minimal", "faulty"].contains(&name));
     let wanted = |test: &&'static Test| {

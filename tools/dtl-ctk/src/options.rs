@@ -384,7 +384,7 @@ impl Run {
         u64::try_from((self.limit() / part).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the time limit with which communicators are opened, in nanoseconds;
+    /// Returns the time limit, in nanoseconds, that is set when a communicator is opened;
     /// DTL_TIMEOUT_INFINITE with --no-time-limit.
     pub(crate) fn comm_limit_ns(&self) -> u64 {
         limit_of(self.call_ns(), self.no_time_limit)

@@ -127,8 +127,8 @@ impl View<'_> {
         }
     }
 
-    /// Creates the buffers and arguments with which this rank performs the step (one operation of a
-    /// random test case).
+    /// Creates the buffers and arguments that this rank passes in the step, which is one operation
+    /// of a random test case.
     pub(crate) fn plan(&self) -> Plan {
         use Op::*;
         let mut plan =

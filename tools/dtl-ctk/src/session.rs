@@ -78,8 +78,8 @@ impl<'a> Session<'a> {
         std::fs::metadata(self.file("report")).map_or(0, |data| data.len())
     }
 
-    /// Returns the command that starts the worker. If ranks are processes, the command starts them
-    /// with a launcher.
+    /// Returns the command that starts the worker. If the ranks are processes, the command starts
+    /// them with a launcher.
     fn command(&self) -> Result<Command, Error> {
         let own = std::env::current_exe()?;
         let processes = self.ranks.filter(|_| self.run.place() == Place::Processes);

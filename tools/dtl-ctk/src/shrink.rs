@@ -170,7 +170,7 @@ fn halve(case: &mut Case) {
     }
 }
 
-/// Returns reductions that make a case smaller, the most promising first.
+/// Returns changes that make a case smaller, the most promising first.
 pub(crate) fn candidates(case: &Case) -> Vec<Change> {
     let steps = &case.steps;
     let mut list: Vec<Change> = Vec::new();

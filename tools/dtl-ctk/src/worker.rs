@@ -299,8 +299,8 @@ fn reported(report: &Report, rank: i32, test: &Test, body: impl FnOnce() -> Outc
 }
 
 /// Runs the tests that need only one process. The tests that apply even to a backend that cannot
-/// run here are first. The backend is initialised before the other tests begin, because a crash
-/// during the initialisation is a failure of all tests.
+/// run here are first. The backend is initialized before the other tests begin, because a crash
+/// during the initialization is a failure of all tests.
 fn alone(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     let any = |which: fn(&Body) -> bool| tests.iter().any(|test| which(&test.body));
     let vtables =
@@ -399,8 +399,8 @@ fn of_comm_slots(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt
     .map(drop)
 }
 
-/// Runs the tests of a comm table on one rank, on one communicator. The first test opens it, the
-/// last one closes it.
+/// Runs the tests of a comm table on one rank, on one communicator. The first test opens the
+/// communicator, and the last one closes it.
 fn slot_rank(
     report: &Report,
     tests: &[&Test],

@@ -1,5 +1,5 @@
 //! Environment variables of the library: their values and origins, and errors in them. This module
-//! does not initialise the library, so that it also works if a variable has an invalid value.
+//! does not initialize the library, so that it also works if a variable has an invalid value.
 
 use dtl::tooling::{launch, settings};
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ impl Variable {
     }
 }
 
-/// All environment variables that the library reads, and the warnings and the error about the
-/// environment.
+/// All environment variables that the library reads, and the warnings and the error (if any) that
+/// the library reports about them.
 pub(crate) struct Environment {
     pub(crate) variables: Vec<Variable>,
     /// Warnings about variables whose names resemble those of the library's variables, and about

@@ -48,7 +48,7 @@ pub(crate) struct MachineFacts {
     pub(crate) memory_limit_bytes: Option<u64>,
 }
 
-/// Environment (service that backends require) that is registered or that a backend names as a
+/// Environment, a service that backends require. It is registered, or a backend names it as a
 /// requirement.
 pub(crate) struct EnvironmentFacts {
     pub(crate) name: String,

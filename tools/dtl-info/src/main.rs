@@ -190,7 +190,7 @@ fn environment(as_json: bool) -> (String, Vec<String>) {
 }
 
 /// Returns the report on this machine, and an error message for each failed choice: default
-/// backend, communicator kind. If the library cannot be initialised, returns an empty report and
+/// backend, communicator kind. If the library cannot be initialized, returns an empty report and
 /// the error message.
 fn machine(as_json: bool) -> (String, Vec<String>) {
     match facts::gather() {

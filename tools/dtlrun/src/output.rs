@@ -44,7 +44,7 @@ struct Target {
     name: &'static str,
     /// Open stream; `None` for standard output that was closed when the program was started.
     file: Option<File>,
-    /// Exit status for the first failed write; `None` if none failed.
+    /// Exit status for the first failed write; `None` if no write has failed.
     failure: Option<u8>,
 }
 

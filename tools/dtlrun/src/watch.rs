@@ -116,7 +116,7 @@ impl Watch {
         }
     }
 
-    /// Performs the next step in ending the remaining ranks if it is due.
+    /// If the next step in ending the remaining ranks is due, performs it.
     fn act(&mut self, ranks: &[Rank]) {
         let Some((at, step)) = self.next else { return };
         let left: Vec<String> =

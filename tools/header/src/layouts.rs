@@ -1,6 +1,6 @@
-//! Writes the layouts of structs, as C macros (sizes and offsets from the plugin's compiler) for
-//! those that pass between a plugin and the library, and as a Rust table (from the library's
-//! compiler) for these and for all that begin with `struct_size`.
+//! Writes the layouts of structs. Writes C macros (sizes and offsets from the plugin's compiler)
+//! for the structs that are passed between a plugin and the library, and a Rust table (from the
+//! library's compiler) for these structs and for all structs that begin with `struct_size`.
 
 use crate::source::{Kind, Source, docs};
 use std::collections::{BTreeSet, HashMap};

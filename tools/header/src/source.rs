@@ -58,7 +58,7 @@ impl Source {
         })
     }
 
-    /// Returns the handle types: structs of one field, `id`.
+    /// Returns the handle types: structs whose only field is `id`.
     pub fn handles(&self) -> impl Iterator<Item = &str> {
         let items = self.modules.iter().flat_map(|module| &module.items);
         items.filter(|item| item.is_handle()).map(|item| item.name.as_str())

@@ -18,9 +18,9 @@ pub struct Setup {
     pub is_launcher: bool,
 }
 
-/// Prepares a command. Its process gets SIGKILL (SIGTERM if it is a launcher) when the thread that
-/// started the process ends. The process starts with all signals unblocked and runs on the
-/// processor in `setup`, if any.
+/// Prepares a command. Its process receives SIGKILL, or SIGTERM if the process is a launcher, when
+/// the thread that started the process ends. The process starts with all signals unblocked and runs
+/// on the processor in `setup`, if any.
 pub fn prepare(command: &mut Command, setup: Setup) {
     let parent = std::process::id();
     let hook = move || before_exec(parent, setup);

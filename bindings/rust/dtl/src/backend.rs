@@ -54,15 +54,15 @@ impl Backend {
         self.handle
     }
 
-    /// Returns the name of the backend. The borrow of the [`Library`] keeps the library initialised
+    /// Returns the name of the backend. The borrow of the [`Library`] keeps the library initialized
     /// while the name is read, because the name is valid only while its backend is registered.
     ///
     /// # Errors
     /// See `dtl_backend_info`.
     pub fn name(self, _initialised: &Library) -> Result<String> {
         let info = self.info()?;
-        // SAFETY: the name lives as long as the backend is registered. The borrowed initialisation
-        // keeps the library from being finalised, and `dtl_backend_unregister` is unsafe: its caller
+        // SAFETY: the name lives as long as the backend is registered. The borrowed initialization
+        // keeps the library from being finalized, and `dtl_backend_unregister` is unsafe: its caller
         // promises that nobody uses the name.
         Ok(unsafe { text::text_of(info.name) })
     }

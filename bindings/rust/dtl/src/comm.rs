@@ -84,7 +84,7 @@ impl Comm {
         Ok(Comm::from_raw(handle))
     }
 
-    /// Returns the world communicator. It lives until the library is finalised, even if the
+    /// Returns the world communicator. It lives until the library is finalized, even if the
     /// returned value is dropped.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Comm {
         Ok(size)
     }
 
-    /// Describes the communicator.
+    /// Returns a description of the communicator.
     ///
     /// # Errors
     /// See `dtl_comm_info`.
@@ -141,7 +141,8 @@ impl Comm {
         Ok(info)
     }
 
-    /// Returns a string that states, for each rank, where it runs and its latest operations.
+    /// Returns a string that states, for each rank, where it runs and what its latest operations
+    /// are.
     ///
     /// # Errors
     /// See `dtl_comm_dump`.
@@ -268,7 +269,8 @@ impl Comm {
         kept(folded, data)
     }
 
-    /// Gathers the elements of all ranks in rank order; all ranks pass the same number. Collective.
+    /// Gathers the elements of all ranks in rank order. All ranks pass the same number of elements.
+    /// Collective.
     ///
     /// # Errors
     /// See `dtl_comm_allgather`.

@@ -3,7 +3,7 @@
 //! Reading order:
 //! - `error`: failed calls, [`Error`]; [`check`] and [`call!`] for functions of [`sys`].
 //! - `text`: C strings of the library as Rust strings.
-//! - `library`: initialisation and finalisation ([`Library`]), versions, explanations.
+//! - `library`: initialization and finalization ([`Library`]), versions, explanations.
 //! - `handle`: ownership of the library's objects.
 //! - `backend`: backends and their devices.
 //! - `memory`: allocations ([`Memory`]) and copies.

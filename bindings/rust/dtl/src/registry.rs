@@ -10,7 +10,7 @@ use std::ptr;
 pub struct Plugin {
     /// State of the plugin: DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
     pub state: i32,
-    /// Status with which loading the plugin, or searching the folder, ended.
+    /// Status that loading the plugin, or searching the folder, returned.
     pub status: Status,
     /// ABI version that the library and the plugin agreed on; 0 if loading failed before that.
     pub abi_version: u32,
@@ -67,7 +67,7 @@ pub struct Environment {
     pub state: i32,
     /// Status of the latest attempt to start the environment.
     pub status: Status,
-    /// Number of its users.
+    /// Number of current users of the environment.
     pub uses: u64,
     /// Name of the environment.
     pub name: String,

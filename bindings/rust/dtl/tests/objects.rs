@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 const NO_LIMIT: u64 = sys::DTL_TIMEOUT_INFINITE;
 
-/// Returns the [`Library`] value that all tests share, so that no test finalises the library while
+/// Returns the [`Library`] value that all tests share, so that no test finalizes the library while
 /// another test runs.
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();

@@ -29,8 +29,8 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Starts to listen for control connections. `named`: address or interface of this machine at
-    /// which to listen (`None`: all addresses).
+    /// Starts listening for control connections. `named` is the address or interface of this
+    /// machine on which to listen (`None`: all addresses).
     pub(super) fn listen(named: Option<&str>) -> Result<(TcpListener, Address)> {
         let failed = |what: &str, error: &std::io::Error| {
             os_error(crate::abi::status::DTL_ERROR_UNAVAILABLE, what, error)

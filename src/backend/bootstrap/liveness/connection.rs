@@ -68,8 +68,8 @@ pub(super) struct Connection {
     /// Rank of the peer; -1 until the hello (first frame) from the peer has arrived.
     pub(super) peer: i32,
     pub(super) stage: ConnectionStage,
-    /// True if the connection carries a few frames in one direction and is then closed. Its end
-    /// then does not indicate a failure.
+    /// True if the connection carries a few frames in one direction and is then closed. In that
+    /// case, the end of the connection does not indicate a failure.
     pub(super) is_brief: bool,
     /// True if this side initiated the connection.
     is_ours: bool,

@@ -19,7 +19,7 @@ const MOMENT_NS: u64 = 100_000_000;
 /// Delay before a failed connection is retried, in nanoseconds.
 const AGAIN_NS: u64 = 1_000_000_000;
 /// Maximum number of connections that a rank has while it waits for a message from any source. The
-/// number is limited because each connection takes a file descriptor on both sides.
+/// number is limited because each connection uses one file descriptor on each side.
 const MOST: usize = 256;
 
 /// State of the failure detection for ranks from which a message is awaited.

@@ -306,7 +306,7 @@ impl Oob {
     }
 
     /// Returns the connection at this index of `connections`, or `None` if there is none or if it
-    /// is temporarily taken out.
+    /// has been removed from the list temporarily.
     fn connection(&self, index: usize) -> Option<&Connection> {
         self.connections.get(index)?.as_ref()
     }

@@ -2,7 +2,7 @@
 //!
 //! Data that is moved but not reduced is sent as bytes. Blocks of different sizes are described by
 //! counts and by displacements relative to the block with the lowest address. `large_count` handles
-//! counts that exceed `int`.
+//! counts that exceed INT_MAX.
 
 use super::{large_count, reduce_op};
 use crate::backend::mpi::ids::id_of;
@@ -45,9 +45,9 @@ fn has_empty_block(args: &CollArgs) -> bool {
 impl NativeCollectives for MpiTransport {
     /// Returns true if MPI can execute this collective with its counts. All ranks must make the
     /// same decision, so it depends only on arguments that are equal on all ranks. If blocks differ
-    /// in size, not every rank has the sizes of all blocks. Such a collective is therefore accepted
-    /// whatever its sizes (except an allgather with an empty block in Intel MPI): its counts are in
-    /// units that are large enough for the counts to fit an `int`.
+    /// in size, not every rank knows the sizes of all blocks. Such a collective is therefore
+    /// accepted whatever its sizes (except an allgather with an empty block in Intel MPI): its
+    /// counts are in units that are large enough for the counts to fit an `int`.
     fn takes(&self, args: &CollArgs) -> bool {
         let is_various = args.row.is_varied() && !args.row.reduces;
         let has = is_various || bytes(args, self.size) <= MOST || large_count::take(self, args);

@@ -125,7 +125,8 @@ impl Mpi {
     }
 }
 
-/// Reduction callback of MPI: `right = left op right` over `count` elements.
+/// User function of the MPI operation (MPI_User_function): `right = left op right` for `count`
+/// elements.
 unsafe extern "C" fn fold(
     left: *mut c_void,
     right: *mut c_void,

@@ -35,7 +35,7 @@ enum SymbolScope {
     Module(SharedObject),
 }
 
-/// Function by whose presence a library is recognized as an MPI library.
+/// Function whose presence identifies a library as an MPI library.
 const MARK: &CStr = c"MPI_Comm_rank";
 /// Name of the function `MARK` in MPI's profiling interface, which tools do not intercept.
 const OWN_MARK: &CStr = c"PMPI_Comm_rank";
@@ -88,7 +88,8 @@ fn is_called_as_an_mpi(file: &Path) -> bool {
     name.starts_with("libmpi") && name.contains(".so")
 }
 
-/// Finds the MPI library, and loads it if none is present. `named` is the value of DTL_MPI_LIBRARY.
+/// Returns the MPI library that is present in this process; if there is none, finds and loads one.
+/// `named` is the value of DTL_MPI_LIBRARY.
 pub fn locate(named: Option<&str>) -> Result<FoundLibrary> {
     match (present(), named) {
         (Some(found), None) => Ok(found),

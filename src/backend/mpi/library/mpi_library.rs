@@ -352,7 +352,7 @@ impl Mpi {
         }
     }
 
-    /// Returns the error for a call while MPI is not running.
+    /// Returns the error for a call that is made while MPI is not running.
     fn stopped(&self) -> Error {
         if self.is_over() {
             failure!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}")

@@ -22,10 +22,10 @@ use crate::runtime::log;
 /// words of attributes.
 const ENDS: u64 = 1;
 const READY: u64 = 2;
-/// Kind of the setup message by which a rank reports that it cannot establish its side of the
+/// Kind of the setup message in which a rank reports that it cannot establish its side of the
 /// connection; a string with the reason follows.
 const REFUSED: u64 = 3;
-/// Kind of the setup message by which a rank reports that it has closed the connection; a string
+/// Kind of the setup message in which a rank reports that it has closed the connection; a string
 /// with the reason follows.
 const BROKEN: u64 = 4;
 const END: usize = 6;
@@ -300,7 +300,7 @@ impl Peer {
     }
 }
 
-/// Creates the BUSY error, after which the caller repeats the call later.
+/// Creates the BUSY error, on which the caller retries the call later.
 pub(crate) fn busy() -> Error {
     Error::new(DTL_ERROR_BUSY, "no room now")
 }

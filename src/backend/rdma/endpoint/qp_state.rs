@@ -171,9 +171,9 @@ const _: () = assert!(LANES <= 16);
 /// Progress of a queue pair at the last check by the watchdog.
 #[derive(Default)]
 pub(crate) struct WatchdogState {
-    /// Number of the last completed work request. `since` is the time in nanoseconds from which
-    /// silence is counted: when this number was first observed, then when the watchdog posted its
-    /// first work request.
+    /// Number of the last completed work request. `since` is the time, in nanoseconds, from which
+    /// the watchdog measures inactivity: first the time at which this number was first observed,
+    /// later the time at which the watchdog posted its first work request.
     pub(crate) over: u32,
     pub(crate) since: u64,
     /// Number of work requests that the watchdog has posted since `over` last changed.

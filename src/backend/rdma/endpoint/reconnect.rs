@@ -93,7 +93,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Continues all reconnections and all connection attempts that are repeated.
+    /// Continues all reconnections, and retries failed connection attempts.
     pub(crate) fn mend(&mut self) {
         for rank in std::mem::take(&mut self.mending) {
             match self.mend_one(rank) {
@@ -131,7 +131,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Posts again all work requests whose messages the peer has not received.
+    /// Reposts all work requests whose messages the peer has not received.
     pub(crate) fn resume(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let (mut ended, mut doubtful) = (Vec::new(), Vec::new());
@@ -241,7 +241,8 @@ impl Peer {
         }
     }
 
-    /// Creates new queue pairs and posts on them all receives that are not posted (`idle`).
+    /// Creates new queue pairs and posts on them all receives in `idle`, the list of receives that
+    /// are not posted.
     fn make_queues(&mut self, config: &Config) -> Result<()> {
         let config = Config { depth: self.depth, ..config.clone() };
         for index in 0..self.lanes.len() {
@@ -275,8 +276,8 @@ impl Peer {
 }
 
 impl Lane {
-    /// Removes all work requests in flight; returns first those that have completed, then those to
-    /// post again.
+    /// Removes all work requests in flight and returns two lists: the requests that have completed,
+    /// and those that must be posted again.
     fn sort(&mut self) -> Result<(Vec<InFlightWork>, Vec<InFlightWork>)> {
         let flying = std::mem::take(&mut self.in_flight);
         let notifying = flying.iter().filter(|flying| flying.work.notifies()).count() as u32;

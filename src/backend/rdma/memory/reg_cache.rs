@@ -43,8 +43,8 @@ pub(crate) fn register(rails: &[Arc<Rail>], region: Region) -> Result<Registered
     Ok(Registered { region, keys })
 }
 
-/// Registrations, by the address of host memory or the serial number of a device allocation. The
-/// least recently used one can be removed.
+/// Registrations, keyed by the address of host memory or the serial number of a device allocation.
+/// The least recently used one can be removed.
 #[derive(Default)]
 pub(super) struct RegTable {
     entries: BTreeMap<u64, RegEntry>,

@@ -42,11 +42,11 @@ pub(crate) enum EagerKind {
 /// Kind of a note: rendezvous control data about a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoteKind {
-    /// The receiver has posted the memory range in the note as the buffer of the payload (clear to
-    /// send).
+    /// The receiver has posted the memory range in this note as the buffer for the payload (clear
+    /// to send).
     Landing = 1,
     /// The sender announces the payload (RTS), which the receiver can read from the memory range in
-    /// the note.
+    /// this note.
     Offer = 2,
     /// The receiver has read the payload.
     Fetched = 3,

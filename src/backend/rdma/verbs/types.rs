@@ -285,7 +285,7 @@ pub struct Sge {
     pub lkey: u32,
 }
 
-/// `struct ibv_send_wr`, with words in place of its unions.
+/// `struct ibv_send_wr`, with integer fields in place of its unions.
 #[repr(C)]
 pub struct SendWr {
     pub wr_id: u64,

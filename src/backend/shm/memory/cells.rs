@@ -7,14 +7,15 @@
 //! A pool of cells belongs to its sender, so no other rank allocates cells from it, and the pool of
 //! a rank that sends no large messages has no memory. Each cell has one word: the number of times
 //! that the cell was read. The sender counts how often it has sent the cell and puts this send
-//! count into the record that refers to the cell. It reuses the cell once the word has that count.
+//! count into the record that refers to the cell. It reuses the cell once the word has reached that
+//! count.
 //!
 //! Memory order: the record is stored with Release and loaded with Acquire, so the receiver sees
 //! the bytes. The receiver stores the count with Release after its last read of the bytes, and the
 //! sender loads the count with Acquire before it writes the cell again. Only the receiver of a cell
 //! writes the cell's word.
 //!
-//! A cache line has the words of eight cells. The sender reads all eight words once per round
+//! A cache line contains the words of eight cells. The sender reads all eight words once per round
 //! through the pool: a cache line that both sides access for each cell would cost as much as
 //! copying some KiB.
 
@@ -80,8 +81,8 @@ impl CellMemory {
         is_inside.then(|| self.cells.region().part(usize::from(cell) * CELL, len))
     }
 
-    /// Frees a cell whose bytes have been read. `number` is the send count in the ring record that
-    /// announced the cell.
+    /// Frees a cell whose bytes have been read. `number` is the cell's send count, taken from the
+    /// ring record that announced the cell.
     pub(crate) fn free(&self, cell: u16, number: u64) {
         if let Some(word) = self.word(cell) {
             word.store(number, Release);
@@ -99,7 +100,7 @@ pub(crate) struct CellPool {
     free: u64,
     held: u64,
     /// Group in which the next allocation starts. Groups are used in turn, so the cells of this
-    /// group were sent longest ago.
+    /// group are those whose last send was the longest time ago.
     group: u16,
 }
 

@@ -26,7 +26,7 @@ use std::sync::{Arc, Weak};
 /// Minimum size of a read for which process_vm_readv is used, in bytes.
 const LONG_READ: usize = 4096;
 /// Maximum size of a write, in bytes. Larger writes are faster as messages, because the target then
-/// copies as well.
+/// does part of the copying.
 const LONGEST_WRITE: usize = 1 << 20;
 
 /// Memory of other ranks that this process has opened for copies.

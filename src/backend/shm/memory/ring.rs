@@ -12,13 +12,14 @@
 //! open at the same time.
 //!
 //! Memory order: the first word of a slot has the number of its record, which no earlier record of
-//! the slot had. The producer writes payload and key with plain and relaxed stores and then stores
-//! the first word with Release. The consumer loads the first word with Acquire and finds the number
-//! that it expects. So the consumer reads a record completely or not at all, even if the producer
-//! is killed while writing. In the other direction, the consumer stores the counts of freed slots
-//! and bytes with Release after its last read of them, and the producer loads the counts with
-//! Acquire before it overwrites that memory. Each word has one writer, so no store needs a stronger
-//! order. The memory order of the state words of requests is described in `rndv_claims`.
+//! the slot had. The producer writes the payload and the key with plain and relaxed stores and then
+//! stores the first word with Release. The consumer loads the first word with Acquire and finds the
+//! number that it expects. So the consumer reads a record completely or not at all, even if the
+//! producer is killed while writing. In the other direction, the consumer stores the counts of
+//! freed slots and bytes with Release after it has last read those slots and bytes, and the
+//! producer loads the counts with Acquire before it overwrites that memory. Each word has one
+//! writer, so no store needs a stronger order. The memory order of the state words of requests is
+//! described in `rndv_claims`.
 
 use super::rndv_claims::{self, OwnClaims, PeerClaims};
 use crate::error::{Result, failure};
@@ -28,7 +29,7 @@ use crate::sys::sync;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
 use std::sync::Arc;
 
-/// Number of slots of a ring; each has one record.
+/// Number of slots of a ring; each holds one record.
 const SLOTS: u64 = sync::size(256, 2) as u64;
 /// Size of a slot in bytes: two cache lines, because the adjacent-line prefetcher fetches cache
 /// lines in pairs.
@@ -50,7 +51,8 @@ const LINE: usize = 64;
 const HEAD_AT: usize = 0;
 /// Offset of the count of freed bytes; in the same cache line as the count of freed slots.
 const FREED_AT: usize = 8;
-/// Size, in bytes, of the area before the slots, which has the counts of freed slots and bytes.
+/// Size, in bytes, of the area before the slots. The area contains the counts of freed slots and
+/// bytes.
 const HEADER: usize = sync::size(4096, 256);
 const BYTES_AT: usize = HEADER + SLOTS as usize * SLOT;
 const CLAIMS_AT: usize = BYTES_AT + CAPACITY;
@@ -87,7 +89,7 @@ pub(crate) enum RecordKind {
     More = 9,
     /// Requests that the receiver release the state words of canceled rendezvous requests.
     Sweep = 10,
-    /// Aborts a message, whose remaining bytes are not sent. Key: ID of the receive; argument: the
+    /// Aborts a message: its remaining bytes are not sent. Key: ID of the receive; argument: the
     /// error status.
     Broken = 11,
 }
@@ -365,8 +367,8 @@ impl Consumer {
         Some(record)
     }
 
-    /// Returns the payload of `len` bytes whose space in the byte ring ends at byte count `end`
-    /// (since the ring was created); `None` if `len` or `end` is invalid.
+    /// Returns the payload of `len` bytes whose space in the byte ring ends at byte number `end`,
+    /// counted since the ring was created; `None` if `len` or `end` is invalid.
     fn long(&self, len: usize, end: u64) -> Option<Region> {
         let start = end.checked_sub(space_of(len)).filter(|_| len <= MAX_DATA)?;
         let is_sound = start >= self.read

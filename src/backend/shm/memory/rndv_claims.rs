@@ -27,7 +27,7 @@ const CLAIMS: u16 = sync::size(4096, 1) as u16;
 const FIRST_CLAIMS: u16 = sync::size(256, 1) as u16;
 /// Size of the two state words of a rendezvous request, in bytes.
 const PAIR: usize = 16;
-/// Size of the state words of all rendezvous requests in bytes. `FIRST_BYTES` is the size of the
+/// Size, in bytes, of the state words of all rendezvous requests. `FIRST_BYTES` is the size of the
 /// state words that are committed initially.
 pub(crate) const BYTES: usize = PAIR * CLAIMS as usize;
 pub(crate) const FIRST_BYTES: usize = PAIR * FIRST_CLAIMS as usize;

@@ -4,12 +4,12 @@
 //! Rank 0 commits the control area when it creates the segment: a header, a block per rank, and,
 //! for each ordered pair of ranks, a bit that is set once the pair's ring has memory. A ring per
 //! ordered pair follows, committed by its sender on first use: if each of 8 ranks exchanges
-//! messages with two neighbors, they use 3 MiB in total instead of 11 MiB. Next are the cells
-//! (buffers for large messages) of each rank, committed when the rank sends its first large
-//! message. If there are few ranks, the slots for collective mailboxes (one mailbox per rank in
-//! each slot) are next; a slot is committed when a communicator reserves it. Window memory (parts)
-//! follows at the end: the file grows when a part is created, and each rank maps separately the
-//! parts that it uses.
+//! messages with only two neighbors, their rings use 3 MiB in total, whereas the rings of all pairs
+//! would use 11 MiB. Next are the cells (buffers for large messages) of each rank, committed when
+//! the rank sends its first large message. If there are few ranks, the slots for collective
+//! mailboxes (one mailbox per rank in each slot) are next; a slot is committed when a communicator
+//! reserves it. Window memory (parts) follows at the end: the file grows when a part is created,
+//! and each rank maps separately the parts that it uses.
 
 use super::cells::{self, CellMemory, CellPool};
 use super::ring::{self, Consumer, Producer, STRIDE};
@@ -31,8 +31,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Maximum number of ranks. The address space (not memory) that rings reserve grows with the square
-/// of the number of ranks.
+/// Maximum number of ranks. The address space (not physical memory) that rings reserve grows with
+/// the square of the number of ranks.
 pub const MOST_RANKS: usize = 1024;
 
 /// Liveness state of a rank.
@@ -146,8 +146,8 @@ impl Segment {
     }
 
     /// Reserves a range of `bytes` bytes (whole pages) for a window segment. Returns its offset, or
-    /// `None` if the file offset would overflow. Ranges are never reused: a file has room for 2^63
-    /// bytes, and a range takes memory only while in use.
+    /// `None` if the file offset would overflow. Ranges are never reused: file offsets can reach
+    /// 2^63 bytes, and a range occupies memory only while it is in use.
     pub(crate) fn reserve_part(&self, bytes: usize) -> Option<usize> {
         let begin = self.parts_at();
         let taken = self.word(PARTS_AT)?.checked_update(Relaxed, Relaxed, |taken| {

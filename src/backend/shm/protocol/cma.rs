@@ -16,9 +16,9 @@ use crate::sys::sync::wait::now_ns;
 /// Number of polls without a new record from the sender before the receiver reads the clock. While
 /// the sender is active, a new fragment arrives within fewer polls.
 const LOOKS: u32 = 32;
-/// Time without a new record from the sender before the receiver claims fragments, in nanoseconds.
-/// If ranks share cores, one poll may last that long, because the waiting rank yields its core to
-/// other ranks.
+/// Time, in nanoseconds, without a new record from the sender before the receiver claims fragments
+/// that it then reads from the sender's memory. If ranks share cores, one poll may last that long,
+/// because the waiting rank yields its core to other ranks.
 const PATIENCE_NS: u64 = 20_000;
 /// Maximum number of bytes that a receiver claims at a time, to read them from the sender's memory.
 /// A sender that resumes waits for the copy of at most that many bytes.

@@ -84,8 +84,8 @@ pub(crate) struct Send {
     pub(crate) data: Region,
     pub(crate) mode: SendMode,
     pub(crate) stage: SendStage,
-    /// Write progress of `data`, whose bytes another thread still writes while the message is being
-    /// sent; `None` if all bytes were available when the send was started.
+    /// Write progress of `data`, whose bytes another thread is still writing while the message is
+    /// being sent; `None` if all bytes were available when the send was started.
     pub(crate) filling: Option<Arc<PipelinedSource>>,
 }
 
@@ -97,9 +97,9 @@ pub(crate) enum SendStage {
     Offered { claim: u16 },
     /// The receiver has requested the bytes up to `end`.
     Streaming { claim: u16, receiver: u64, end: usize },
-    /// Each fragment is either copied or claimed by the receiver, which reads it from the sender's
-    /// memory. The send waits for the `Finish` record, which the receiver sends once it has read
-    /// the claimed fragments.
+    /// The sender copies each fragment that the receiver has not claimed. The receiver reads the
+    /// claimed fragments from the sender's memory. The send waits for the `Finish` record, which
+    /// the receiver sends once it has read the claimed fragments.
     Meeting { claim: u16 },
 }
 

@@ -273,7 +273,8 @@ impl Engine {
         link.cells.as_ref()
     }
 
-    /// Stores the next fragment of the message whose rendezvous request receive `id` has accepted.
+    /// Stores the next fragment of the message whose rendezvous request was accepted by receive
+    /// `id`.
     pub(crate) fn accept_fragment(&mut self, source: usize, id: OpId, bytes: Region) {
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else {
@@ -332,10 +333,10 @@ impl Engine {
         }
     }
 
-    /// Ends the transfer of receive `id`, which has all its fragments. If the receiver has read
-    /// some fragments from the sender's memory, or if all fragments were sent without a clear to
-    /// send (`Clear` record), the sender waits for the `Finish` record. In these cases the receive
-    /// completes only after that record is sent.
+    /// Ends the transfer of receive `id`, whose fragments have all arrived. If the receiver has
+    /// read some fragments from the sender's memory, or if all fragments were sent without a clear
+    /// to send (`Clear` record), the sender waits for the `Finish` record. In these cases the
+    /// receive completes only after that record is sent.
     pub(crate) fn end_fragments(&mut self, id: OpId) {
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
@@ -351,7 +352,7 @@ impl Engine {
         }
     }
 
-    /// Completes receive `id`, which has all its bytes.
+    /// Completes receive `id`, whose bytes have all arrived.
     pub(crate) fn finish_receive(&mut self, id: OpId) {
         let Some(&ShmOperation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get(id)

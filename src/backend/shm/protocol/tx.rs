@@ -59,7 +59,8 @@ impl Engine {
         link.producer.as_mut().is_some_and(|producer| producer.push(kind, key, what))
     }
 
-    /// Sends the control record of receive `id`; returns false if the ring has no space for it.
+    /// Sends the pending control record of receive `id`, if any; returns false if the ring has no
+    /// space for it.
     fn answer(&mut self, dest: usize, id: OpId) -> bool {
         let Some(&ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get(id)

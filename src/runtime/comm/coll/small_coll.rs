@@ -8,7 +8,7 @@
 //! its turn.
 //!
 //! Operands are combined in the same grouping as in recursive doubling and in the binomial tree of
-//! `algorithms::reduce`, so results are bitwise the same as without mailboxes.
+//! `algorithms::reduce`, so results are bitwise identical to those without mailboxes.
 
 use super::CollArgs;
 use super::algorithms::Group;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// from the communicator on which it sent the notice.
 pub(crate) const HERE: u64 = u64::MAX;
 
-/// Returns the reserved collective number by which a notice (internal message) reports that its
-/// sender is absent from the communicator that shrink `completed + 1` created.
+/// Returns the reserved collective number that a notice (internal message) contains if its sender
+/// is absent from the communicator that shrink `completed + 1` created.
 pub(crate) fn of_shrink(completed: u32) -> u64 {
     HERE - 1 - u64::from(completed)
 }

@@ -15,8 +15,8 @@ use crate::runtime::comm::rank_map::Members;
 use crate::sys::os::process;
 use std::sync::Arc;
 
-/// Returns the context that rank 0 proposes for a new communicator. Returns 0 if no context is
-/// left, and on all other ranks.
+/// Returns, on rank 0, the context (context ID) that rank 0 proposes for a new communicator, or 0
+/// if no context is left. Returns 0 on all other ranks.
 fn proposal(comm: &Comm) -> u64 {
     if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
 }

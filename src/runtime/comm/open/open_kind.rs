@@ -277,7 +277,7 @@ fn find(kind: &str) -> Result<Arc<Backend>> {
 }
 
 /// Returns the communicator kind (such as "shm" or "mpi") that "auto" selects. The decision depends
-/// only on data that are equal on all ranks, so all ranks select the same kind.
+/// only on data that is the same on all ranks, so all ranks select the same kind.
 pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<String> {
     let pretended = settings::current().fake_nodes;
     let (kind, why) = match (named, launch) {

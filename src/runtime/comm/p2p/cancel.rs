@@ -22,8 +22,8 @@ const KEPT: &str = "the transport has not given the buffer back and may access i
 
 /// Repeats `attempt`, which tries to cancel an operation, until it returns Ready. For a transport
 /// that may keep the buffer of a canceled operation, waits at most `GRACE_NS` (`LATER_GRACE_NS` if
-/// the transport has already kept a buffer). Then records in `link` that the transport has kept a
-/// buffer, and fails with TIMEOUT.
+/// the transport has already kept a buffer). If this time passes, records in `link` that the
+/// transport has kept a buffer, and fails with TIMEOUT.
 pub(crate) fn until<T>(
     link: &SharedTransport,
     mut attempt: impl FnMut() -> Result<Poll<T>>,
@@ -60,9 +60,9 @@ impl SharedTransport {
         until(self, || self.try_cancel(op))
     }
 
-    /// Tries once to cancel an operation (nonblocking). Returns `Some` if the operation completed
-    /// before it could be canceled. Returns Pending if the operation is matched but incomplete. The
-    /// caller then retries, because the sender may still cancel the message.
+    /// Tries once, without blocking, to cancel an operation. Returns `Some` if the operation
+    /// completed before it could be canceled. Returns `Pending` if the operation is matched but
+    /// incomplete. The caller then retries, because the sender may still cancel the message.
     fn try_cancel(&self, op: OpId) -> Result<Poll<Option<Completion>>> {
         self.request_cancel(op).inspect_err(|_| self.lose())
     }
@@ -87,9 +87,9 @@ impl Comm {
         until(&self.link, || self.try_cancel_started(started))
     }
 
-    /// Tries once to cancel a started operation (nonblocking). Returns `Some` if the operation
-    /// completed before it could be canceled, and Pending if it is matched but not complete; the
-    /// caller then retries.
+    /// Tries once, without blocking, to cancel a started operation. Returns `Ready(Some)` if the
+    /// operation completed before it could be canceled. Returns `Pending` if the operation is
+    /// matched but not complete; the caller then has to retry.
     pub(crate) fn try_cancel_started(&self, started: OpHandle) -> Result<Poll<Option<Completion>>> {
         Ok(match started {
             OpHandle::Nothing => Poll::Ready(Some(Completion::NOBODY)),

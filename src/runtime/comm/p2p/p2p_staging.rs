@@ -45,8 +45,8 @@ const PART: usize = 1 << 20;
 /// Maximum number of chunks of a pipelined message that one poll copies.
 const TURN: usize = 2;
 
-/// Returns the host memory through which a message with the device buffer `device` is staged.
-/// Returns an empty region if `path` needs no staging.
+/// Returns the host memory through which a message in the device buffer `device` is staged; empty
+/// if `path` is `Host`, which needs no staging.
 fn memory_for(path: &BufferPath, device: Region) -> Result<StagingMemory> {
     match path {
         BufferPath::Host => Ok(StagingMemory::default()),

@@ -29,9 +29,9 @@ const HELD: u8 = 1;
 /// Lock state: a call is acquiring or releasing the lock.
 const MOVING: u8 = 2;
 
-/// Value of `claimed` while this rank has or acquires the lock of all targets (dtl_win_lock_all).
-/// `FENCE` is the value during a fence. Smaller values are the number of targets whose lock this
-/// rank has or acquires.
+/// Value of `claimed` while this rank holds or is acquiring the locks of all targets
+/// (dtl_win_lock_all). `FENCE` is the value during a fence. Smaller values are the number of
+/// targets whose lock this rank holds or is acquiring.
 const ALL: u32 = u32::MAX;
 const FENCE: u32 = u32::MAX - 1;
 
@@ -91,7 +91,7 @@ impl Epochs {
         self.fence.load(Relaxed) != NONE || self.has_lock(target)
     }
 
-    /// Returns true if this rank has a lock of `target` or of all targets.
+    /// Returns true if this rank holds a lock on `target` or on all targets.
     pub(super) fn has_lock(&self, target: i32) -> bool {
         let has = |lock: &AtomicU8| lock.load(Relaxed) == HELD;
         has(&self.all) || self.slot(target).is_some_and(has)
@@ -115,7 +115,7 @@ impl Epochs {
         )
     }
 
-    /// Checks that this rank has no lock and that no fence is in progress.
+    /// Checks that this rank holds no lock and that no fence is in progress.
     pub(super) fn check_unlocked(&self, name: &str) -> Result<()> {
         match self.claimed.load(Acquire) {
             0 => Ok(()),
@@ -123,8 +123,9 @@ impl Epochs {
         }
     }
 
-    /// Returns the error for a fence, lock or window destruction that is called while this rank has
-    /// a lock or another thread calls a fence. `claimed` is the value of the field `claimed`.
+    /// Returns the error for a fence, lock or window destruction that is called while this rank
+    /// holds a lock or another thread is executing a fence. `claimed` is the value of the field
+    /// `claimed`.
     #[cold]
     fn is_locked(&self, name: &str, claimed: u32) -> Error {
         let text = match claimed {
@@ -170,7 +171,7 @@ impl Epochs {
     }
 
     /// Records whether the last unlock timed out. After a timeout, the window may be destroyed
-    /// while this rank has locks.
+    /// while this rank holds locks.
     pub(super) fn set_stuck(&self, is_stuck: bool) {
         self.is_stuck.store(is_stuck, Release);
     }

@@ -59,7 +59,7 @@ pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: TargetAddr) -> O
 }
 
 /// Updates elements in the memory of the target. Returns `None`, without an update, if the update
-/// needs the target's element lock and another rank has this lock or waits for it.
+/// needs the target's element lock and another rank holds this lock or waits for it.
 #[inline(always)] // row: win_accumulate_8
 fn change(
     window: &Window,

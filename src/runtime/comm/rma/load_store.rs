@@ -30,8 +30,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Index, among the synchronization words of a target, of the first word of the element lock, which
-/// makes operations atomic on elements without lock-free atomics. The words before `CLOSED` are the
-/// lock that dtl_win_lock acquires on the target.
+/// provides atomicity for elements that have no lock-free atomic operations. The words before
+/// `CLOSED` are the lock that dtl_win_lock acquires on the target.
 const ELEMENTS: usize = 48;
 /// Index of the synchronization word that a target sets when it destroys the window. Before that,
 /// nothing writes to the cache line of this word.
@@ -55,7 +55,7 @@ pub(super) struct Direct {
     comm: Arc<Comm>,
     /// Window memory and locks of each rank, indexed by rank.
     targets: Vec<Target>,
-    /// Time of this rank's last check for dead ranks, in nanoseconds of the coarse clock.
+    /// Time of this rank's last check for dead ranks, in nanoseconds of the coarse monotonic clock.
     looked_ns: AtomicU64,
 }
 
@@ -70,8 +70,9 @@ impl Target {
         SharedLock::new(self.part.words().get(..CLOSED)?)
     }
 
-    /// Returns the target's element lock, which makes operations atomic on elements without
-    /// lock-free atomics. A rank acquires it exclusively, and for at most one operation.
+    /// Returns the target's element lock, which protects updates of elements for which the
+    /// processor has no lock-free atomics. A rank acquires the lock in exclusive mode, and holds it
+    /// for at most one operation.
     fn elements(&self) -> Option<SharedLock<'_>> {
         SharedLock::new(self.part.words().get(ELEMENTS..)?)
     }
@@ -303,7 +304,7 @@ impl Direct {
     }
 }
 
-/// Returns a string that lists the ranks that have a lock, for error messages.
+/// Returns a string that lists the ranks that hold a lock, for error messages.
 fn who(ranks: impl Iterator<Item = usize>) -> String {
     match ranks.map(|rank| rank.to_string()).collect::<Vec<_>>() {
         ranks if ranks.is_empty() => "another rank has it".to_owned(),

@@ -44,8 +44,8 @@ impl Window {
         (is_inside && self.comm.is_open() && self.epochs.admits(target)).then_some(spot)
     }
 
-    /// Validates an address and returns the range of `len` bytes there. Returns `None` if the
-    /// target is DTL_PROC_NULL or `len` is 0.
+    /// Validates an address and returns the range of `len` bytes that begins at it. Returns `None`
+    /// if the target is DTL_PROC_NULL or `len` is 0.
     fn spot(&self, name: &str, place: TargetAddr, len: usize) -> Result<Option<TargetRange>> {
         trace::about(|| {
             Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id)

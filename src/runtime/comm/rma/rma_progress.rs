@@ -117,7 +117,7 @@ impl Thread {
     }
 }
 
-/// Ends the execution of requests from other ranks on the windows of this process, at finalize.
+/// Stops executing other ranks' requests to the windows of this process. Called at finalize.
 pub(super) fn stop() {
     SERVED.clear();
     let mut thread = THREAD.lock();

@@ -68,7 +68,8 @@ impl<'a> SharedLock<'a> {
     }
 
     /// Tries to acquire the lock exclusively for `rank`; returns true on success. If `polite` is
-    /// true, the attempt also fails if any rank has published that it waits for exclusive access.
+    /// true, the attempt also fails if any rank has announced that it is waiting for exclusive
+    /// access.
     #[must_use]
     pub fn try_exclusive(&self, rank: usize, polite: bool) -> bool {
         let wish = self.wish.load(Relaxed);
@@ -98,8 +99,9 @@ impl<'a> SharedLock<'a> {
     }
 
     /// Tries to acquire shared access for `rank`; returns true on success. Fails while a rank has
-    /// exclusive access or, if `polite` is true, has published that it waits for exclusive access.
-    /// After a failed attempt, the caller must call `leave_line` unless a later attempt succeeds.
+    /// exclusive access or, if `polite` is true, has announced that it is waiting for exclusive
+    /// access. After a failed attempt, the caller must call `leave_line` unless a later attempt
+    /// succeeds.
     #[must_use]
     pub fn try_shared(&self, rank: usize, polite: bool) -> bool {
         let wish = self.wish.load(Relaxed);
@@ -164,7 +166,7 @@ impl<'a> SharedLock<'a> {
         self.state.compare_exchange(state, after, AcqRel, Relaxed).is_ok()
     }
 
-    /// Returns the ranks that share the lock or are about to share it.
+    /// Returns the ranks that hold the lock in shared mode or are acquiring it in shared mode.
     fn sharers(&self) -> impl Iterator<Item = usize> {
         let of_word = |(index, word): (usize, &AtomicU64)| {
             let bits = word.load(Relaxed);

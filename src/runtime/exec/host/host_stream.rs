@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, ThreadId};
 
-/// Initial capacity of a queue in tasks. A queue that contains more tasks allocates memory.
+/// Initial capacity of a queue in tasks. A queue allocates memory again only when it contains more
+/// tasks.
 const CAPACITY: usize = 64;
 /// Number of polls before the worker or a synchronizing thread parks. The polls take about 10
 /// microseconds, as long as a wake-up.
@@ -38,8 +39,8 @@ pub enum StreamWork {
     Call(dtl_task_fn_t, Addr),
     /// Runs a kernel over its grid.
     Launch(Grid),
-    /// Waits for a fence that the work of another queue completes. A failure of that work becomes a
-    /// failure of this queue.
+    /// Waits until work in another queue completes a fence. If that work fails, its error becomes
+    /// an error of this queue.
     Await(Arc<Fence>),
     /// Runs a closure.
     Run(Box<dyn FnOnce() -> Result<()> + Send>),
@@ -67,9 +68,9 @@ struct StreamShared {
     /// True if `StreamState::failure` is set.
     failed: AtomicBool,
     state: Mutex<StreamState>,
-    /// Signals new tasks to the worker.
+    /// Condition variable on which the worker waits for new tasks.
     work: Condvar,
-    /// Signals completed tasks to the synchronizing threads.
+    /// Condition variable on which synchronizing threads wait for the completion of tasks.
     progress: Condvar,
 }
 

@@ -52,7 +52,7 @@ pub type RangeFn = extern "C" fn(u64, u64, *mut c_void) -> dtl_status_t;
 pub enum LoopBody {
     /// User-defined function and its user pointer.
     User(RangeFn, Addr),
-    /// Closure of the library.
+    /// Closure created by the library.
     Shared(Arc<dyn Fn(u64, u64) -> Result<()> + Send + Sync>),
 }
 

@@ -1,5 +1,5 @@
 //! Update of an element that several processes access concurrently: a compare-and-swap loop for
-//! operations for which the processor has no instruction.
+//! operations for which the processor has no atomic instruction.
 
 use crate::sys::sync::AtomicUpdate;
 use crate::sys::sync::Ordering::{AcqRel, Acquire};

@@ -344,7 +344,8 @@ const fn is_word(size: usize) -> bool {
     matches!(size, 4 | 8)
 }
 
-/// Returns true if an integer of `size` bytes at the address of `target` needs no lock.
+/// Returns true if an integer of `size` bytes at the address of `target` can be updated atomically
+/// without a lock.
 #[must_use]
 pub fn is_lock_free(target: Region, size: usize) -> bool {
     is_word(size) && target.addr().get() % size == 0
@@ -415,7 +416,8 @@ fn region_of<T>(value: &mut T) -> Region {
     unsafe { Region::new(std::ptr::from_mut(value).cast(), size_of::<T>()) }
 }
 
-/// Atomic integer of one width, with the operations for which the processor has an instruction.
+/// Atomic integer of one width, with the operations for which the processor has an atomic
+/// instruction.
 trait Width: AtomicUpdate<Value: Copy + Default> + 'static {
     fn act(&self, act: Act, value: Self::Value) -> Self::Value;
     /// Stores `to` if the value is `from`. Returns the old value.
@@ -498,8 +500,8 @@ pub struct Swap {
     pub result: Region,
 }
 
-/// Executes an atomic compare-and-swap on the only element of `target`. The element must need no
-/// lock ([`is_lock_free`]).
+/// Executes an atomic compare-and-swap on the only element of `target`. The element must not
+/// require a lock ([`is_lock_free`]).
 pub fn compare_and_swap(target: Region, swap: Swap) {
     match target.len() {
         4 => swap_one::<AtomicU32>(target, swap),
@@ -512,8 +514,8 @@ fn swap_one<W: Width>(target: Region, swap: Swap) {
     write::<W>(swap.result, cell_of::<W>(target).swap_if(expected, value));
 }
 
-/// Executes a compare-and-swap on the only element of `target` under the lock that the element
-/// needs. The caller must hold the lock.
+/// Executes a nonatomic compare-and-swap on the only element of `target`. The caller must hold the
+/// lock that makes the operation atomic.
 pub fn compare_and_swap_locked(target: Region, swap: Swap) {
     let mut held = [0_u8; 8];
     let mut wanted = [0_u8; 8];

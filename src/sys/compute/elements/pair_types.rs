@@ -1,5 +1,5 @@
-//! Elements of two members: complex numbers, and pairs of value and index for MINLOC and MAXLOC.
-//! Their memory layout is that of the corresponding C struct.
+//! Element types with two members: complex numbers, and pairs of value and index for MINLOC and
+//! MAXLOC. Their memory layout is that of the corresponding C struct.
 
 use super::arithmetic::Float;
 use super::ops::{Arithmetic, Ordered};

@@ -251,8 +251,8 @@ pub fn count_bytes(tag: u8, bytes: i64) {
     });
 }
 
-/// Resets the peak number of allocated bytes with a tag to 0. The tag must have no allocated
-/// blocks, and no thread may be using it.
+/// Resets to 0 the peak in the statistics of a tag (maximum number of allocated bytes). The tag
+/// must have no allocated blocks, and no thread may be using it.
 pub fn restart(tag: u8) {
     page_heap::for_each_heap(|heap| heap.account(usize::from(tag)).level());
     stats::reset(usize::from(tag));
@@ -270,8 +270,8 @@ pub fn free_all(tag: u8) {
 }
 
 /// Returns the unused memory of the calling thread and of threads that have ended to the system.
-/// Requests that every other thread return its unused memory, which it does after some of its next
-/// calls to `free`.
+/// Requests that every other thread return its unused memory, which the thread does in one of its
+/// later calls to the allocator.
 pub fn trim() {
     page_heap::for_each_heap(Heap::want);
     let _ = thread_heap::with(|heap| {

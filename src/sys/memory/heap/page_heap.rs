@@ -18,7 +18,7 @@ use crate::sys::sync::{
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Default limit of the number of bytes that heaps keep mapped but unused: the larger of
+/// Default limit on the number of bytes that heaps keep mapped but unused: the larger of
 /// `USUAL_BUDGET` and 1 / `BUDGET_SHARE` of the maximum number of bytes that were mapped at once.
 const USUAL_BUDGET: usize = 256 << 20;
 const BUDGET_SHARE: usize = 8;
@@ -272,13 +272,13 @@ pub(super) fn bytes(slab: &Slab) -> usize {
     segment.bytes.get() / segment.slab_count()
 }
 
-/// Sets the limit of the number of bytes that heaps keep mapped but unused; `None` selects the
+/// Sets the limit on the number of bytes that heaps keep mapped but unused; `None` selects the
 /// default.
 pub fn set_budget(bytes: Option<usize>) {
     BUDGET.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
 }
 
-/// Returns the limit of the number of bytes that heaps keep mapped but unused.
+/// Returns the limit on the number of bytes that heaps keep mapped but unused.
 pub fn budget() -> usize {
     match BUDGET.load(Ordering::Relaxed) {
         usize::MAX => USUAL_BUDGET.max(MOST_MAPPED.load(Ordering::Relaxed) / BUDGET_SHARE),

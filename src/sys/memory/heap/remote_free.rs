@@ -37,7 +37,7 @@ pub(super) const TAG_SHIFT: u32 = 48;
 /// Bit position of the kind (a number from 0 to 31 that the caller assigns) in the state word of an
 /// allocated block.
 pub(super) const KIND_SHIFT: u32 = 43;
-/// Mask of the size in bytes in the state word of an allocated block.
+/// Bit mask that selects the size in bytes from the state word of an allocated block.
 pub(super) const SIZE: u64 = (1 << KIND_SHIFT) - 1;
 
 /// List of the blocks that belong to one owner and that other threads have freed.

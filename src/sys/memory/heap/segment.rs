@@ -93,7 +93,7 @@ pub(super) struct Slab {
     pub(super) class: Number,
     /// State of the slab: CURRENT, LISTED or APART.
     pub(super) place: Number,
-    /// Heap that owns the slab: it alone allocates from it.
+    /// Heap that owns the slab. Only this heap allocates from the slab.
     pub(super) owner: RelaxedPtr<Heap>,
     /// Next slab in the owner's list of slabs with free blocks.
     pub(super) next: RelaxedPtr<Slab>,
@@ -167,7 +167,8 @@ impl Slab {
         self.span.set(room / block * block);
     }
 
-    /// Adds up to 64 blocks that were never used to the list of free blocks, which must be empty.
+    /// Fills the list of free blocks, which must be empty, with up to 64 blocks that have never
+    /// been in use.
     pub(super) fn extend(&self) {
         const STEP: usize = 64;
         let first = self.fresh.get();

@@ -277,7 +277,7 @@ impl Heap {
     }
 
     /// Adds the bytes of a slab without allocated blocks to `kept` and returns true. Returns false
-    /// if that would exceed the limit of unused memory, or if the slab is a block without a size
+    /// if that would exceed the limit on unused memory, or if the slab is a block without a size
     /// class (OWN).
     fn keep(&self, slab: &Slab) -> bool {
         let kept = self.kept.get() + page_heap::bytes(slab);
@@ -406,7 +406,7 @@ impl Heap {
     }
 
     /// Frees a block in a slab of this heap. If the slab is not the current slab, adds it to the
-    /// list of slabs with free blocks; if the slab has no allocated blocks left and the limit of
+    /// list of slabs with free blocks; if the slab has no allocated blocks left and the limit on
     /// unused memory does not permit keeping it, returns its memory to the system instead.
     fn put_apart(&'static self, slab: &'static Slab, addr: usize, word: &AtomicU64) {
         slab.put(addr, word);

@@ -209,7 +209,7 @@ pub(super) fn timespec(ns: u64) -> Timespec {
 pub struct PidFd(OwnedFd);
 
 impl PidFd {
-    /// Opens a descriptor of a process; fails with ESRCH if no process has that id.
+    /// Opens a process descriptor (pidfd); fails with ESRCH if no process has that id.
     pub fn open(pid: i32) -> io::Result<Self> {
         let pid = Pid::from_raw(pid.max(0)).ok_or(Errno::INVAL)?;
         keep_fd(rustix::process::pidfd_open(pid, PidfdFlags::empty())?).map(PidFd)
@@ -225,7 +225,8 @@ impl PidFd {
         let _ = rustix::process::pidfd_send_signal(&self.0, Signal::KILL);
     }
 
-    /// Waits until the process has ended, and reaps it if it is a child that was not reaped.
+    /// Waits until the process has ended, and reaps it if it is a child that has not been reaped
+    /// yet.
     pub fn reap(&self) {
         let _ = rustix::process::waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED);
     }
@@ -247,10 +248,10 @@ pub fn random_u64() -> io::Result<u64> {
 }
 
 /// First descriptor number after the standard streams (0 to 2). The kernel assigns the lowest free
-/// number to a new descriptor. In a program that has closed a standard stream, a socket or memory
-/// file of the library could get the number of that stream, and output of the program would be
-/// written into it. So every descriptor that the library creates or receives is passed to
-/// [`new_fd`] or [`keep_fd`], which move it to a higher number.
+/// number to a new descriptor. In a program that has closed a standard stream, a socket or memfd of
+/// the library could get the number of that stream, and output of the program would be written into
+/// it. So every descriptor that the library creates or receives is passed to [`new_fd`] or
+/// [`keep_fd`], which move it to a higher number.
 const FIRST: RawFd = 3;
 
 /// Takes ownership of `given`, a new descriptor that a system call has returned, and moves it to a
@@ -378,17 +379,17 @@ pub struct ChildOutput {
 pub enum Capture {
     /// The program's standard output.
     Output,
-    /// The program's standard output and standard error, in order of arrival. The program then runs
-    /// in a process group of its own, which is killed when the program has ended.
+    /// The program's standard output and standard error, in order of arrival. With this value, the
+    /// program runs in its own process group, which is killed when the program has ended.
     Everything,
 }
 
 /// Runs a program with empty standard input until it ends, and kills it at the time limit. Safe in
 /// a process with threads: no code of the library and no fork handlers run between fork and exec,
 /// because a command without hooks uses `posix_spawn`. Also safe if the process handles SIGCHLD or
-/// waits for its children, because the end of the program is detected through a process descriptor
-/// (pid fd). The exit status is not returned, because other code of the process may have reaped the
-/// child; the program must print its result.
+/// waits for its children, because the end of the program is detected through a pidfd. The exit
+/// status is not returned, because other code of the process may have reaped the child; the program
+/// must print its result.
 pub fn run(command: &mut Command, hear: Capture, limit: Duration) -> io::Result<ChildOutput> {
     let begin = Instant::now();
     let streams = occupy_standard()?;
@@ -419,8 +420,7 @@ pub fn run(command: &mut Command, hear: Capture, limit: Duration) -> io::Result<
 }
 
 /// Waits by polling until a child has exited or the time limit has passed. Used after the end of
-/// the child's output if there is no process descriptor (pid fd) of the child. Does not reap the
-/// child.
+/// the child's output if no pidfd of the child is available. Does not reap the child.
 fn wait_by_looking(id: u32, begin: Instant, limit: Duration) {
     while !has_exited(id) && begin.elapsed() < limit {
         std::thread::sleep(Duration::from_millis(1));
@@ -464,9 +464,9 @@ fn kill_group(leader: u32) {
     }
 }
 
-/// Reads the pipe until the program has exited or, if `held` (the process descriptor of the
-/// program) is `None`, until the end of the pipe, but not beyond the time limit. Returns the bytes,
-/// and false if the time limit was reached.
+/// Reads the pipe until the program has exited or, if `held` (the pidfd of the program) is `None`,
+/// until end-of-file on the pipe, but not beyond the time limit. Returns the bytes, and false if
+/// the time limit was reached.
 fn listen(
     pipe: OwnedFd,
     held: Option<&PidFd>,

@@ -12,7 +12,7 @@ pub(crate) struct Buffers {
     into: Vec<u8>,
 }
 
-/// Page size in bytes. The data in each buffer begins at a multiple of it.
+/// Page size in bytes, to which the data in each buffer is aligned.
 const PAGE: usize = 4096;
 
 impl Buffers {
@@ -36,7 +36,8 @@ fn aligned(bytes: &mut [u8], length: usize) -> &mut [u8] {
     &mut bytes[skip..skip + length]
 }
 
-/// Rank number and size of the communicator under measurement.
+/// Rank of this process in the communicator under measurement, and number of ranks of the
+/// communicator.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) rank: i32,

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use test::Row;
 use ucx::Ucx;
 
-/// Implementation of messages and collectives with which the library is compared.
+/// Communication library that this library is compared with.
 enum Peer {
     Mpi(Raw),
     Ucx(Ucx),

@@ -138,7 +138,7 @@ pub(crate) fn text(wanted: &Model, rows: &[Row]) -> String {
     text + "\n" + &legend(rows).join("\n") + "\n"
 }
 
-/// Formats the results as JSON. Integers that do not fit 64 bits are written as floating-point
+/// Formats the results as JSON. Integers that do not fit into 64 bits are written as floating-point
 /// numbers.
 pub(crate) fn json(wanted: &Model, rows: &[Row]) -> Value {
     let large = |value: u128| {

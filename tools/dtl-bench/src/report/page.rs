@@ -157,8 +157,9 @@ fn group(title: &str, runs: &[&Run]) -> String {
     text
 }
 
-/// Writes a table with one column for each peer. The library's value is the median of all runs;
-/// each ratio compares values from the same run.
+/// Writes a table with one column for each peer (an implementation that the library is compared
+/// with). The library's value is the median of all runs; each ratio compares values from the same
+/// run.
 fn table(runs: &[&Run], regime: Regime) -> String {
     let (mut head, mut rule) =
         ("| test | size | unit | dtl |".to_owned(), "|---|---|---|---|".to_owned());

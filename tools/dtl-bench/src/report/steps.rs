@@ -1,5 +1,6 @@
 //! Plan of the runs for a report: this program is run with each subcommand, under each launcher.
-//! This module also determines which peers are missing on this machine.
+//! This module also determines which of the implementations to compare with are not installed on
+//! this machine.
 
 use crate::library::own_file;
 use crate::machine;

@@ -1,6 +1,6 @@
-//! Performance targets of the library. Most of them limit the ratio of the library's 10th
-//! percentile to that of the fastest peer in the same run and regime (class of the distance between
-//! the processors).
+//! Performance targets of the library. Most of them limit the ratio of the 10th percentile of the
+//! library's samples to that of the fastest peer (implementation that the library is compared with)
+//! in the same run and regime (class of the distance between the processors).
 
 use super::run::{Of, Row, Run};
 use crate::stats::Regime;
@@ -8,10 +8,10 @@ use crate::stats::Regime;
 /// Method of comparing a value with its target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum By {
-    /// Ratio of the library's value to the peer's value: an upper bound for times, a lower bound
-    /// for GB/s and M/s.
+    /// Ratio of this library's value to the value of the library compared with: an upper bound for
+    /// times, a lower bound for GB/s and M/s.
     Ratio,
-    /// Maximum excess over the peer's time, in nanoseconds.
+    /// Maximum excess over the time of the library compared with, in nanoseconds.
     More,
     /// Maximum time in nanoseconds.
     Most,
@@ -24,7 +24,7 @@ pub(crate) struct Target {
     /// Sizes to which the target applies; empty: all sizes.
     bytes: &'static [u64],
     pub(crate) by: By,
-    /// Peer to compare with; empty: all peers.
+    /// Name of the library to compare with; empty: all such libraries.
     peer: &'static str,
     near: f64,
     far: f64,
@@ -39,8 +39,8 @@ const fn pair(test: &'static str, bytes: &'static [u64], near: f64, far: f64) ->
     target(Of::Pair, test, bytes, near, far)
 }
 
-/// Creates a target for a measurement within one process. The limit is a ratio to one peer and the
-/// same in all regimes.
+/// Creates a target for a measurement within one process. The limit is a ratio to the value of the
+/// library `peer`, and is the same in all regimes.
 const fn local(
     peer: &'static str,
     test: &'static str,

@@ -221,7 +221,7 @@ fn read() -> Vec<Test> {
     found
 }
 
-/// Returns all tests; those of --stress are last.
+/// Returns all tests. The tests that only --stress runs are last.
 fn tests() -> &'static [Test] {
     static TESTS: OnceLock<Vec<Test>> = OnceLock::new();
     TESTS.get_or_init(read)

@@ -180,7 +180,7 @@ const FORMS: [&str; 2] = [
     include_str!("../../../dtl-info/src/template/page.md"),
     include_str!("../../../dtl-info/src/template/adr.md"),
 ];
-/// Prefixes of lines that may stay unchanged from the documentation templates.
+/// Prefixes of the lines of the documentation templates that an author may leave unchanged.
 const KEPT: [&str; 4] = ["# Backend ", "## ", "| components |", "| chosen |"];
 
 /// Returns the lines in the documentation templates that an author must replace: text outside of

@@ -116,7 +116,7 @@ pub(crate) fn stream(s: &Subject) -> Outcome<Stream> {
     Ok(Stream::new(s.backend, 0)?)
 }
 
-/// Creates a stream with a queued job that runs until it is released.
+/// Creates a stream and enqueues a job on it that runs until the `Hold` is released.
 pub(crate) fn busy(s: &Subject) -> Outcome<(Stream, Hold)> {
     let (stream, hold) = (stream(s)?, Hold::new());
     hold.on(&stream)?;

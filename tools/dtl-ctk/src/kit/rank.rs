@@ -43,8 +43,8 @@ impl Drop for Flight {
     }
 }
 
-/// True if the ranks are threads of this process, so that no launcher has set a rank. Set before
-/// the first rank begins.
+/// True if the ranks are threads of this process; in that case, no launcher has set their rank
+/// numbers. Set before the first rank begins.
 pub(crate) static IN_THREADS: AtomicBool = AtomicBool::new(false);
 
 const BYTE: dtl_dtype_t = DTL_DTYPE_BYTE;

@@ -1,5 +1,5 @@
-//! Report for the user: a line for each failure, including expected ones, a table, JSON and JUnit
-//! XML.
+//! Report for the user, which consists of one line for each expected or unexpected failure, a
+//! table, JSON and JUnit XML.
 
 use crate::kit::catalog::COMPONENTS;
 use crate::kit::expect::{self, Expected};

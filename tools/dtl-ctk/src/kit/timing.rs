@@ -1,5 +1,5 @@
-//! Measures how long calls to a backend take, and prints a table for information. It is not a test
-//! and runs only with --time.
+//! Measures how long calls to a backend take, and prints the times in a table. This measurement is
+//! not a test; it runs only with --time.
 
 use crate::kit::calls::Backend;
 use crate::kit::exec_calls::{Event, Executor, Job, Stream};

@@ -385,7 +385,7 @@ unsafe extern "C" fn compare_and_swap(
     queue(rank, window, target, What::Swap { value, expected, result, there, size }, out_op)
 }
 
-/// Returns the status with which operations complete.
+/// Returns the completion status of all operations: DTL_SUCCESS unless a fault is injected.
 pub(super) fn ended() -> Status {
     if fault::is("comm.test.ends_with_failure") { DTL_ERROR_BACKEND } else { DTL_SUCCESS }
 }

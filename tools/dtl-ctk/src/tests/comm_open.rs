@@ -207,9 +207,10 @@ fn is_marked(path: &Path) -> bool {
 }
 
 /// Checks that no files remain in [`folders`] after a communicator is closed. Other programs also
-/// create files there. Therefore the test fails only for a folder in which files remain each time a
-/// communicator is opened and closed. In addition, one of these file names must contain the job
-/// name or the process id, or no file must remain in the folder during equally long idle times.
+/// create files there. Therefore the test fails only for a folder that meets two conditions. The
+/// first is that files remain in it each time a communicator is opened and closed. The second is
+/// that the name of one of these files contains the job name or the process id, or that no new
+/// files remain in the folder after idle periods of the same length.
 fn leaves_no_names(p: &Rank) -> Outcome {
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..4 {

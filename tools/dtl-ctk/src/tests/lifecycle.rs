@@ -1,5 +1,5 @@
-//! Tests of the query whether a backend is available, and of the destruction of streams, events and
-//! communicators, whose failures the library can report only in the log.
+//! Tests of the availability query of a backend, and of the destruction of streams, events and
+//! communicators. The library can report failures of that destruction only in the log.
 
 use crate::api::Comm;
 use crate::kit::prelude::*;

@@ -275,8 +275,9 @@ fn works_after_truncation(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// Sends a message in each round and checks the received data. In every other round the receive is
-/// posted before the send, and the send buffer is overwritten as soon as the send is complete.
+/// Sends a message in each round and checks the received data. In rounds with an even number, the
+/// receive is posted before the send, and the send buffer is overwritten as soon as the send is
+/// complete.
 fn reused(p: &Rank, size: u64, rounds: u64) -> Outcome {
     for number in 0..rounds {
         let receive = (number % 2 == 0).then(|| p.irecv(size, p.previous(), 1)).transpose()?;

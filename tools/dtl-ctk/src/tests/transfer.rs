@@ -103,7 +103,8 @@ fn source_stays(s: &Subject, (from, to): (u64, u64)) -> Outcome {
     same!(&src.contents()?, &source, "the source changed: {}")
 }
 
-/// Allocates memory of any available kind with these contents.
+/// Allocates memory and fills it with `contents`. Uses device memory if the backend has it,
+/// otherwise the first kind of memory available.
 pub(crate) fn some(s: &Subject, contents: &[u8]) -> Outcome<Block> {
     let Some(kind) = s.kind(DTL_MEMORY_DEVICE).or(s.kinds.first().copied()) else {
         skip!("it has no memory")

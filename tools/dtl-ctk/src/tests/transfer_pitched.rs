@@ -29,7 +29,7 @@ pub(crate) const PITCHED_COPIES: &[(&str, Between)] = named![
 
 const FILL_SIZES: [u64; 12] = [1, 2, 3, 4, 7, 8, 16, 31, 100, 4096, 4097, 70_000];
 
-/// Tests of fills, which run for each memory kind.
+/// Tests of fills. Each test runs once for each memory kind.
 pub(crate) const FILLS: &[(&str, OfKind)] = named![
     exact_bytes = |s, k| FILL_SIZES.iter().try_for_each(|size| check_fill(s, k, 0x5C, 0, *size)),
     every_value = |s, k| (0..=255).try_for_each(|value| check_fill(s, k, value, 3, 21)),

@@ -125,7 +125,8 @@ impl<'a> Layout<'a> {
         image
     }
 
-    /// Iterates over each [`Act`] whose target is this rank, with its index in the epoch.
+    /// Iterates over each [`Act`] of the epoch `epoch` whose target is the rank `rank`, with its
+    /// index in the epoch.
     pub(super) fn acts_of(&self, epoch: usize, rank: u64) -> impl Iterator<Item = (usize, &Act)> {
         self.acts[epoch].iter().enumerate().filter(move |(_, act)| act.target == rank)
     }

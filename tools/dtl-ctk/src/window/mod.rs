@@ -231,7 +231,7 @@ impl Schedule {
         self.epochs.iter().any(|epoch| !epoch.misuse.is_empty())
     }
 
-    /// Removes the [`Act`] with this index, counted through all epochs.
+    /// Removes the [`Act`] with this index, counted across all epochs.
     pub(crate) fn drop_act(&mut self, number: usize) {
         let mut before = 0;
         for epoch in &mut self.epochs {

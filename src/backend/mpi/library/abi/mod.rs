@@ -36,7 +36,7 @@ pub enum Family {
 /// Source of the value of a handle or pointer constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueSource {
-    /// Constant value, in the low 32 bits where handles have 4 bytes.
+    /// Constant value, in the low 32 bits if handles have 4 bytes.
     Value(u64),
     /// Address of this data symbol. In a program linked with the library the symbol can be in the
     /// executable, so it must be looked up in the whole process.

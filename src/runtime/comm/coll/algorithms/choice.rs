@@ -3,8 +3,8 @@
 //! All ranks must select the same algorithm, so the selection depends only on values that are equal
 //! on all ranks: the collective, the number of ranks, the number of bytes that each rank passes,
 //! whether the operation commutes, and which ranks share a node. It does not depend on the kind of
-//! communicator, that is, on the transport. A sum is bitwise the same on communicators of all kinds
-//! within one node, and also over several nodes if the communicator is deterministic.
+//! communicator, that is, on the transport. A sum is bitwise identical on communicators of all
+//! kinds within one node, and also over several nodes if the communicator is deterministic.
 
 use crate::runtime::op_kind::Kind;
 

@@ -14,7 +14,7 @@ pub(crate) struct Levels {
     nodes: Vec<Vec<i32>>,
     /// Node of each rank, and position of the rank among the ranks of the node.
     places: Vec<(i32, i32)>,
-    /// Number of ranks on all nodes that precede each node.
+    /// For each node, the total number of ranks on the nodes that precede it.
     before: Vec<usize>,
     /// Rank whose steps are generated.
     pub(crate) rank: i32,
@@ -62,7 +62,8 @@ impl Levels {
         }
     }
 
-    /// Returns the heap bytes of a [`Levels`] value for `ranks` ranks on `nodes` nodes.
+    /// Returns the number of heap bytes that a [`Levels`] value for `ranks` ranks on `nodes` nodes
+    /// occupies.
     pub(crate) fn heap_bytes(ranks: u64, nodes: u64) -> u64 {
         let each = size_of::<(i32, i32)>() + size_of::<i32>();
         ranks * each as u64 + nodes * (size_of::<Vec<i32>>() + size_of::<usize>()) as u64
@@ -101,7 +102,7 @@ impl Levels {
         self.nodes.iter().flatten().copied()
     }
 
-    /// Returns true if all nodes have equally many ranks.
+    /// Returns true if all nodes have the same number of ranks.
     pub(super) fn is_even(&self) -> bool {
         self.nodes.iter().all(|ranks| Some(ranks.len()) == self.nodes.first().map(Vec::len))
     }

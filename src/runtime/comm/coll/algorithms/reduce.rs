@@ -193,10 +193,10 @@ impl Fold {
         Fold { core, extra: g.size - core }
     }
 
-    /// Appends the step that reduces the ranks to the core: a rank outside the core sends its data
-    /// to its neighbor, which combines this data with its own. Returns this rank's number in the
-    /// core, and the region of its data (`own`, or `result` if the data of two ranks was combined);
-    /// `None` if this rank is not in the core.
+    /// Appends the step that reduces the number of participating ranks to a power of two (the
+    /// core): a rank outside the core sends its data to its neighbor, which combines this data with
+    /// its own. Returns this rank's number in the core, and the region of its data (`own`, or
+    /// `result` if the data of two ranks was combined); `None` if this rank is not in the core.
     fn enter(
         &self,
         s: &mut dyn Steps,
@@ -284,7 +284,8 @@ impl Shares {
         data.part(start, end.addr().get() - begin.addr().get() + end.len())
     }
 
-    /// Appends an allgather of the shares of all core ranks, by recursive doubling.
+    /// Appends an allgather, by recursive doubling, of the shares of all ranks in the core (the
+    /// power-of-two subset of the ranks).
     fn spread(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
@@ -297,7 +298,8 @@ impl Shares {
         }
     }
 
-    /// Appends a gather of the shares of all core ranks on the last core rank, by a binomial tree.
+    /// Appends the steps that gather the shares of all ranks in the core (the power-of-two subset
+    /// of the ranks) on the core's last rank along a binomial tree.
     fn gather(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {

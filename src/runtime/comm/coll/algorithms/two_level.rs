@@ -2,8 +2,8 @@
 //! with other nodes. Data moves inside each node to its leader, then among the leaders, and then
 //! from each leader to the other ranks of its node; a collective omits the phases that it does not
 //! need. This keeps traffic between nodes small, and no data is transferred between two nodes
-//! twice. Each part uses a one-level algorithm. The root of a collective is the leader of its node,
-//! so its data needs no transfer inside the node.
+//! twice. Each phase uses a one-level algorithm. The root of a collective is the leader of its
+//! node, so its data needs no transfer inside the node.
 
 use super::choice::{Algorithm, Allowed, choose};
 use super::levels::Levels;

@@ -100,7 +100,7 @@ fn kept_bytes(ranks: i32) -> usize {
     ((8 << 20) / (times * times)).max(16 << 10)
 }
 
-/// Method by which a collective is executed, with its state.
+/// Method of executing a collective, with the state of the execution.
 enum CollWork {
     /// Schedule of one of the library's own algorithms.
     Steps(Schedule),
@@ -151,7 +151,8 @@ impl CollSetup {
         Run { work, number, tag, call, ticket, turn, death_seen: None, polls: 0, stage: None }
     }
 
-    /// Returns the state (`Run`) of a native collective of the transport that has not started yet.
+    /// Returns the initial state (`Run`) of a native collective of the transport, without starting
+    /// the collective.
     pub(crate) fn native(self, args: CollArgs) -> Run {
         self.run(CollWork::Native(args, None))
     }

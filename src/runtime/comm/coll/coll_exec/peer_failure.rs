@@ -1,5 +1,5 @@
 //! Detects that a collective can no longer complete because a rank has died, has left the
-//! communicator, has never had it (its creation failed on that rank), or has abandoned the
+//! communicator, has never opened it (its creation failed on that rank), or has abandoned the
 //! collective. Determines the reason.
 
 use super::{CollWork, Run, report_on};
@@ -63,10 +63,10 @@ impl Run {
         }
     }
 
-    /// Returns an error that names as the reason the ranks that have failed or do not participate
-    /// in the communicator. A rank that abandoned the collective and then destroyed the
-    /// communicator is not named as the reason. The notice (internal message) that it sent before
-    /// it destroyed the communicator names the ranks that made it abandon the collective.
+    /// Returns an error whose message names the ranks that are the reason, that is, ranks that have
+    /// failed or do not participate in the communicator. A rank that abandoned the collective and
+    /// then destroyed the communicator is not named. The notice (internal message) that it sent
+    /// before it destroyed the communicator names the ranks that made it abandon the collective.
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
         comm.catch_up_with_left();

@@ -97,9 +97,10 @@ fn notify_present(comm: &Comm, notice: &Notice) {
 /// Collective number in a notice (message to another rank) that does not concern a collective.
 const NONE: u64 = HERE;
 
-/// Queries the ranks that this rank waits for. They reply when they are in a call. There is no need
-/// to query all ranks: of the ranks that wait in vain, at least one waits for a rank that is in
-/// another operation. The waiting rank detects this mismatch from the reply and notifies all ranks.
+/// Queries the ranks that this rank waits for. Each of them replies once it is inside a library
+/// call. There is no need to query all ranks: of the ranks that wait in vain, at least one waits
+/// for a rank that is in another operation. The waiting rank detects this mismatch from the reply
+/// and notifies all ranks.
 pub(crate) fn query(comm: &Comm, awaited: &BTreeSet<i32>) {
     let notice = own(comm, NoticeKind::Ask, DTL_SUCCESS, NONE);
     awaited.iter().for_each(|rank| notify(comm, *rank, &notice));

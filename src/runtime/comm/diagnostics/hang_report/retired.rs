@@ -5,8 +5,9 @@
 //! that already have this set. No call receives these messages, so each of them would use memory
 //! until the transport is closed. Therefore the shared transport stores the contexts of the latest
 //! destroyed communicators, and each call that destroys another communicator discards the messages
-//! that have arrived for these contexts. The absent ranks that the messages report are recorded
-//! first, because communicators that were created from the destroyed one may need them.
+//! that have arrived for these contexts. Before that, the call records the absent ranks that these
+//! messages name, because communicators that were created from the destroyed one may need this
+//! information.
 
 use super::{next_message, read_absences};
 use crate::runtime::comm::Comm;

@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Number and total size, in bytes, of the messages that a rank has sent and received, and the
+/// Number and total size (in bytes) of the messages that a rank has sent and received, and the
 /// peers of these messages.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Count {

@@ -88,8 +88,8 @@ pub(crate) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option
     }
 }
 
-/// If the request is a message to or from a rank that has left the communicator, completes it as if
-/// that rank had died. The next test or wait returns this completion.
+/// If the request sends to or receives from a rank that has left the communicator, completes the
+/// request as if that rank had died. The next test or wait returns this completion.
 pub(crate) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
     let Ok(mut request) = TABLE.try_look(handle.id) else { return };
     request.set_owner();

@@ -42,7 +42,7 @@ impl RequestState {
 /// Polls a request. If the request is complete, stores the outcome in the caller's `Outcome`, which
 /// must be empty on entry (`wait::empty_outcome`). If another thread is polling the request,
 /// immediately reports the request as active. If `waits` is true, the caller waits only for this
-/// request, and the poll may take some microseconds if the operation is a message.
+/// request, and the poll may take a few microseconds if the operation is a message.
 #[inline(always)] // row: wait
 pub(crate) fn poll_request(
     inside: &Guard,
@@ -112,7 +112,7 @@ fn end_message(
 impl Comm {
     /// Polls an operation by calling the test function (for example MPI_Test) of the transport's
     /// communication library, if the transport provides this function. If `waits` is true and no
-    /// other transport or request of this process needs progress, repeats the call for some
+    /// other transport or request of this process needs progress, repeats the call for a few
     /// microseconds.
     #[inline(always)] // row: wait
     fn ask_foreign_test(&self, op: OpId, out: &mut Completion, waits: bool) -> TestOutcome {

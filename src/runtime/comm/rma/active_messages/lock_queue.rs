@@ -1,4 +1,4 @@
-//! Lock of this rank's window memory: the ranks that have the lock, and the ranks that wait for it.
+//! Lock of this rank's window memory: the ranks that hold the lock, and the ranks that wait for it.
 //! Requests are granted in the order of their arrival, so that a sequence of shared locks cannot
 //! starve an exclusive lock.
 

@@ -89,9 +89,9 @@ impl Active {
         Ok(Active { comm, memory, is_one_process, origin, server, is_closed, refusal, copies })
     }
 
-    /// Enables copies by the operating system's kernel for puts and gets on targets of this node,
-    /// if the kernel permits them. `bases` contains the address of each rank's window memory in the
-    /// process of that rank, indexed by rank. Returns the description for `dtl_explain`.
+    /// Enables copies by the operating system's kernel for puts and gets on targets on this node,
+    /// if the kernel permits such copies. `bases` contains the address of each rank's window memory
+    /// in the process of that rank, indexed by rank. Returns the description for `dtl_explain`.
     pub(super) fn use_copies(&mut self, bases: &[u64]) -> String {
         let (copies, why) = Copies::new(&self.comm, bases);
         self.copies = copies;
@@ -127,8 +127,8 @@ impl Active {
     }
 
     /// Polls `look` until it returns true, and executes requests from other ranks between the
-    /// polls. Fails at the communicator's time limit. The error message begins with `what`, which
-    /// describes the event that did not occur.
+    /// polls. Fails when the communicator's time limit expires. The error message begins with
+    /// `what`, which describes the event that did not occur.
     pub(super) fn wait(&self, what: &str, look: impl FnMut() -> Result<bool>) -> Result<()> {
         self.until(self.comm.deadline(), |limit| format!("{what} {limit}"), look)
     }
@@ -226,8 +226,8 @@ impl Active {
 
     /// Sends a request together with its data. `reply` contains the receive buffer of the reply,
     /// the name of the operation for error messages, and a flag that is true if the caller will
-    /// poll the operation. `reply` is `None` if the target does not reply to the request, and only
-    /// a flush confirms it.
+    /// poll the operation. `reply` is `None` for a request to which the target does not reply; such
+    /// a request is confirmed only by a flush.
     fn request(
         &self,
         target: i32,

@@ -11,7 +11,7 @@ pub(super) const REQUEST: i32 = 0;
 /// Number of distinct operation numbers in tags, small enough that the tags are valid on every
 /// transport.
 const NUMBERS: u64 = 8192;
-/// Bytes of a header.
+/// Size of a header in bytes.
 pub(super) const HEAD: usize = 24;
 /// Maximum size of a request in bytes. Most transports send messages of this size eagerly.
 pub(super) const ROOM: usize = 16 << 10;

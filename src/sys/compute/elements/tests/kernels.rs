@@ -82,7 +82,7 @@ fn power(exponent: i32) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
-/// Returns the value of a 16-bit float, from the definition of the format.
+/// Returns the value of a 16-bit float, computed from the definition of the format.
 fn meaning(bits: u16, fraction_bits: i32, bias: i32) -> f64 {
     let fraction = f64::from(bits & ((1 << fraction_bits) - 1)) / power(fraction_bits);
     let exponents = 1 << (15 - fraction_bits);
