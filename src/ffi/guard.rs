@@ -160,15 +160,16 @@ impl Entry {
         })
     }
 
-    /// Runs an entry that may wait, on one object. `hold` protects the object by a hazard pointer
-    /// and leaves the epoch, without acquiring a reference.
+    /// Runs an entry that may wait, on the object of `handle`. `hold` protects the object by a
+    /// hazard pointer and leaves the epoch, without acquiring a reference.
     #[inline]
-    pub(super) fn hold<T>(
+    pub(super) fn hold<H, T>(
         self,
-        hold: impl FnOnce(Guard) -> Result<HazardRef<T>>,
+        hold: impl FnOnce(Guard, H) -> Result<HazardRef<T>>,
+        handle: H,
         body: impl FnOnce(&T) -> Result<()>,
     ) -> dtl_status_t {
-        self.run(|inside| body(&*hold(inside)?))
+        self.run(|inside| body(&*hold(inside, handle)?))
     }
 }
 

@@ -35,11 +35,8 @@ unsafe fn wait(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
 #[cold]
 #[inline(never)]
 unsafe fn general(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
-    entry.hold(
-        |inside| comm::hold(inside, comm),
-        // SAFETY: passed on.
-        |comm| unsafe { run(comm, args) },
-    )
+    // SAFETY: passed on.
+    entry.hold(comm::hold, comm, |comm| unsafe { run(comm, args) })
 }
 
 /// # Safety

@@ -92,14 +92,11 @@ unsafe fn send_general(
     mode: SendMode,
 ) -> dtl_status_t {
     let entry = if mode == SendMode::Synchronous { "dtl_comm_ssend" } else { "dtl_comm_send" };
-    Entry(entry).hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: passed on.
-            let data = unsafe { data(buf, count, dtype, "buf") }?;
-            send_recv::send(comm, data, dest, tag, mode)
-        },
-    )
+    Entry(entry).hold(comm::hold, comm, |comm| {
+        // SAFETY: passed on.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        send_recv::send(comm, data, dest, tag, mode)
+    })
 }
 
 /// Sends a message and returns when a receive has begun to take it.
@@ -168,14 +165,11 @@ unsafe fn recv_general(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_recv").hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            let data = unsafe { data(buf, count, dtype, "buf") }?;
-            recv(comm, data, source, tag, info)
-        },
-    )
+    Entry("dtl_comm_recv").hold(comm::hold, comm, |comm| {
+        // SAFETY: the caller's contract.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        recv(comm, data, source, tag, info)
+    })
 }
 
 fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info_t) -> Result<()> {
@@ -218,17 +212,14 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
     dtype: dtl_dtype_t,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_sendrecv").hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            let sdata = unsafe { data(sbuf, scount, dtype, "sbuf") }?;
-            // SAFETY: as above.
-            let rdata = unsafe { data(rbuf, rcount, dtype, "rbuf") }?;
-            let done = send_recv::sendrecv(comm, (sdata, dest, stag), (rdata, source, rtag))?;
-            tell(comm, &done, source, info)
-        },
-    )
+    Entry("dtl_comm_sendrecv").hold(comm::hold, comm, |comm| {
+        // SAFETY: the caller's contract.
+        let sdata = unsafe { data(sbuf, scount, dtype, "sbuf") }?;
+        // SAFETY: as above.
+        let rdata = unsafe { data(rbuf, rcount, dtype, "rbuf") }?;
+        let done = send_recv::sendrecv(comm, (sdata, dest, stag), (rdata, source, rtag))?;
+        tell(comm, &done, source, info)
+    })
 }
 
 /// Sends the buffer's message and receives another into the same buffer, at the same time.
@@ -248,15 +239,12 @@ pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
     rtag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_sendrecv_replace").hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            let data = unsafe { data(buf, count, dtype, "buf") }?;
-            let done = send_recv::sendrecv_replace(comm, data, (dest, stag), (source, rtag))?;
-            tell(comm, &done, source, info)
-        },
-    )
+    Entry("dtl_comm_sendrecv_replace").hold(comm::hold, comm, |comm| {
+        // SAFETY: the caller's contract.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        let done = send_recv::sendrecv_replace(comm, data, (dest, stag), (source, rtag))?;
+        tell(comm, &done, source, info)
+    })
 }
 
 /// Waits for a message that a receive with these arguments would take. It stays to be received.
@@ -271,10 +259,8 @@ pub unsafe extern "C" fn dtl_comm_probe(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_probe").hold(
-        |inside| comm::hold(inside, comm),
-        |comm| put_info(info, &probe::probe(comm, source, tag)?),
-    )
+    Entry("dtl_comm_probe")
+        .hold(comm::hold, comm, |comm| put_info(info, &probe::probe(comm, source, tag)?))
 }
 
 /// Asks, without waiting, whether there is a message that a receive would take; makes progress.

@@ -190,7 +190,7 @@ pub unsafe extern "C" fn dtl_dispatch_invoke(
 ) -> dtl_status_t {
     let taken = Cell::new(None);
     Entry("dtl_dispatch_invoke").hold(
-        |inside| {
+        |inside, dispatcher| {
             Out::optional(out_event, "out_event")?;
             dispatch::find(&inside, dispatcher)?;
             // SAFETY: the caller's contract: a struct as long as its struct_size.
@@ -198,6 +198,7 @@ pub unsafe extern "C" fn dtl_dispatch_invoke(
             taken.set(Some(query));
             Dispatcher::hold(dispatcher, inside, &query)
         },
+        dispatcher,
         // SAFETY: the caller's contract: args are what the operation wants.
         |handler| taken.get().map_or(Ok(()), |query| unsafe { invoke(handler, &query, out_event) }),
     )

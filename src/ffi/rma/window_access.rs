@@ -31,13 +31,10 @@ fn run(
     place: TargetAddr,
     op: impl FnOnce() -> Result<RmaOp>,
 ) -> dtl_status_t {
-    entry.hold(
-        |inside| rma::hold(inside, win),
-        |window| {
-            let op = op().map_err(|error| error.within(entry.0))?;
-            rma_ops::run(window, entry.0, place, op)
-        },
-    )
+    entry.hold(rma::hold, win, |window| {
+        let op = op().map_err(|error| error.within(entry.0))?;
+        rma_ops::run(window, entry.0, place, op)
+    })
 }
 
 /// Starts an operation on a target's part of a window, and writes its request.
@@ -48,14 +45,11 @@ fn start(
     out: *mut dtl_request_t,
     op: impl FnOnce() -> Result<RmaOp>,
 ) -> dtl_status_t {
-    entry.hold(
-        |inside| rma::hold(inside, win),
-        |window| {
-            let within = |error: Error| error.within(entry.0);
-            let out = Out::new(out, "out_request").map_err(within)?;
-            out.put(rma_ops::run_as_request(window, entry.0, place, op().map_err(within)?))
-        },
-    )
+    entry.hold(rma::hold, win, |window| {
+        let within = |error: Error| error.within(entry.0);
+        let out = Out::new(out, "out_request").map_err(within)?;
+        out.put(rma_ops::run_as_request(window, entry.0, place, op().map_err(within)?))
+    })
 }
 
 /// Returns an accumulate that fetches what was there before. DTL_OP_NO_OP reads no operands.
