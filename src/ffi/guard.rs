@@ -1,7 +1,6 @@
 //! Wrapper of every entry of the C interface: state check, epoch, panics, and the stored last error
 //! (`last_error`).
 
-use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, failure};
 use crate::hints;
@@ -13,31 +12,14 @@ use crate::sys::handles::{
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub(super) use crate::runtime::lifecycle::{is_open_for, is_open_for_quick};
+
 /// Entry of the C interface, identified by its name, which traces show for its calls.
 #[derive(Clone, Copy)]
 pub(super) struct Entry(pub(super) &'static str);
 
 /// Entry that is not traced: internal work of the library, and calls that control tracing.
 pub(super) const UNTRACED: Entry = Entry("");
-
-/// State required for the fast path of an entry.
-#[derive(Clone, Copy)]
-pub(super) enum OpenCheck {
-    /// The library is open.
-    Library,
-    /// The library is open and serves plain memory of this backend.
-    Memory(dtl_backend_t),
-}
-
-impl OpenCheck {
-    #[inline]
-    fn is_open(self) -> bool {
-        match self {
-            OpenCheck::Library => lifecycle::is_open_for_quick(),
-            OpenCheck::Memory(backend) => lifecycle::is_open_for(backend),
-        }
-    }
-}
 
 /// Result of a fast path: success, an error that is still to be recorded, or the status of an error
 /// that is already recorded.
@@ -63,9 +45,9 @@ impl Outcome for dtl_status_t {
     }
 }
 
-/// Runs the fast path of an entry. `fast` runs inside the epoch and ends the visit itself before it
-/// continues outside. `fast` returns `None`, without any effect, if the fast path does not apply;
-/// then `general` runs as the entry.
+/// Runs the fast path of an entry if `is_open` returns true. `fast` runs inside the epoch and ends
+/// the visit itself before it continues outside. `fast` returns `None`, without any effect, if the
+/// fast path does not apply; then `general` runs as the entry.
 ///
 /// `general` calls a cold function with C calling convention, which cannot unwind and receives its
 /// arguments one by one: the call is a jump, and the fast path needs no stack space for it. (See
@@ -73,11 +55,11 @@ impl Outcome for dtl_status_t {
 /// would have to be in memory.
 #[inline(always)] // row: win_counter
 pub(super) fn quick<R: Outcome>(
-    open: OpenCheck,
+    is_open: impl FnOnce() -> bool,
     fast: impl FnOnce(Visit) -> Option<R>,
     general: impl FnOnce() -> dtl_status_t,
 ) -> dtl_status_t {
-    let visit = epoch::step_in().filter(|_| open.is_open());
+    let visit = epoch::step_in().filter(|_| is_open());
     match visit.map(|visit| catch_unwind(AssertUnwindSafe(|| fast(visit)))) {
         Some(Ok(Some(outcome))) => outcome.into_status(),
         Some(Err(panic)) => panicked(panic.as_ref()),
@@ -124,7 +106,7 @@ impl Entry {
     #[inline]
     fn enter(self) -> Entered {
         let inside = epoch::enter_cheaply();
-        if lifecycle::is_open_for_quick() { Ok((inside, false)) } else { admit(inside, self) }
+        if is_open_for_quick() { Ok((inside, false)) } else { admit(inside, self) }
     }
 
     /// Runs the work of an entry, starting inside the epoch.

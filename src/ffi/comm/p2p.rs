@@ -7,7 +7,7 @@ use crate::abi::word::dtl_dtype_t;
 use crate::error::Result;
 use crate::ffi::args::Out;
 use crate::ffi::elements::{data, fast_data};
-use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::ffi::guard::{self, Entry};
 use crate::hints;
 use crate::runtime::comm::p2p::send_recv::Data;
 use crate::runtime::comm::p2p::{matched_message, probe, request, send_recv};
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn dtl_comm_send(
     tag: i32,
 ) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             // SAFETY: the caller's contract.
             let data = unsafe { fast_data(buf, count, dtype) }?;
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn dtl_comm_recv(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             // SAFETY: the caller's contract.
             let data = unsafe { fast_data(buf, count, dtype) }?;

@@ -5,7 +5,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
 use crate::ffi::args::Out;
 use crate::ffi::elements::{data, fast_data};
-use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::ffi::guard::{self, Entry};
 use crate::runtime::comm;
 use crate::runtime::comm::coll::Kind;
 use crate::runtime::comm::p2p::request::{self, Tagged};
@@ -71,7 +71,7 @@ unsafe extern "C" fn begin(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             // SAFETY: passed on.
             let (out, data) = (Out::usual(out)?, unsafe { fast_data(buf, count, dtype) }?);

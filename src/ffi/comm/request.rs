@@ -6,7 +6,7 @@ use crate::abi::handle::dtl_request_t;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Error, Result, fail};
 use crate::ffi::args::Out;
-use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::ffi::guard::{self, Entry};
 use crate::runtime::comm::p2p::request;
 use crate::runtime::comm::p2p::request::wait;
 use crate::runtime::component::{Completion, recv_info};
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn dtl_request_wait(
     }
 
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             let mut outcome = (completion_for(info), Ok(()));
             match wait::is_over(&visit, request, timeout_ns, &mut outcome) {

@@ -5,7 +5,7 @@ use crate::abi::handle::{dtl_comm_t, dtl_win_t};
 use crate::abi::status::dtl_status_t;
 use crate::error::Result;
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::ffi::guard::{self, Entry};
 use crate::hints::out_of_line;
 use crate::runtime::comm;
 use crate::runtime::comm::rma::{self, WindowOffer, fast, sync};
@@ -240,7 +240,7 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
     let fast = move |visit: Visit| fast::flush(&visit, win, target, false);
-    guard::quick(OpenCheck::Library, fast, move || {
+    guard::quick(guard::is_open_for_quick, fast, move || {
         out_of_line(move || flush(Entry("dtl_win_flush"), win, Some(target), FlushScope::Target))
     })
 }
@@ -252,7 +252,7 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t {
     let fast = move |visit: Visit| fast::flush(&visit, win, target, true);
-    guard::quick(OpenCheck::Library, fast, move || {
+    guard::quick(guard::is_open_for_quick, fast, move || {
         out_of_line(move || {
             flush(Entry("dtl_win_flush_local"), win, Some(target), FlushScope::Local)
         })

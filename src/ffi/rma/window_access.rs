@@ -6,7 +6,7 @@ use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Error, Result};
 use crate::ffi::args::Out;
 use crate::ffi::elements::elements;
-use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::ffi::guard::{self, Entry};
 use crate::hints::out_of_line;
 use crate::runtime::comm::rma::rma_ops::{self, RmaOp, TargetAddr};
 use crate::runtime::comm::rma::{self, fast};
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn dtl_win_put(
     disp: u64,
 ) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| fast::put(&visit, win, few(buf, count, dtype)?, TargetAddr { target, disp }),
         move || {
             out_of_line(move || {
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn dtl_win_get(
     disp: u64,
 ) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| fast::get(&visit, win, few(buf, count, dtype)?, TargetAddr { target, disp }),
         move || {
             out_of_line(move || {
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn dtl_win_accumulate(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             fast::accumulate(
                 &visit,
@@ -271,7 +271,7 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             let buffers = (Addr::new(value.cast_mut()), Addr::new(result));
             fast::fetch_op(&visit, win, buffers, (dtype, op), TargetAddr { target, disp })
@@ -307,7 +307,7 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
     disp: u64,
 ) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             let buffers = (few(value, 1, dtype)?, few(expected, 1, dtype)?, few(result, 1, dtype)?);
             fast::compare_and_swap(&visit, win, dtype, buffers, TargetAddr { target, disp })
