@@ -87,6 +87,21 @@ pub(super) unsafe fn c_text<'a, 'n>(
     Ok(unsafe { CStr::from_ptr(pointer) })
 }
 
+/// Returns an array of the caller as a slice. `pointer` may be NULL if `count` is 0.
+///
+/// # Safety
+/// `pointer` is NULL or has `count` values that do not change during the call.
+pub(super) unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL (for {count} values)");
+    }
+    // SAFETY: `pointer` is not null, so it has `count` values by the contract.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
 /// Reads a list of at most 256 texts.
 ///
 /// # Safety

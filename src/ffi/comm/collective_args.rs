@@ -2,8 +2,7 @@
 
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail, failure};
-use crate::ffi::args::is_in_place;
-use crate::ffi::blocks::{VectorBlocks, array};
+use crate::ffi::args::{self, array, check_place, is_in_place};
 use crate::ffi::elements::{elements, fast_data};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Root};
@@ -40,6 +39,84 @@ impl BufferArgs {
     pub(crate) fn of(self, count: u64, ranks: *const i32) -> BufferArgs {
         BufferArgs { count, ranks, ..self }
     }
+
+    /// Returns the regions of `blocks` blocks, and the number of elements in all of them. Returns
+    /// an error if a block does not fit into memory or, for receiving, if two blocks overlap.
+    ///
+    /// # Safety
+    /// `counts`, and `displs` unless NULL, have `blocks` values. The caller must keep the blocks
+    /// valid until the collective has completed.
+    unsafe fn regions(
+        &self,
+        blocks: usize,
+        dtype: dtl_dtype_t,
+        name: &str,
+        for_receiving: bool,
+    ) -> Result<(Vec<Region>, u64)> {
+        if blocks > 0 {
+            check_place(self.buf, name)?;
+        }
+        // SAFETY: the caller guarantees that `counts` has `blocks` values.
+        let counts = unsafe { array(self.counts, blocks, &format!("the counts of {name}")) }?;
+        let displs = match self.displs.is_null() {
+            true => &[],
+            // SAFETY: the caller guarantees that `displs`, which is not null here, has `blocks`
+            // values.
+            false => unsafe { array(self.displs, blocks, name) }?,
+        };
+        let size = element_size(dtype)? as u64;
+        let mut regions = Vec::new();
+        if regions.try_reserve_exact(counts.len()).is_err() {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for a list of {} blocks",
+                counts.len()
+            );
+        }
+        let mut next = 0_u64;
+        for (rank, count) in counts.iter().enumerate() {
+            // Blocks without displacements are contiguous.
+            let begin = displs.get(rank).copied().unwrap_or(next);
+            let end = begin.checked_add(*count).filter(|end| *end <= isize::MAX as u64 / size);
+            let Some(end) = end else {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "{name}: block {rank} ({count} elements from {begin} on) is more than memory \
+                     can hold"
+                );
+            };
+            let place = self.buf.wrapping_byte_add((begin * size) as usize);
+            let pointer = if self.buf.is_null() { self.buf } else { place };
+            // SAFETY: the caller guarantees that the blocks stay valid until the collective has
+            // completed.
+            regions.push(unsafe { args::region(pointer, count * size, name) }?);
+            next = end;
+        }
+        if for_receiving {
+            check_apart(&regions, name)?;
+        }
+        Ok((regions, counts.iter().fold(0, |sum, count| sum.saturating_add(*count))))
+    }
+}
+
+/// Returns an error if two regions overlap. Blocks are usually in the order of their displacements,
+/// which a linear check detects.
+fn check_apart(regions: &[Region], name: &str) -> Result<()> {
+    // Empty regions are skipped, because an empty region may lie between two overlapping regions.
+    let used = || regions.iter().enumerate().filter(|(_, region)| !region.is_empty());
+    if used().is_sorted_by(|(_, a), (_, b)| a.addr().get() + a.len() <= b.addr().get()) {
+        return Ok(());
+    }
+    let mut sorted: Vec<_> = used().collect();
+    sorted.sort_unstable_by_key(|(_, region)| region.addr().get());
+    for pair in sorted.windows(2) {
+        if let [(a, first), (b, second)] = pair {
+            if first.overlaps(**second) {
+                return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}: blocks {a} and {b} overlap");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Arguments of a collective as C passes them.
@@ -256,10 +333,8 @@ unsafe fn buffer(
         return Ok((Buffer::Whole(own), side.count));
     }
     // SAFETY: passed on.
-    let blocks =
-        unsafe { VectorBlocks::new(side.buf, side.counts, side.displs, blocks, dtype, name) }?;
-    // SAFETY: passed on.
-    Ok((Buffer::Blocks(unsafe { blocks.regions(receives) }?), blocks.total()))
+    let (blocks, total) = unsafe { side.regions(blocks, dtype, name, receives) }?;
+    Ok((Buffer::Blocks(blocks), total))
 }
 
 /// Elements in one block for each rank.
