@@ -5,6 +5,7 @@ use crate::error::{Result, fail, failure};
 use crate::from_c::{blank, check_pointer, claimed_size};
 pub(super) use crate::from_c::{take, text_or_null};
 use crate::hints;
+use crate::sys::memory::buf::Region;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 
@@ -235,14 +236,10 @@ pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
 ///
 /// # Safety
 /// `size` bytes at `pointer` must stay valid until the operation that receives the region ends.
-pub(super) unsafe fn region(
-    pointer: *const c_void,
-    size: u64,
-    name: &str,
-) -> Result<crate::sys::memory::buf::Region> {
+pub(super) unsafe fn region(pointer: *const c_void, size: u64, name: &str) -> Result<Region> {
     check_place(pointer, name)?;
     if size == 0 {
-        return Ok(crate::sys::memory::buf::Region::EMPTY);
+        return Ok(Region::EMPTY);
     }
     if pointer.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL (for {size} bytes)");
@@ -255,5 +252,5 @@ pub(super) unsafe fn region(
         );
     }
     // SAFETY: the caller guarantees that `size` bytes stay valid until the operation has ended.
-    Ok(unsafe { crate::sys::memory::buf::Region::new(pointer.cast_mut(), size as usize) })
+    Ok(unsafe { Region::new(pointer.cast_mut(), size as usize) })
 }
