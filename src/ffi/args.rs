@@ -45,6 +45,14 @@ impl<T> Out<T> {
     }
 }
 
+/// Writes one value after the other to the caller's array.
+pub(super) fn put_all<T: Copy>(pointer: *mut T, values: &[T], name: &str) -> Result<()> {
+    for (index, &value) in values.iter().enumerate() {
+        Out::new(pointer.wrapping_add(index), name)?.set(value);
+    }
+    Ok(())
+}
+
 /// Reads a plain value, for which every bit pattern is valid.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
-use crate::ffi::args::Out;
+use crate::ffi::args::{Out, put_all};
 use crate::ffi::guard::Entry;
 use crate::runtime::topology::cart;
 
@@ -40,14 +40,6 @@ unsafe fn periodic<'a>(periods: *const i32, ndims: usize) -> Result<impl Fn(usiz
     Ok(move |dimension| periods.get(dimension).is_some_and(|&flag| flag != 0))
 }
 
-/// Writes one number for each dimension.
-fn put(pointer: *mut i32, numbers: &[i32], name: &str) -> Result<()> {
-    for (index, &number) in numbers.iter().enumerate() {
-        Out::new(pointer.wrapping_add(index), name)?.set(number);
-    }
-    Ok(())
-}
-
 /// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest
 /// is as small as possible (then the next, and so on), in descending order. A local call.
 ///
@@ -63,7 +55,7 @@ pub unsafe extern "C" fn dtl_cart_dims(size: i32, ndims: i32, dims: *mut i32) ->
         // SAFETY: the caller's contract.
         let mut chosen = unsafe { numbers(dims, ndims, "dims") }?.to_vec();
         cart::choose(size, &mut chosen)?;
-        put(dims, &chosen, "dims")
+        put_all(dims, &chosen, "dims")
     })
 }
 
@@ -116,7 +108,7 @@ pub unsafe extern "C" fn dtl_cart_coords(
         Out::new(out_coords, "out_coords")?;
         // SAFETY: the caller's contract.
         let dims = unsafe { numbers(dims, ndims, "dims") }?;
-        put(out_coords, &cart::coords(dims, rank)?, "out_coords")
+        put_all(out_coords, &cart::coords(dims, rank)?, "out_coords")
     })
 }
 
