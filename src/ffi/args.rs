@@ -111,6 +111,17 @@ pub(super) unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
+/// Returns an array of the caller as a slice. `pointer` must be neither null nor misaligned, even
+/// if `count` is 0.
+///
+/// # Safety
+/// `pointer` is null, misaligned or has `count` values that do not change during `'a`.
+pub(super) unsafe fn slice<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T]> {
+    check_pointer(pointer, name)?;
+    // SAFETY: `pointer` is neither null nor misaligned, so it has `count` values by the contract.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
 /// Reads a list of at most 256 texts.
 ///
 /// # Safety
@@ -127,9 +138,8 @@ pub(super) unsafe fn texts(
     if count > LIST_LIMIT {
         return fail!(DTL_ERROR_LIMIT, "{name} has {count} entries, at most {LIST_LIMIT} are read");
     }
-    check_pointer(list, name)?;
-    // SAFETY: `list` is not null, so it has `count` pointers by the contract.
-    let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
+    // SAFETY: if `list` is not null, it has `count` pointers by the contract.
+    let list = unsafe { slice(list, count as usize, name) }?;
     // SAFETY: the entries are texts or NULLs by the contract.
     let read =
         |(index, one): (usize, &*const c_char)| unsafe { text(*one, &format!("{name}[{index}]")) };
