@@ -92,13 +92,9 @@ pub unsafe extern "C" fn dtl_comm_group_create(
     Entry("dtl_comm_group_create").wait(
         |inside| {
             let pinned = comm::pin(inside, comm)?;
-            let count = usize::try_from(count).unwrap_or(usize::MAX);
-            if count == 0 || count > pinned.size().unsigned_abs() as usize {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "count {count}: use 1 to {}",
-                    pinned.size()
-                );
+            let (count, size) = (count as usize, pinned.size());
+            if count == 0 || count > size.unsigned_abs() as usize {
+                return fail!(DTL_ERROR_INVALID_ARGUMENT, "count {count}: use 1 to {size}");
             }
             if ranks.is_null() {
                 return fail!(DTL_ERROR_NULL_POINTER, "ranks is NULL (for {count} ranks)");
