@@ -178,11 +178,6 @@ fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info
     tell(comm, &done, source, info)
 }
 
-/// Checks `info` before a call takes a message: afterwards a failure would lose the message.
-fn check_info(info: *mut dtl_recv_info_t) -> Result<()> {
-    Out::optional(info, "info").map(drop)
-}
-
 /// Writes receive information if the caller wants it.
 pub(crate) fn put_info(info: *mut dtl_recv_info_t, done: &Completion) -> Result<()> {
     if !info.is_null() {
@@ -306,7 +301,8 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
 ) -> dtl_status_t {
     Entry("dtl_comm_mprobe").wait(
         |inside| {
-            check_info(info)?;
+            // Before the call takes a message: afterwards a failure would lose the message.
+            Out::optional(info, "info")?;
             Ok((Out::new(out_message, "out_message")?, comm::pin(inside, comm)?))
         },
         |(out, comm)| {
@@ -333,7 +329,8 @@ pub unsafe extern "C" fn dtl_comm_improbe(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_comm_improbe").call(|inside| {
-        check_info(info)?;
+        // Before the call takes a message: afterwards a failure would lose the message.
+        Out::optional(info, "info")?;
         let (out_found, out) =
             (Out::new(out_found, "out_found")?, Out::new(out_message, "out_message")?);
         let found = matched_message::improbe(&comm::pin(inside, comm)?, source, tag)?;
