@@ -422,10 +422,8 @@ pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) = (
-        BufferArgs::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
-        BufferArgs::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
-    );
+    let send = BufferArgs::blocks(sbuf, scounts, sdispls).of(dest_count, dests);
+    let recv = BufferArgs::blocks(rbuf, rcounts, rdispls).of(source_count, sources);
     let args = CArgs::varied(Kind::NeighborAlltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_neighbor_alltoallv"), comm, &args) }
