@@ -3,7 +3,7 @@
 use crate::abi::comm::window::dtl_win_info_t;
 use crate::abi::handle::{dtl_comm_t, dtl_win_t};
 use crate::abi::status::dtl_status_t;
-use crate::error::Result;
+use crate::error::Error;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry};
 use crate::hints::out_of_line;
@@ -15,16 +15,7 @@ use std::ffi::c_void;
 
 /// Waits for operations on one target of a window, or on all (`None`), to the extent `reach`.
 fn flush(entry: Entry, win: dtl_win_t, target: Option<i32>, reach: FlushScope) -> dtl_status_t {
-    let name = entry.0;
-    entry.hold(rma::hold, win, |window| window.flush(name, target, reach))
-}
-
-/// What a rank brings to a window, or why it cannot: then the other ranks hear of that, too.
-fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<WindowOffer>) -> Result<WindowOffer> {
-    match out {
-        Ok(_) => make(),
-        Err(error) => Err(error.clone()),
-    }
+    entry.hold(rma::hold, win, |window| window.flush(entry.0, target, reach))
 }
 
 /// Makes a window: memory of each rank that the others read and change by dtl_win_put, dtl_win_get,
@@ -74,7 +65,8 @@ pub unsafe extern "C" fn dtl_win_create(
 ) -> dtl_status_t {
     Entry("dtl_win_create").hold(comm::hold, comm, |comm| {
         let out = Out::new(out_win, "out_win");
-        let offer = offer(&out, || {
+        // If the output is bad, the other ranks hear of that, too.
+        let offer = out.as_ref().map_err(Error::clone).and_then(|_| {
             // SAFETY: the caller's contract: the memory stays until the window's end.
             WindowOffer::of(unsafe { args::region(base, size_bytes, "base") }?, disp_unit)
         });
@@ -101,7 +93,9 @@ pub unsafe extern "C" fn dtl_win_allocate(
     Entry("dtl_win_allocate").hold(comm::hold, comm, |comm| {
         let out = Out::new(out_base, "out_base")
             .and_then(|base| Ok((base, Out::new(out_win, "out_win")?)));
-        let offer = offer(&out, || WindowOffer::allocate(size_bytes, disp_unit));
+        // If an output is bad, the other ranks hear of that, too.
+        let is_good = out.as_ref().map_err(Error::clone);
+        let offer = is_good.and_then(|_| WindowOffer::allocate(size_bytes, disp_unit));
         let (win, base) = rma::create(comm, offer)?;
         let (out_base, out_win) = out?;
         out_base.set(base.ptr());
