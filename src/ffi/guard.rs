@@ -67,15 +67,12 @@ pub(super) fn quick<R: Outcome>(
     }
 }
 
-/// Epoch guard and whether the call is traced, if the library admits the call; else the status of
-/// the failure.
-type Entered = std::result::Result<(Guard, bool), dtl_status_t>;
-
 /// Slow path of entering, for calls that are traced, come before the library is open or after it is
-/// finalized, or need a fence on entry.
+/// finalized, or need a fence on entry. Returns the epoch guard and whether the call is traced, if
+/// the library admits the call; else the status of the failure.
 #[cold]
 #[inline(never)]
-fn admit(inside: Guard, Entry(name): Entry) -> Entered {
+fn admit(inside: Guard, Entry(name): Entry) -> std::result::Result<(Guard, bool), dtl_status_t> {
     lifecycle::admit(super::host::builtin).map_err(failed)?;
     let is_to_trace = !name.is_empty() && lifecycle::is_traced();
     // Outside the epoch, because a tool's callback may take long.
@@ -103,16 +100,12 @@ fn traced(status: dtl_status_t) -> dtl_status_t {
 }
 
 impl Entry {
-    #[inline]
-    fn enter(self) -> Entered {
-        let inside = epoch::enter_cheaply();
-        if is_open_for_quick() { Ok((inside, false)) } else { admit(inside, self) }
-    }
-
     /// Runs the work of an entry, starting inside the epoch.
     #[inline]
     fn run(self, work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
-        match self.enter() {
+        let inside = epoch::enter_cheaply();
+        let entered = if is_open_for_quick() { Ok((inside, false)) } else { admit(inside, self) };
+        match entered {
             Ok((inside, is_traced)) => {
                 let status = finish(catch_unwind(AssertUnwindSafe(|| work(inside))));
                 if is_traced { traced(status) } else { status }
