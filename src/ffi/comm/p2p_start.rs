@@ -152,7 +152,7 @@ pub unsafe extern "C" fn dtl_comm_send_init(
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.put(request::send_init(comm, data, dest, tag))
+        out.put(request::persistent(comm, Tagged::new(Kind::Send, tag), data, dest))
     })
 }
 
@@ -176,6 +176,6 @@ pub unsafe extern "C" fn dtl_comm_recv_init(
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.put(request::recv_init(comm, data, source, tag))
+        out.put(request::persistent(comm, Tagged::new(Kind::Recv, tag), data, source))
     })
 }
