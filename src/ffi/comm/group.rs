@@ -49,9 +49,7 @@ pub unsafe extern "C" fn dtl_comm_split(
 ) -> dtl_status_t {
     Entry("dtl_comm_split").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
-        |(out, comm)| {
-            out.put(group::split(&comm, color, key).map(|part| part.unwrap_or(dtl_comm_t::NULL)))
-        },
+        |(out, comm)| out.put(group::split(&comm, color, key)),
     )
 }
 
@@ -103,9 +101,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
             let ranks = unsafe { std::slice::from_raw_parts(ranks, count) }.to_vec();
             Ok((Out::new(out, "out")?, pinned, ranks))
         },
-        |(out, comm, ranks)| {
-            out.put(group::create(&comm, &ranks).map(|part| part.unwrap_or(dtl_comm_t::NULL)))
-        },
+        |(out, comm, ranks)| out.put(group::create(&comm, &ranks)),
     )
 }
 
