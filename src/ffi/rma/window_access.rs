@@ -11,7 +11,7 @@ use crate::hints::out_of_line;
 use crate::runtime::comm::rma::rma_ops::{self, RmaOp, TargetAddr};
 use crate::runtime::comm::rma::{self, fast};
 use crate::runtime::component::Swap;
-use crate::runtime::types;
+use crate::sys::compute::elements::dtype_size;
 use crate::sys::handles::epoch::Visit;
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
@@ -20,8 +20,8 @@ use std::ffi::c_void;
 /// not seen at a glance.
 #[inline]
 fn few(buf: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
-    let bytes = count.checked_mul(types::builtin_size(dtype)?)?;
-    Addr::new(buf.cast_mut()).some(usize::try_from(bytes).ok()?)
+    let bytes = (count as usize).checked_mul(dtype_size(dtype)?)?;
+    Addr::new(buf.cast_mut()).some(bytes)
 }
 
 /// Runs an operation on a target's part of a window.
