@@ -90,7 +90,7 @@ pub mod plugins {
     }
 
     fn open<O: Observer>(path: &Path, step: Step) -> Result<Arc<dyn plugins::Plugin>> {
-        let host = dtl_host_api_t { backend_register: Some(register::<O>), ..*host::table() };
+        let host = dtl_host_api_t { backend_register: Some(register::<O>), ..host::HOST };
         // A plugin stays loaded until the process ends, and may use its host table until then.
         crate::backend::plugin::open(path, Box::leak(Box::new(host)), step)
     }
@@ -102,7 +102,7 @@ pub mod plugins {
         flags: u64,
         out: *mut dtl_backend_t,
     ) -> dtl_status_t {
-        let Some(real) = host::table().backend_register else { return DTL_ERROR_INVALID_STATE };
+        let Some(real) = host::HOST.backend_register else { return DTL_ERROR_INVALID_STATE };
         // SAFETY: the plugin calls this function as `backend_register` of the host table, so its
         // arguments fulfil the contract of `real`, to which they are passed unchanged.
         let status = unsafe { real(name, vtable, own, flags, out) };

@@ -114,11 +114,6 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
     Ok(Reduction { dtype, op, element, commutes, fold })
 }
 
-/// Returns the element size of a built-in dtype in bytes; `None` if the dtype is not built in.
-pub fn builtin_size(dtype: dtl_dtype_t) -> Option<u64> {
-    elements::dtype_size(dtype).map(|size| size as u64)
-}
-
 /// Returns the element size of a dtype in bytes.
 pub fn element_size(dtype: dtl_dtype_t) -> Result<usize> {
     elements::dtype_size(dtype).map_or_else(|| Ok(find_dtype(dtype)?.size), Ok)

@@ -237,19 +237,11 @@ pub fn imrecv(
     started(inside, comm, (what, peer), ticket, matched_message::start(message, data.bytes))
 }
 
-/// Creates an inactive persistent send in standard mode. Returns the handle of its request.
-pub fn send_init(comm: &Comm, data: Data, dest: i32, tag: i32) -> Result<dtl_request_t> {
-    persistent(comm, PersistentArgs { data, peer: dest, what: Tagged::new(Kind::Send, tag) })
-}
-
-/// Creates an inactive persistent receive. Returns the handle of its request.
-pub fn recv_init(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
-    persistent(comm, PersistentArgs { data, peer: source, what: Tagged::new(Kind::Recv, tag) })
-}
-
-fn persistent(comm: &Comm, plan: PersistentArgs) -> Result<dtl_request_t> {
+/// Creates an inactive persistent send in standard mode, or receive. Returns the handle of its
+/// request.
+pub fn persistent(comm: &Comm, what: Tagged, data: Data, peer: i32) -> Result<dtl_request_t> {
+    let (plan, bytes) = (PersistentArgs { data, peer, what }, data.bytes);
     plan.check(comm)?;
-    let (bytes, what, peer) = (plan.data.bytes, plan.what, plan.peer);
     let was_hidden = device_only::may_be(bytes) && p2p_staging::is_hidden(comm, bytes)?;
     let made = if was_hidden && p2p_staging::is_staged(comm, bytes)? {
         None
