@@ -3,9 +3,10 @@
 //! (`enums`), and for instances of parameterized members (templates). Memory is allocated a chunk
 //! at a time. Objects that can be destroyed use `sys::handles::handle_table` instead.
 //!
-//! Ordering: a slot is a `OnceLock`: `set` publishes the value with release, and `get` reads it
-//! with acquire. A chunk is a `OnceLock`, too. No other order is needed: a thread that finds a slot
-//! empty and is about to set it checks the slot again under the caller's lock.
+//! Memory ordering: each slot is a `OnceLock`, whose `set` publishes the value with release and
+//! whose `get` reads it with acquire. A chunk is a `OnceLock`, too. No other order is needed: a
+//! thread that finds a slot empty and is about to set it checks the slot again under the caller's
+//! lock.
 
 use std::sync::OnceLock;
 

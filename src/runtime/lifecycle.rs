@@ -60,8 +60,8 @@ pub fn admit(builtins: Builtins) -> Result<()> {
     }
 }
 
-/// Waits for a finalize in progress. Fails, unless that finalize found a thread inside the library
-/// and therefore reopened the library.
+/// Waits until a dtl_finalize call in progress has ended. Fails, unless that call found a thread
+/// inside the library and therefore reopened the library.
 fn closed() -> Result<()> {
     let _decided = COUNT.lock();
     if lets_pass() {

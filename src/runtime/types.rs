@@ -36,7 +36,7 @@ struct Op {
 pub struct Reduction {
     /// Datatype: a DTL_DTYPE_ constant or the number of a user-defined datatype.
     pub dtype: dtl_dtype_t,
-    /// Reduction operation, DTL_OP_ constant or user-defined.
+    /// Reduction operation: a DTL_OP_ constant or a user-defined operation.
     pub op: dtl_reduce_op_t,
     /// Size of an element in bytes.
     pub element: usize,

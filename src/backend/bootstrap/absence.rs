@@ -8,8 +8,8 @@ use crate::sys::sync::wait::Deadline;
 const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
 /// Time after the timeout within which rank 0's reply may still arrive, in nanoseconds.
 pub(super) const GRACE_NS: u64 = 2_000_000_000;
-/// Time for which rank 0, after a failure, waits for the other ranks in order to report the
-/// failure, in nanoseconds.
+/// Time, in nanoseconds, that rank 0 waits after a failure for the other ranks, so that it can
+/// report the failure to them.
 pub(super) const LINGER_NS: u64 = 2_000_000_000;
 
 /// Returns the timeout for opening a communicator in nanoseconds: `timeout_ns`, or the default if

@@ -40,8 +40,8 @@ pub enum Command {
 /// Queued work whose failure is reported only by its event.
 enum QueuedWork<D: Driver> {
     Command(EventOf<D>, Command),
-    /// Wait for an event record, with the event of the wait command (`None` if the driver does not
-    /// create an event for this command).
+    /// Command that waits for an event record. Contains the event of this command; `None` if the
+    /// driver does not create one.
     Wait(Option<EventOf<D>>, Arc<EventRecord<D>>),
 }
 
@@ -159,8 +159,8 @@ impl<D: Driver> Stream<D> {
         self.queue.is_wrapped()
     }
 
-    /// Queues `command` by calling `enqueue`, which returns the event that reports the command's
-    /// failure.
+    /// Queues `command` by calling `enqueue`, which returns the event that reports whether the
+    /// command has failed.
     pub fn enqueue(
         &self,
         command: Command,

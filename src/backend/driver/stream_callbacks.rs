@@ -186,8 +186,8 @@ impl Worker {
         self.thread == std::thread::current().id()
     }
 
-    /// Sends `task` to the thread, with the number of the task in the log. The thread releases
-    /// `hold` after the task.
+    /// Sends `task` to the worker's thread, together with its number in the log. The thread
+    /// releases `hold` after the task.
     pub fn give(&self, number: u64, hold: Box<dyn Hold>, task: HostTask) -> Result<()> {
         self.jobs.send(CallbackJob { number, hold, task }).or_else(|mpsc::SendError(job)| {
             job.hold.release();

@@ -35,7 +35,7 @@ struct HostBlock {
     nonce: u64,
 }
 
-/// Content of an exported handle: the data by which other processes find a block.
+/// Content of an exported handle: the data that other processes use to find a block.
 #[derive(Clone, Copy)]
 struct Location {
     pid: i32,

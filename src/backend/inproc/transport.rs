@@ -432,7 +432,7 @@ impl SharedMemory for InprocTransport {
         self.fabric.side(rank).is_ok_and(RankSlot::has_left)
     }
 
-    /// Does nothing: a leaving rank itself completes the operations of other ranks that need it.
+    /// Does nothing: a rank that leaves completes the operations of other ranks that depend on it.
     fn look_around(&self) {}
 
     /// Does nothing: senders put messages directly into the receiver's queues.

@@ -38,7 +38,7 @@ impl PersistentRequest {
         self.request.store(mpi.k.request_null, Ordering::Relaxed);
     }
 
-    /// Creates MPI's request. Requires an `MpiGuard`.
+    /// Creates the persistent MPI request. Requires an `MpiGuard`.
     fn make(&self, mpi: &Mpi) -> Result<()> {
         let (at, len, byte, mut request) = (self.data.addr().ptr(), self.data.len(), mpi.k.byte, 0);
         let (Envelope { peer, tag, comm }, call) = (self.envelope, &mpi.call);

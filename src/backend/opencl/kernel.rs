@@ -107,7 +107,7 @@ enum Pass {
     Value,
     /// Shared virtual memory, passed by pointer.
     Pointer,
-    /// `__local` memory of the work-group, whose size the launch sets.
+    /// `__local` memory of the work-group; the launch sets the size of this memory.
     Shared,
 }
 

@@ -145,8 +145,8 @@ impl ClQueue {
         Ok(ClEvent { cl: self.cl, id, device: self.device })
     }
 
-    /// Queues a copy. Each side must be host memory of the application or shared virtual memory of
-    /// the queue's platform.
+    /// Queues a copy. The source and the destination must each be host memory of the application or
+    /// shared virtual memory of the queue's platform.
     pub(super) fn copy(&self, dst: Region, src: Region) -> Result<ClEvent> {
         let copy = required(self.cl.clEnqueueSVMMemcpy, "clEnqueueSVMMemcpy")?;
         let (queue, to, from) = (self.id.ptr(), dst.addr().ptr(), src.addr().ptr());

@@ -185,9 +185,9 @@ pub(super) enum Arrival {
 /// Stored bytes of an unexpected message.
 pub(super) enum MessageBytes {
     Copied(Scratch),
-    /// The received frame and the message size; used if memory for a copy was exhausted.
+    /// The received frame and the message size; used if no memory was available for a copy.
     Framed(Frame, usize),
-    /// A frame in the memory of the `Wire`; used if memory for a copy was exhausted.
+    /// A frame in the memory of the `Wire`; used if no memory was available for a copy.
     Lent(RxFrame),
 }
 

@@ -124,7 +124,7 @@ impl Frame {
         unsafe { Region::new(self.0.as_mut_ptr().cast(), len) }
     }
 
-    /// Writes header and payload into the frame; returns the region to send.
+    /// Writes the header and the payload into the frame; returns the region to send.
     pub(super) fn write(&mut self, header: &Header, payload: Region) -> Region {
         for (place, word) in self.0.chunks_exact_mut(8).zip(header.words()) {
             place.copy_from_slice(&word.to_ne_bytes());

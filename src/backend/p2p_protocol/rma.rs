@@ -19,8 +19,8 @@ use std::collections::VecDeque;
 /// returned. One thread at a time calls these methods; BUSY means that the caller must retry later;
 /// `Wire::test` tests for completion. Only `destroy` may block.
 pub trait WireWindows {
-    /// Creates a window on this rank's `memory`. Returns the window's identifier, and the key with
-    /// which other ranks access `memory`.
+    /// Creates a window on this rank's `memory`. Returns the window's identifier, and the key that
+    /// other ranks use to access `memory`.
     fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)>;
     /// Sets the key of `rank`'s memory: the first `bytes` bytes of `key`.
     fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()>;
@@ -207,8 +207,8 @@ impl OpenWindow {
         }
     }
 
-    /// Starts or queues an operation. Returns the operation number, with which the caller tests the
-    /// operation.
+    /// Starts or queues an operation. Returns the operation number, which the caller uses to test
+    /// the operation.
     fn begin(&mut self, begin: Begin, wants_op: bool, hand: &mut Hand) -> Result<u64> {
         let rank = index_of(begin.target());
         self.list(rank);

@@ -14,7 +14,7 @@ use crate::sys::{
 /// Maximum time to wait for pending frames and replies, in nanoseconds. The wait is limited,
 /// because a peer that is computing does not read frames.
 const FLUSH_NS: u64 = 5_000_000_000;
-/// Maximum time to wait until the frame receives have ended, in nanoseconds.
+/// Maximum time, in nanoseconds, to wait until the receives posted for frames have ended.
 const RECEIVES_NS: u64 = 1_000_000_000;
 
 impl Engine {

@@ -51,8 +51,8 @@ pub(crate) struct Try {
     pub(crate) work: WorkRequest,
 }
 
-/// Result slots (registered words) of the atomic operations on a peer's memory, and the elements on
-/// which no other operation may start yet.
+/// Result slots (registered words) for the atomic operations on a peer's memory, and the elements
+/// on which no further operation may start yet.
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) tries: Vec<Try>,

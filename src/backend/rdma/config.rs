@@ -21,7 +21,8 @@ use std::str::FromStr;
 pub enum Devices {
     /// Device memory is copied through host memory (staging).
     Staged,
-    /// Large messages are transferred directly; the device memory is registered by its dma-buf.
+    /// Large messages are transferred directly; the device memory is registered through its
+    /// dma-buf.
     Dmabuf,
     /// Large messages are transferred directly; the device memory is registered by its address
     /// (nvidia_peermem).

@@ -1,6 +1,6 @@
-//! State of the other ranks: the liveness of each rank, whether its memory can be read, and, for a
-//! rank with which messages were exchanged, the queues of unfinished operations and this rank's
-//! ends of the message rings.
+//! State of the other ranks: the liveness of each rank, whether its memory can be read, and, for
+//! each rank that has exchanged messages with this rank, the queues of unfinished operations and
+//! this rank's ends of the message rings.
 
 use super::memory::cells::CellMemory;
 use super::memory::ring::{Consumer, Producer};

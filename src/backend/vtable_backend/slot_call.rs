@@ -58,8 +58,9 @@ impl Drop for SlotGuard<'_> {
     }
 }
 
-/// Logs an exception that left a slot. The function is out of line and receives references instead
-/// of the guard: otherwise each call to a slot would keep a [`SlotGuard`] on the stack.
+/// Logs an exception that propagated out of a slot (C function of a table). The function is out of
+/// line and receives references instead of the guard: otherwise each call to a slot would keep a
+/// [`SlotGuard`] on the stack.
 #[cold]
 #[inline(never)]
 fn exception_left(owner: &BackendObject, slot: &str) {

@@ -53,14 +53,14 @@ impl Default for BiasedTryLock {
     }
 }
 
-/// The flag by which a thread has acquired the lock.
+/// Flag that a thread has set to acquire the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum LockWord {
     /// `first_has`, the flag of the first thread.
     First,
-    /// `taken`, the flag of all other threads and, once `is_shared` is true, also of the first
-    /// thread.
+    /// `taken`, the flag that every other thread sets and, once `is_shared` is true, the first
+    /// thread sets too.
     Shared,
 }
 

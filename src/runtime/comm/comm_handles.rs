@@ -147,7 +147,7 @@ pub fn delete_attributes() {
     attribute::forget_all();
 }
 
-/// Closes and removes every communicator at finalize.
+/// Closes and removes all communicators when the library is finalized.
 pub fn destroy_all() {
     TABLE.drain(&epoch::enter()).for_each(|comm| comm.standing.set(CommState::Closed));
 }

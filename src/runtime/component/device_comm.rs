@@ -22,7 +22,8 @@ pub trait DeviceComm: Send + Sync {
     /// Prepares this rank's part of a communicator derived from this communicator, on the same
     /// device.
     fn another(&self) -> Result<Box<dyn DeviceComm>>;
-    /// Creates the bootstrap id. Called on rank 0 after all ranks have prepared their parts.
+    /// Creates the bootstrap ID. Called on rank 0 after `prepare` or `another` has succeeded on all
+    /// ranks.
     fn invitation(&self) -> Result<BootstrapId>;
     /// Starts connecting to the other ranks, without blocking.
     fn meet(&self, invitation: &BootstrapId, rank: i32, size: i32) -> Result<()>;

@@ -142,8 +142,8 @@ pub trait ThreadCheck: Send + Sync {
 
 /// Human-readable descriptions that a transport provides.
 pub trait Diagnostics: Send + Sync {
-    /// Returns the transport's own (for example the vendor's) description of the operation that has
-    /// just failed; `None` if there is no such description.
+    /// Returns the error message of the transport or of its vendor library for the operation that
+    /// has just failed; `None` if there is none.
     fn failure_text(&self) -> Option<String>;
     /// Returns a description of the current and peak memory use of the transport, not counting user
     /// buffers; `None` if the transport does not track its memory use.

@@ -147,24 +147,25 @@ pub trait Exec: Send + Sync {
     /// Returns the groups of methods that the component provides.
     fn groups(&self) -> ExecGroups;
 
-    /// Creates a stream on `device`. Called only with [`ExecGroups::streams`].
+    /// Creates a stream on `device`. Called only if the backend has [`ExecGroups::streams`].
     fn stream_create(&self, device: i32, flags: u64) -> Result<Token>;
-    /// Wraps a native stream that the program created and still owns. Called only with
-    /// [`ExecGroups::streams`].
+    /// Wraps a native stream that the program created and still owns. Called only if the backend
+    /// has [`ExecGroups::streams`].
     fn stream_wrap(&self, _device: i32, native: Addr) -> Result<Token> {
         Ok(native)
     }
     /// Returns the stream's handle in the vendor's own interface, for example a cudaStream_t.
-    /// Called only with [`ExecGroups::streams`].
+    /// Called only if the backend has [`ExecGroups::streams`].
     fn stream_native(&self, stream: Token) -> Addr {
         stream
     }
-    /// Destroys a stream. Called only with [`ExecGroups::streams`].
+    /// Destroys a stream. Called only if the backend has [`ExecGroups::streams`].
     fn stream_destroy(&self, stream: Token) -> Result<()>;
-    /// Releases a wrapped stream, whose queued work may still run. Called only with
+    /// Releases a wrapped stream, whose queued work may still run. Called only if the backend has
     /// [`ExecGroups::streams`].
     fn stream_unwrap(&self, _stream: Token) {}
-    /// Waits until all work in the stream is complete. Called only with [`ExecGroups::streams`].
+    /// Waits until all work in the stream is complete. Called only if the backend has
+    /// [`ExecGroups::streams`].
     fn stream_synchronize(&self, stream: Token) -> Result<()>;
     /// Returns true if all work in the stream is complete.
     fn stream_query(&self, _stream: Token) -> Option<Result<bool>> {
@@ -179,15 +180,15 @@ pub trait Exec: Send + Sync {
         None
     }
 
-    /// Creates an event. Called only with [`ExecGroups::events`].
+    /// Creates an event. Called only if the backend has [`ExecGroups::events`].
     fn event_create(&self, flags: u64) -> Result<Token>;
-    /// Destroys an event. Called only with [`ExecGroups::events`].
+    /// Destroys an event. Called only if the backend has [`ExecGroups::events`].
     fn event_destroy(&self, event: Token) -> Result<()>;
-    /// Records the event after all work that is queued on the stream. Called only with
-    /// [`ExecGroups::events`].
+    /// Records the event after all work that is queued on the stream. Called only if the backend
+    /// has [`ExecGroups::events`].
     fn event_record(&self, event: Token, stream: Token) -> Result<()>;
     /// Returns true if all work that was queued before the event was recorded is complete. Called
-    /// only with [`ExecGroups::events`].
+    /// only if the backend has [`ExecGroups::events`].
     fn event_query(&self, event: Token) -> Result<bool>;
     /// Waits until the event is complete.
     fn event_sync(&self, _event: Token) -> Option<Result<()>> {

@@ -98,9 +98,9 @@ pub trait SharedRegion: Send + Sync {
 
 /// Shared memory of the ranks of a transport, and the state of other ranks that is visible in it.
 pub trait SharedMemory: Send + Sync {
-    /// Reserves a slot in shared memory for this rank's messages in the collective mailbox of a
-    /// communicator other than the transport's first, and returns the slot number (1 or more). No
-    /// other caller gets that slot until it is released, or until all ranks have dropped the
+    /// Reserves a slot in shared memory for this rank's collective mailbox and returns the slot
+    /// number (1 or more). The transport's first communicator uses slot 0, which is not reserved.
+    /// No other caller gets that slot until it is released, or until all ranks have dropped the
     /// mailbox that uses it. Returns `None` if no slot is free.
     fn reserve_place(&self) -> Option<u32>;
     /// Releases a slot that `reserve_place` returned and that no mailbox uses.

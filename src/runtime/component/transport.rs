@@ -105,12 +105,12 @@ pub struct Properties {
     pub size: i32,
     /// Human-readable description of the data path.
     pub description: Cow<'static, str>,
-    /// True if operations in flight make progress only while a thread calls the transport. Also
-    /// false if a call to any transport of the same backend makes progress on these operations, and
-    /// no other rank waits for them.
+    /// True if operations in flight make progress only while a thread calls the transport. False
+    /// nevertheless if a call to any transport of the same backend makes progress on these
+    /// operations, and no other rank waits for them.
     pub needs_progress: bool,
     /// True if another rank may wait for this rank although all operations that this rank started
-    /// are complete, for example because the connection broke and both ranks re-establish it.
+    /// are complete, for example because the connection broke and both ranks must re-establish it.
     pub answers_late: bool,
     /// True if a thread of the library may call the transport at any time, whatever functions (for
     /// example MPI functions) the user's threads call meanwhile.

@@ -66,11 +66,11 @@ pub enum FlushScope {
 /// One-sided operations on the memory of each rank of a transport. Several threads may call the
 /// methods at once, at any time from creation to close, for any target.
 ///
-/// Put, get and accumulate operations are nonblocking: their buffers stay valid and unchanged until
-/// a later flush of their target is complete. The operations make progress, locally and at the
-/// target, while a thread calls the transport's `progress`, `test`, `probe` or `take`. An operation
-/// fails at once, or with the flush or test that detects the failure. Only flushes order puts and
-/// gets.
+/// Put, get and accumulate operations are nonblocking: the caller must keep their buffers valid,
+/// and must not modify them, until a later flush of their target is complete. The operations make
+/// progress, locally and at the target, while a thread calls the transport's `progress`, `test`,
+/// `probe` or `take`. An operation fails at once, or with the flush or test that detects the
+/// failure. Only flushes order puts and gets.
 pub trait Window: Send + Sync {
     /// Returns a human-readable description of the data path (63 bytes at most).
     fn describe(&self) -> &'static str;

@@ -1,10 +1,10 @@
-//! Bitmap index that finds the keys that match a query without testing each key. Keys and queries
-//! have three slots (source, destination and schedule), each with a 64-bit enumeration word. For
-//! each slot and each word in it, a row of bits marks the keys that match the word. A key matches a
-//! query if its bit is set in the rows of all three slots. The bits are in the order of rule 1 of
-//! `dtl_dispatch_key_t` (from specific to general keys), so the first bit set in all three rows is
-//! the result. The index is immutable. A query takes three hash table lookups and reads three
-//! 64-bit words for every 64 keys.
+//! Bitmap index, which finds the keys that match a query. It need not test each key. Keys and
+//! queries have three slots (source, destination and schedule), each with a 64-bit enumeration
+//! word. For each slot and each word in it, a row of bits marks the keys that match the word. A key
+//! matches a query if its bit is set in the rows of all three slots. The bits are in the order of
+//! rule 1 of `dtl_dispatch_key_t` (from specific to general keys), so the first bit set in all
+//! three rows is the result. The index is immutable. A query takes three hash table lookups and
+//! reads three 64-bit words for every 64 keys.
 //!
 //! Source of the method: T. V. Lakshman, D. Stiliadis, "High-speed policy-based packet forwarding
 //! using efficient multi-dimensional range matching", SIGCOMM 1998.

@@ -215,8 +215,8 @@ impl Dispatcher {
         is_theirs || operation.predicated.fitting(slots).next().is_some()
     }
 
-    /// Finds the handler for a query. The handler may be registered as illegal. Returns `None` if
-    /// no handler matches (rule 5 of `dtl_dispatch_key_t`).
+    /// Finds the handler for a query. The result may be a handler that is registered as
+    /// DTL_DISPATCH_ILLEGAL. Returns `None` if no handler matches (rule 5 of `dtl_dispatch_key_t`).
     pub fn look<'g>(
         &'g self,
         inside: &'g Guard,

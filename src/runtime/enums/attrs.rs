@@ -30,7 +30,7 @@ pub struct Attr<'a> {
     pub kind: u32,
     /// DTL_ATTR_REQUIRED or 0.
     pub flags: u32,
-    /// Value of the attribute, or default value of the field, of kind `kind`.
+    /// Value of the attribute, or default value of the field. The type of the value is `kind`.
     pub value: Value<'a>,
 }
 

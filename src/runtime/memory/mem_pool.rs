@@ -50,7 +50,8 @@ struct PoolEntry {
     id: AtomicU64,
     /// Label (memory kind and tag) of the pool's blocks, encoded in one word.
     label: AtomicU64,
-    /// Handle of the pool to which the entry belongs until the pool is dropped; 0 = none.
+    /// Handle of the pool that owns the entry until the pool is dropped; 0 if no pool owns the
+    /// entry.
     owner: AtomicU64,
 }
 

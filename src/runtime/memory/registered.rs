@@ -16,7 +16,7 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Function by which the program passed the memory to the library.
+/// Function that the program called to pass the memory to the library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RegisteredBy {
     /// `dtl_mem_register_host`: the backend has locked the pages.

@@ -8,7 +8,7 @@
 //! earlier tunings, so a resource that has become slow is no longer selected.
 //!
 //! For a task whose tuning is complete, a selection costs one load from a memory location that no
-//! thread writes until the next tuning. Tuning takes no lock, see `tuning_run`.
+//! thread writes until the next tuning. Tuning takes no lock (see `tuning_run`).
 
 use super::tuning_run::{Report, Trial, TuningRun};
 use crate::abi::devices::policy::dtl_task_key_t;

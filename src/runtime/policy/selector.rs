@@ -44,7 +44,7 @@ pub struct CustomRule {
     pub own: Addr,
 }
 
-/// Selection rule together with the state for its resources.
+/// Selection rule of a policy, with the state that the rule keeps about the resources.
 pub(super) enum Chooser {
     Fixed(usize),
     RoundRobin,

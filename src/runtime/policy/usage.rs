@@ -104,7 +104,7 @@ impl Counts {
         now
     }
 
-    /// Returns the number of selections of the resource `index`.
+    /// Returns how many times the resource `index` has been selected.
     pub(super) fn of(&self, index: usize) -> u64 {
         let rows = self.rows.iter().chain([&self.shared]);
         rows.filter_map(|row| row.count(index)).map(|count| count.load(Ordering::Relaxed)).sum()

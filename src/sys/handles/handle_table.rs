@@ -196,7 +196,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         self.slot(index_of(handle)).is_some_and(|slot| slot.word.load(Ordering::Acquire) == handle)
     }
 
-    /// Returns a counted reference to the object, which outlives the guard.
+    /// Returns a counted reference to the object. The reference may outlive the guard.
     #[must_use]
     pub fn pin(&self, _inside: &Guard, handle: u64) -> Option<Arc<T>> {
         let object = self.slot(index_of(handle))?.object_of(handle)?;

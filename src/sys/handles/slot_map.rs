@@ -7,18 +7,18 @@
 //!
 //! The word of a slot is the handle of its object. While the object is in use, the word is that
 //! handle with one bit of its index inverted (`BUSY`). While there is no object, the word is the
-//! last handle with another bit of its index inverted (`ELSEWHERE`). Such a word is no valid
+//! last handle with another bit of its index inverted (`ELSEWHERE`). Such a word is not a valid
 //! handle: its index selects another slot (`handle_table`).
 //!
 //! Memory ordering. The word is the lock of a slot. To lock, an acquire exchange replaces the
-//! handle by the handle with `BUSY` inverted. To unlock, a release store writes the handle or, at
-//! the end of the object, the handle with `ELSEWHERE` inverted. So a thread with an old handle
+//! handle by the handle with `BUSY` inverted. To unlock, a release store writes the handle or, if
+//! the object is removed, the handle with `ELSEWHERE` inverted. So a thread with an old handle
 //! never gets the lock, and a thread that gets the lock sees the object that the release store of
-//! an equal handle has published. A slot without an object belongs to the thread that ended the
+//! an equal handle has published. A slot without an object belongs to the thread that removed the
 //! object, and then to the thread that took the slot from the free list. The list passes the slot
-//! on by a release exchange and an acquire exchange, so the next object is written after the last
-//! object has ended. The head of the list has a counter, so that a slot that was taken and returned
-//! meanwhile is not mistaken for a slot that stayed (ABA).
+//! on by a release exchange and an acquire exchange, so the next object is written after the
+//! previous object has been removed. The head of the list has a counter, so that a slot that was
+//! taken and returned meanwhile is not mistaken for a slot that stayed in the list (ABA problem).
 //!
 //! The group of an object (`group`, the handle of the object's owner) is read without the lock,
 //! which may be locked for a long time. The group is read between two loads of the word, and stored
@@ -81,7 +81,8 @@ struct Slot<T> {
     owner: AtomicUsize,
 }
 
-/// Slot map: objects under generational handles. A look-up reads only the table's first cache line.
+/// Map from generational handles to objects. Of this struct, a lookup reads only the first cache
+/// line.
 #[repr(C, align(64))]
 pub struct SlotMap<T> {
     tag: u8,

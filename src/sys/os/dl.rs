@@ -172,8 +172,8 @@ pub fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, false)
 }
 
-/// Resolves the path of a folder like [`resolve`]; creates missing folders, with access for this
-/// user only.
+/// Resolves the path of a folder in the same way as [`resolve`]. Creates missing folders, which
+/// only this user can access.
 pub fn make_folder(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, true)
 }

@@ -62,8 +62,9 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(&out(output)).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Checks that there are `count` rows, and that each row has plausible times for each
-/// implementation in `sides`, in at least one regime.
+/// Checks that there are `count` rows, and that each row has at least one regime (class of the
+/// distance between the processors) and, in each regime, plausible times for each implementation in
+/// `sides`.
 fn check_rows(all: &Value, count: usize, sides: &[&str]) {
     let rows = all["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), count, "{all:#}");

@@ -246,7 +246,7 @@ impl Case {
         u64::try_from(color).ok().map(|color| Place { rank: before as u64, size, color })
     }
 
-    /// Returns the case as a line of numbers, followed by a # and its description.
+    /// Returns the case as a line of numbers, followed by # and a description of the case.
     pub(crate) fn line(&self) -> String {
         let mut line = format!("{} {} ", self.number, self.ranks);
         match &self.group {

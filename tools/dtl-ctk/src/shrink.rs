@@ -24,7 +24,7 @@ pub(crate) enum Change {
     Message(usize),
     /// b: uses only blocking calls.
     Blocking,
-    /// i: uses no DTL_IN_PLACE.
+    /// i: does not use DTL_IN_PLACE.
     OutOfPlace,
     /// p: places blocks without gaps.
     Packed,
@@ -38,7 +38,7 @@ pub(crate) enum Change {
     Act(usize),
     /// k: performs each act (a group of operations on a window) only once.
     Once,
-    /// x: removes those calls on windows that are required to fail.
+    /// x: removes the window calls that are required to fail.
     Proper,
 }
 

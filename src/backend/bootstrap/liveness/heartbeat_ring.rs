@@ -18,12 +18,12 @@ use crate::sys::sync::wait::now_ns;
 /// Delay between the farewell from a rank and the notification of the other ranks by its watcher
 /// (the rank that monitors it), in nanoseconds.
 const TOGETHER_NS: u64 = 100_000_000;
-/// Time after which a rank that refuses connections counts as failed for its watcher (the rank that
-/// monitors it), in nanoseconds. Until then, the rank is only suspected. Ranks other than the
-/// watcher wait twice as long.
+/// Time, in nanoseconds, after which a rank that refuses connections is considered failed by its
+/// watcher (the rank that monitors it). Until then, the rank is only suspected. Ranks other than
+/// the watcher wait twice as long.
 const SUSPECT_NS: u64 = 200_000_000;
-/// Delay before retrying a connection that failed because this process had run out of file
-/// descriptors, in nanoseconds.
+/// Delay, in nanoseconds, before retrying a connection that failed because this process had run out
+/// of file descriptors.
 const AGAIN_NS: u64 = 1_000_000_000;
 /// Maximum number of connections for notifications that a rank establishes at the same time.
 const TOLD_AT_ONCE: usize = 64;

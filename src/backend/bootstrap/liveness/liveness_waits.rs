@@ -47,8 +47,8 @@ impl Oob {
         }
     }
 
-    /// Schedules a connection to `rank` for time `at`, or earlier if another scheduled connection
-    /// is due first.
+    /// Schedules a connection to `rank` for time `at`, or for an earlier time if another connection
+    /// is already scheduled for that time.
     fn await_from(&mut self, rank: i32, at: u64) {
         if let Some(of) = self.rank_mut(rank) {
             of.is_awaited = true;

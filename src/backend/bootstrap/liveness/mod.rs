@@ -49,13 +49,13 @@ use std::time::Duration;
 pub const WORDS: usize = address::WORDS;
 /// Maximum size of a message, in bytes.
 pub const LONGEST: usize = 1000;
-/// Memory per rank of the job in bytes, whether or not a connection to the rank is open.
+/// Memory, in bytes, for each rank of the job, whether or not a connection to the rank is open.
 pub const RANK_BYTES: usize = size_of::<Rank>() + WORDS * size_of::<u64>();
-/// Additional memory per connection in bytes, excluding queued messages and memory of the operating
-/// system. Two ranks that connect to each other at the same time have two connections.
+/// Additional memory, in bytes, for each connection, excluding queued messages and memory of the
+/// operating system. Two ranks that connect to each other at the same time have two connections.
 pub const PARTNER_BYTES: usize = size_of::<Option<Connection>>();
 
-/// Maximum time for which `leave` waits until queued frames are written, in nanoseconds.
+/// Maximum time, in nanoseconds, that `leave` waits for queued frames to be written.
 const LEAVE_NS: u64 = 200_000_000;
 /// Time value for "not scheduled".
 const NEVER: u64 = u64::MAX;

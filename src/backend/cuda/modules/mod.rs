@@ -32,7 +32,7 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 
-/// Upper bound of the parameter count of a kernel, which limits the loop that queries the
+/// Upper bound on the number of parameters of a kernel. It limits the loop that queries the
 /// parameters.
 const MOST_PARAMETERS: usize = 4096;
 

@@ -69,9 +69,9 @@ pub(super) struct Output {
 }
 
 impl Nvrtc {
-    /// Opens the NVRTC library that `DTL_NVRTC_LIBRARY` names. If it is not set, opens an installed
-    /// NVRTC, preferably the newest one whose code a driver of version `driver_version` (such as
-    /// 12040) can load.
+    /// Opens the NVRTC library that `DTL_NVRTC_LIBRARY` names. If this variable is not set, opens
+    /// an installed NVRTC library, preferably the newest one whose code a driver of version
+    /// `driver_version` (such as 12040) can load.
     pub(super) fn find(driver_version: i32) -> Result<Self> {
         let named = settings::current().compiler.device_compiler;
         let calls = match named.as_deref() {

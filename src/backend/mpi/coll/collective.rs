@@ -268,8 +268,8 @@ impl MpiCall<'_> {
         Ok((self.copied(all)?, at(*first)))
     }
 
-    /// Copies data that this MPI cannot reduce in place, and returns the address of the copy. The
-    /// copy is retained until the collective completes.
+    /// Copies data that the loaded MPI library cannot reduce in place, and returns the address of
+    /// the copy. The copy is retained until the collective completes.
     fn copied(&mut self, data: Region) -> Result<*mut c_void> {
         let copy = Scratch::new(data.len()).ok_or_else(|| {
             failure!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a reduction in place", data.len())

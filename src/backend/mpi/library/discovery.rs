@@ -81,8 +81,8 @@ pub fn present() -> Option<FoundLibrary> {
     })
 }
 
-/// Returns true if the file has a name of an MPI library: libmpi.so.12, libmpich.so.12,
-/// libmpi_abi.so.1, libmpi_cray.so ...
+/// Returns true if the file has the name of an MPI library, such as libmpi.so.12, libmpich.so.12,
+/// libmpi_abi.so.1 or libmpi_cray.so.
 fn is_called_as_an_mpi(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with("libmpi") && name.contains(".so")

@@ -1,14 +1,15 @@
 //! MPI of this process: loading, initialization, finalization, and which threads may call MPI.
 //!
-//! This library never finalizes an MPI that the program has initialized. It finalizes an MPI that
-//! it has initialized itself when the last [`Hold`] is dropped. The last `Hold` belongs to the
-//! backend (dropped in the last dtl_finalize), or to a transport that a blocked thread still uses.
+//! This library never finalizes MPI if the program has initialized it. If this library has
+//! initialized MPI, it finalizes MPI when the last [`Hold`] is dropped. The last `Hold` belongs to
+//! the backend (dropped in the last dtl_finalize), or to a transport that a blocked thread still
+//! uses.
 //!
 //! One word, which every call reads, records whether MPI is initialized and which threads may call
 //! it. A delete callback of an attribute of MPI_COMM_SELF sets this word to the finalized state:
 //! MPI_Finalize deletes this attribute before anything else.
 //!
-//! `discovery` finds the library, `errors` converts error codes.
+//! `discovery` finds the library, and `errors` converts error codes.
 
 use super::abi::{Abi, DRAFT_ERRORS_RETURN, Family, Int};
 use super::constants::Constants;
@@ -209,7 +210,8 @@ impl Mpi {
         self.start()
     }
 
-    /// Records the thread level of an initialized MPI, and registers its finalization callback.
+    /// Records the thread level of MPI, which is already initialized, and registers a callback for
+    /// the finalization of MPI.
     fn take_in(&'static self) -> Result<()> {
         let mut level = 0;
         // SAFETY: `level` is a writable number; MPI is initialized.

@@ -124,8 +124,8 @@ impl Net {
         }
     }
 
-    /// Simulates the failure of a rank: its messages that have arrived stay receivable, the others
-    /// are lost.
+    /// Simulates the failure of a rank: its messages that have arrived can still be received, and
+    /// the others are lost.
     pub(super) fn kill(&mut self, dead: usize) {
         self.sides[dead].is_dead = true;
         self.sides[dead].posted.clear();

@@ -102,7 +102,8 @@ pub(crate) struct Cache {
     returned: UnmapWatcher,
     /// Registrations of device memory; their bytes count towards `limit`, too.
     pub(crate) devices: Arc<Registrations>,
-    /// True after a registration has failed; no other registration is tried until one is released.
+    /// True after a registration has failed. No further registration is attempted until an existing
+    /// one is released.
     is_full: bool,
 }
 

@@ -71,7 +71,8 @@ pub struct Choice {
 /// distributed over the ports. `Err` is the reason why no port can be used.
 ///
 /// If `wanted` is empty, all chosen ports have the same link layer, because ports with different
-/// link layers cannot reach each other. It is InfiniBand if at least one InfiniBand port is active.
+/// link layers cannot reach each other. This link layer is InfiniBand if at least one InfiniBand
+/// port is active.
 pub fn choose_ports(
     seen: &[PortInfo],
     wanted: &[(String, Option<u8>)],

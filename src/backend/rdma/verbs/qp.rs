@@ -262,8 +262,8 @@ impl QueuePair {
         }
     }
 
-    /// Posts a work request; returns true if the request carries the bytes of `local` inline. Not
-    /// inlined, because its callers are off the fast path.
+    /// Posts a work request; returns true if the request carries the bytes of `local` inline. This
+    /// function is out of line, because its callers are off the fast path.
     #[cold]
     #[inline(never)]
     pub(crate) fn start_rarely(

@@ -49,7 +49,7 @@ pub(crate) enum PeerState {
 /// Offset of the counter of rank state changes, in a cache line of its own, because each poll reads
 /// it.
 const CHANGES_AT: usize = 128;
-/// Offset of the number of bytes that `reserve_part` has reserved for window segments.
+/// Offset of the word that counts the bytes that `reserve_part` has reserved for window segments.
 const PARTS_AT: usize = 256;
 const RANKS_AT: usize = 4096;
 const RANK_STRIDE: usize = 128;
@@ -109,7 +109,7 @@ impl Segment {
         Segment::of(memory, size)
     }
 
-    /// Maps the segment that rank 0 created, from its file descriptor.
+    /// Maps the segment that rank 0 created. `fd` is the file descriptor of the segment.
     pub(crate) fn attach(fd: OwnedFd, size: usize) -> Result<Segment> {
         let memory = SharedMapping::attach(fd)
             .map_err(|error| memory_error("mapping shared memory", &error))?;

@@ -267,9 +267,9 @@ impl<F: FnMut(PlanStep)> Steps for StepSink<'_, F> {
     }
 }
 
-/// Returns the bytes that a communicator itself uses on each rank, without its transport. `nodes`
-/// is the number of nodes (1 if unknown). If `is_split` is true, the result includes the rank
-/// tables of a communicator that `dtl_comm_split` has created from all ranks.
+/// Returns the number of bytes that a communicator uses on each rank, excluding its transport.
+/// `nodes` is the number of nodes (1 if unknown). If `is_split` is true, the result includes the
+/// rank tables of a communicator that `dtl_comm_split` has created from all ranks.
 pub fn comm_bytes(ranks: u64, nodes: u64, is_split: bool) -> u64 {
     let levels = if 1 < nodes && nodes < ranks { Levels::heap_bytes(ranks, nodes) } else { 0 };
     let members = if is_split { Members::heap_bytes(ranks, ranks) } else { 0 };

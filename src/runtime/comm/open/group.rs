@@ -1,6 +1,7 @@
-//! Creation of communicators from other communicators: duplicates, splits, and communicators of a
-//! given list of ranks. A new communicator uses the transport of its parent, and a separate context
-//! isolates its messages, unless a separate transport is opened for it (`SharedTransport::subset`).
+//! Creation of communicators from other communicators: duplicates, splits, and communicators that
+//! consist of a given list of ranks. A new communicator uses the transport of its parent, and a
+//! separate context isolates its messages, unless a separate transport is opened for it
+//! (`SharedTransport::subset`).
 
 use super::shrinking::MailboxReservation;
 use crate::abi::comm::communicator::DTL_UNDEFINED;

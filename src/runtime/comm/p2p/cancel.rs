@@ -47,8 +47,8 @@ pub(crate) fn until<T>(
     }
 }
 
-/// Returns `error` with a note that the transport has not released the buffer appended to its
-/// message.
+/// Returns a copy of `error` whose message also says that the transport has not released the
+/// buffer.
 pub(crate) fn kept(error: &Error) -> Error {
     Error::new(error.status(), format!("{}; {KEPT}", error.text()))
 }

@@ -32,7 +32,7 @@ static TABLE: HandleTable<MatchedMessage> = HandleTable::new(TAG, 0);
 /// Matched message.
 pub struct MatchedMessage {
     pub(super) comm: Arc<Comm>,
-    /// Operation id by which the transport identifies the message; `None` for a message from
+    /// Operation ID that identifies the message to the transport; `None` for a message from
     /// DTL_PROC_NULL.
     taken: Option<OpId>,
     pub(super) source: i32,

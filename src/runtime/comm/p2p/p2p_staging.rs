@@ -154,10 +154,10 @@ pub(crate) fn is_hidden(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? != Reach::Plain)
 }
 
-/// Returns true if the host cannot access the buffer. Called when a message starts whose buffer was
-/// specified in an earlier call. `was` is true if the host could not access the buffer during that
-/// call. Fails if `was` is true but the host can now access the buffer, because the buffer has then
-/// been freed.
+/// Returns true if the host cannot access the buffer. Called at the start of a message whose buffer
+/// was specified in an earlier call. `was` is true if the host could not access the buffer during
+/// that call. Fails if `was` is true but the host can now access the buffer, because the buffer has
+/// then been freed.
 #[cold]
 pub(crate) fn is_still_hidden(comm: &Comm, buffer: Region, was: bool) -> Result<bool> {
     let is_so = is_hidden(comm, buffer)?;
@@ -214,8 +214,8 @@ fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     explain_how(comm, allocation, &text);
 }
 
-/// Returns the string with which `dtl_explain` describes the transfer of a buffer that neither the
-/// host nor the transport can access.
+/// Returns the text in which `dtl_explain` describes the transfer of a buffer that neither the host
+/// nor the transport can access.
 fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
     if let Some(direct) = comm.link.direct() {
         gpu_direct::text(direct)

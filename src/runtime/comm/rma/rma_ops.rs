@@ -103,8 +103,8 @@ pub fn change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
     Ok(Change { dtype, op, update })
 }
 
-/// Returns the error for a dtype and reduction operation that a target cannot apply, because they
-/// are not built-in.
+/// Returns the error for a dtype and a reduction operation that a target cannot apply, because at
+/// least one of them is not built in.
 #[cold]
 fn no_change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
     match types::reduction(dtype, op) {

@@ -1,10 +1,11 @@
 //! Operations on elements of the built-in dtypes, in private memory and in memory that other
 //! threads and processes update concurrently.
 //!
-//! Private memory: element-wise reduction of raw buffers, `into[i] = into[i] op from[i]` (or
-//! `from[i] op into[i]`, whose bits differ for zeros and NaNs), for every built-in pair of dtype
-//! and operation. Buffers need not be aligned. The two buffers may be identical, but must not
-//! overlap otherwise. User-defined dtypes are in `runtime::types`.
+//! Private memory: element-wise reduction of raw buffers, `into[i] = into[i] op from[i]` or
+//! `into[i] = from[i] op into[i]`, for every built-in pair of dtype and operation. For zeros and
+//! NaNs, the bits of the result depend on the order of the operands. Buffers need not be aligned.
+//! The two buffers may be identical, but must not overlap otherwise. User-defined dtypes are in
+//! `runtime::types`.
 //!
 //! In reading order:
 //! - `ops`: the operations, each on two elements
@@ -18,8 +19,8 @@
 //! or without returning the old value.
 //!
 //! There are two mechanisms. Only the dtype and the address of an element determine the mechanism:
-//! - Integers of 4 and 8 bytes at multiples of their size are changed by atomic instructions: sums,
-//!   bitwise operations, exchange and load take one instruction, all others a compare-and-swap loop
+//! - Naturally aligned integers of 4 and 8 bytes are changed by atomic instructions: sums, bitwise
+//!   operations, exchange and load take one instruction, all others a compare-and-swap loop
 //!   (`cell`) around the kernel for private memory.
 //! - Elements of all other dtypes, and integers at other addresses, are changed under a lock that
 //!   the caller takes, by the kernel for private memory with the widest instructions. One atomic

@@ -115,7 +115,7 @@ pub(super) struct Slab {
     pub(super) head: Number,
     /// State words, one for each block (see `remote_free`).
     pub(super) words: AtomicPtr<AtomicU64>,
-    /// Heap for which this slab is CURRENT; null if the slab is not CURRENT.
+    /// Heap that currently allocates from this slab; null if the slab is not CURRENT.
     pub(super) current_of: RelaxedPtr<Heap>,
     /// Segment that the slab is a part of; it never changes.
     pub(super) segment: RelaxedPtr<Segment>,

@@ -4,8 +4,8 @@
 //! Each thread has its own counters. For the peak, all threads share one total for each tag. A
 //! thread adds bytes to the total (charges them) only when it has allocated more bytes than it has
 //! charged. It subtracts freed bytes from the total only at intervals, so the total is never less
-//! than the number of allocated bytes. The peak is exact while only one thread allocates, otherwise
-//! an upper bound (see `dtl_mem_stats_t`).
+//! than the number of allocated bytes. The peak is exact while only one thread allocates; otherwise
+//! it is an upper bound (see `dtl_mem_stats_t`).
 
 use super::relaxed_cell::Number;
 use std::sync::atomic::{AtomicI64, Ordering};

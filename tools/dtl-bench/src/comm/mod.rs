@@ -108,8 +108,7 @@ impl Rank<'_> {
     }
 
     /// Runs several batches with the library and returns the median of their times per operation.
-    /// Together, the batches take about as long as one run of the external UCX program with its
-    /// warm-up.
+    /// Together, the batches take about as long as one run of ucx_perftest, including its warm-up.
     fn several(&mut self) -> Outcome<f64> {
         let mut values = [0.0; 21];
         for value in &mut values {

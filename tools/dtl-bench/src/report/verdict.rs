@@ -28,7 +28,7 @@ struct Finding<'a> {
     ours: f64,
     theirs: Option<f64>,
     peer: String,
-    /// Value that the target limits: a ratio, or a time in nanoseconds.
+    /// Value for which the target sets a limit: a ratio, or a time in nanoseconds.
     value: f64,
 }
 

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Requirement with the result of its check.
+/// Requirement, with the result of checking it.
 pub(crate) struct Answer {
     pub(crate) question: &'static str,
     pub(crate) yes: bool,

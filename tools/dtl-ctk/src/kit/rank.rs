@@ -304,7 +304,7 @@ impl Rank {
 }
 
 impl Got {
-    /// Checks the received data, where `number` and the source in the envelope select the expected
+    /// Checks the received data. `number` and the source in the envelope determine the expected
     /// contents (see [`message`]).
     pub(crate) fn is_due(&self, p: &Rank, number: u64, size: u64, tag: i32) -> Outcome {
         let from = self.info.source;

@@ -258,8 +258,8 @@ fn put(stream: &Stream, block: &Block, bytes: &[u8]) -> Called {
 /// Source address of a copy.
 type Source = *const std::ffi::c_void;
 
-/// Queues slow work that writes bytes into a buffer. Returns a zeroed block to copy the bytes to,
-/// the bytes, and the address of the buffer.
+/// Queues slow work that writes bytes into a buffer. Returns a zeroed block as the destination of a
+/// copy, the bytes, and the address of the buffer.
 fn slow_bytes(s: &Subject, on: &Stream, size: u64) -> Outcome<(Block, &'static [u8], Source)> {
     let bytes: &[u8] = kept(pattern(8, size));
     let (job, place) = slow_writer(bytes);

@@ -66,9 +66,9 @@ pub(crate) fn area(ranges: &[Region]) -> Option<(Addr, usize)> {
 /// Peers of a neighborhood collective.
 #[derive(Debug, Clone)]
 pub struct Neighbors {
-    /// Ranks that receive the blocks of `send`, or DTL_PROC_NULL.
+    /// Ranks that receive the blocks of `send`; entries may be DTL_PROC_NULL.
     pub dests: Vec<i32>,
-    /// Ranks that send the blocks of `recv`, or DTL_PROC_NULL.
+    /// Ranks that send the blocks of `recv`; entries may be DTL_PROC_NULL.
     pub sources: Vec<i32>,
 }
 

@@ -220,12 +220,13 @@ impl Fold {
         Some((g.rank / 2, result))
     }
 
-    /// Returns the rank of core member `number`.
+    /// Returns the rank of member `number` of the core (the ranks that [`Fold::enter`] selects).
     fn real(&self, number: i32) -> i32 {
         if number < self.extra { 2 * number + 1 } else { number + self.extra }
     }
 
-    /// Appends the sends and receives that return the result to the ranks outside the core.
+    /// Appends the sends and receives that return the result to the ranks that are not in the core
+    /// (see [`Fold::enter`]).
     fn leave(&self, s: &mut dyn Steps, g: Group, recv: Region) {
         if g.rank < 2 * self.extra {
             if g.rank % 2 == 0 {

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Notices that the other ranks of a communicator have sent about their operations, and notices
-/// that this rank is sending.
+/// Messages (notices) in which the ranks of a communicator report their operations: those received
+/// from other ranks, and those that this rank is sending.
 #[derive(Default)]
 pub(crate) struct Reports {
     pub(super) notices: Mutex<Notices>,
