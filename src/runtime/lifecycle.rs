@@ -90,7 +90,7 @@ fn forked() -> Result<()> {
     )
 }
 
-/// Counts an init (`dtl_init`), and opens the library if it is closed. `overrides` changes the
+/// Counts a call of `dtl_init`, and opens the library if it is closed. `overrides` changes the
 /// settings that were read from environment variables.
 pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Builtins) -> Result<()> {
     if GATE.state() == OpenState::FORKED {

@@ -68,9 +68,9 @@ pub(super) fn forked_inside() -> Result<()> {
     )
 }
 
-/// Returns a guard for code that runs in every state of the library and takes a lock. A child that
-/// is forked while the guard exists detects that this thread was inside the library. Fails in a
-/// forked child in which a lock may still be locked.
+/// Returns a guard for code that may run in any state of the library and that takes a lock. A child
+/// process that is forked while the guard exists detects that this thread was inside the library.
+/// Fails in a forked child if another thread may have held a lock at the time of the fork.
 pub fn aside() -> Result<epoch::ForkGuard> {
     if is_fork() && epoch::another_was_inside() {
         forked_inside()?;

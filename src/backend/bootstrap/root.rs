@@ -120,8 +120,8 @@ pub(super) fn connect<N: Sockets>(
     }
 }
 
-/// Runs the exchange on a rank other than 0. Returns the connection to rank 0 and the contributions
-/// of all ranks.
+/// Runs the bootstrap exchange on a rank other than 0. Returns the connection to rank 0 and the
+/// contributions of all ranks.
 pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Vec<u64>)> {
     let mine = sockets.contribution();
     loop {
@@ -137,8 +137,8 @@ pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Ve
     }
 }
 
-/// Waits for the outcome of the exchange. If the listening process is not rank 0 of this job,
-/// returns the reason for a retry as a string.
+/// Waits for the outcome of the bootstrap exchange. If the listening process is not rank 0 of this
+/// job, returns the reason for a retry as a string.
 fn await_answer<N: Sockets>(
     sockets: &N,
     channel: &mut Channel<N::Stream>,
@@ -275,8 +275,8 @@ impl<N: Sockets> Root<N> {
         if knock { self.admit(now) } else { Ok(()) }
     }
 
-    /// Accepts all pending connections. If no complete hello (first frame) has arrived on too many
-    /// connections, drops the oldest of these connections.
+    /// Accepts all pending connections. If there are too many connections on which no complete
+    /// hello (first frame) has arrived yet, drops the oldest of them.
     fn admit(&mut self, now: u64) -> io::Result<()> {
         while let Some(stream) = self.sockets.accept(&self.listener)? {
             if self.guests.len() > 4 * self.seats.len() + 64 {

@@ -79,7 +79,7 @@ pub enum AllocOrigin {
     Host,
     /// Device memory imported from another process.
     Opened,
-    /// Host memory of the application that this backend has registered with the driver.
+    /// Host memory of the application, registered with the driver by this backend.
     Program,
     /// Memory that the application allocated or registered through the driver; the value is its
     /// memory kind (DTL_MEMORY_*).

@@ -4,7 +4,7 @@
 //! In reading order:
 //! - `try_once`: a value created at its first use
 //! - `blocks`: table of allocations
-//! - `stream_callbacks`: failures of queued work, host callbacks
+//! - `stream_callbacks`: record of the failures of queued work, and execution of host callbacks
 //! - `stream`: a driver queue that also reports failures of queued work and runs host callbacks
 //! - `exec`: handles of streams and events
 //! - `device`: current device of a thread

@@ -240,8 +240,8 @@ impl<D: Driver> Stream<D> {
         log.unreported(upto).map(|()| true)
     }
 
-    /// Waits for the queued work, unless called on the stream's callback thread. Then ends that
-    /// thread.
+    /// Waits for the queued work (unless called on the stream's callback thread), and then ends the
+    /// callback thread.
     pub fn close(&self) {
         if !self.is_own_thread() {
             // No caller remains to receive a failure.

@@ -1,7 +1,7 @@
 //! Backend "host": one CPU device, memory of the process, and copies by the CPU. This backend is
 //! always available.
 //!
-//! `runtime::exec` implements streams, events, executors and kernels of the host; [`modules`]
+//! `runtime::exec` implements streams, events, executors and kernels for the host; [`modules`]
 //! compiles kernels from source.
 //!
 //! In reading order:

@@ -66,7 +66,7 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
 
 /// Checks that memory for the tables of all ranks is available. Each rank has a table with an entry
 /// per rank, so with thousands of ranks the tables may exceed a memory limit. Allocates the total
-/// at once (and frees it), so that the error message can state the total.
+/// in a single allocation and frees it again, so that the error message can state the total.
 fn check_room(ranks: usize) -> Result<()> {
     let bytes = ranks * (ranks * BYTES_PER_RANK + size_of::<RankSlot>());
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {

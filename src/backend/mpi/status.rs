@@ -20,7 +20,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Determines the offsets for this MPI. Requires an `MpiGuard`.
+    /// Determines the offsets of the fields of MPI_Status in this MPI library. The caller must hold
+    /// an `MpiGuard`.
     pub(super) fn of(mpi: &Mpi) -> Reader {
         let place = |offset: usize| u8::try_from(offset).unwrap_or(u8::MAX);
         let (source, tag) = (place(mpi.abi.status_source), place(mpi.abi.status_tag));

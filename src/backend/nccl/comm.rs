@@ -54,8 +54,8 @@ struct NcclState {
     over: u64,
     /// Collectives that have not been queued on the stream yet.
     waiting: VecDeque<CollArgs>,
-    /// Copy to queue after the collective that NCCL is queueing; `None` while NCCL is not queueing
-    /// any.
+    /// Copy that must be queued after the collective that NCCL is queueing; `None` while NCCL is
+    /// not queueing a collective.
     entering: Option<PostCopy>,
     /// Positions in the stream at which the queued collectives end, in queue order.
     running: VecDeque<Point>,

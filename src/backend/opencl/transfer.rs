@@ -21,7 +21,7 @@ const ROWS: usize = 64;
 
 impl OpenCl {
     /// Returns the device and the platform index of one side of a copy or fill; `None` unless the
-    /// side is shared virtual memory, of this backend or of the application.
+    /// side is shared virtual memory that this backend or the application allocated.
     fn shared(&self, side: CopySide) -> Result<Option<(i32, usize)>> {
         let driver = self.driver.get()?;
         let device = match self.blocks.find(side.region.addr()) {
@@ -76,7 +76,8 @@ impl OpenCl {
         queue.copy(dst, src)?.finish("a copy")
     }
 
-    /// Copies through host memory between two drivers, which cannot access each other's memory.
+    /// Copies between devices of two drivers through host memory, because neither driver can access
+    /// the memory of the other.
     fn copy_across(&self, to: i32, dst: Region, from: i32, src: Region) -> Result<()> {
         let len = dst.len().min(STAGE);
         let Some(stage) = Scratch::unwritten(len) else {

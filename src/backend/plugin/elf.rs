@@ -66,7 +66,8 @@ struct ElfTarget {
     endian: Endianness,
 }
 
-/// Returns the target and the file type of a header; `None` if the header is incomplete or damaged.
+/// Returns the target and the file type in an ELF header; `None` if the header is incomplete or
+/// damaged.
 fn target(header: &[u8]) -> Option<(ElfTarget, elf::FileType)> {
     fn read<Elf: FileHeader<Endian = Endianness>>(
         header: &[u8],

@@ -5,8 +5,8 @@
 //! loop: the rank computes the new value of the element from a guess of the current value and swaps
 //! it in if the guess is right. If the guess is wrong, the card returns the current value, which
 //! becomes the next guess. A loop repeats only when another rank's operation on the element has
-//! succeeded. The card writes the previous value of an element into a registered word of the
-//! library, because the program's memory may not be registered.
+//! succeeded. The card writes the previous value of an element into a word of the library's
+//! registered memory, because the program's memory is not necessarily registered.
 //!
 //! A card's atomic operations are atomic with respect to each other, but not with respect to those
 //! of a processor (IBV_ATOMIC_HCA). So a rank also changes its own memory through its card, on a

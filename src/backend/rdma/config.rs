@@ -62,7 +62,8 @@ pub struct Config {
     pub inline: u32,
     /// True if a waiting rank sleeps until its completion queue raises an event.
     pub sleeps: bool,
-    /// True if the receiver reads a large message; false if the sender writes it.
+    /// True if the receiver transfers large messages by RDMA reads; false if the sender transfers
+    /// them by RDMA writes.
     pub reads: bool,
     /// Method of transferring messages in device memory.
     pub device_memory: Devices,

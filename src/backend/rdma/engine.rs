@@ -59,7 +59,8 @@ pub(crate) struct RdmaWindow {
     pub(crate) memory: Region,
     #[allow(dead_code, reason = "keeps its memory registered")]
     pub(crate) registered: Option<Registered>,
-    /// Window memory of the other ranks, by rank, with its remote key (rkey) on the first rail.
+    /// Window memory of the other ranks, indexed by rank, with its remote key (rkey) on the first
+    /// rail.
     pub(crate) remotes: Vec<Option<Remote>>,
 }
 
@@ -89,8 +90,8 @@ pub(crate) struct RdmaEngine {
     /// repeated.
     pub(crate) mending: Vec<usize>,
     idle: u32,
-    /// Counter of events (calls to `progress` that polled completions, and closed connections),
-    /// starting at 1.
+    /// Counter of events, starting at 1. An event is a closed connection or a call to `progress`
+    /// that has found completions.
     pub(crate) happened: u64,
     /// Poller that waiting threads sleep on, if sleeping is configured.
     pub(crate) bell: Option<Arc<Poller>>,
@@ -409,8 +410,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Sends rendezvous control records (notes) and credits to peers for which no message is
-    /// available to carry them.
+    /// Sends pending rendezvous control records (notes) and credits that no other message to the
+    /// same peer has carried.
     fn send_pending_notes(&mut self) {
         let mut listed = std::mem::take(&mut self.listed);
         listed.retain(|&rank| {

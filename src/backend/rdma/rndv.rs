@@ -206,8 +206,8 @@ impl RdmaEngine {
         Ok(true)
     }
 
-    /// Completes an operation if all of its parts (work requests) have been posted. No part may be
-    /// in flight.
+    /// Completes an operation if all of its parts (work requests) have been posted. The caller
+    /// ensures that no part is in flight.
     pub(crate) fn all_parts_over(&mut self, op: OpId) {
         match self.operations.get(op) {
             Some(RdmaOperation::OneSided(one_sided))

@@ -95,7 +95,7 @@ pub(super) struct Peer {
     pub(super) readable: bool,
 }
 
-/// State of the messaging between this rank and a peer.
+/// State of the message exchange between this rank and a peer.
 #[derive(Default)]
 pub(super) struct Link {
     pub(super) producer: Option<Producer>,

@@ -161,9 +161,9 @@ pub(super) fn take_error_text() -> String {
     ERROR_TEXT.try_with(Cell::take).unwrap_or_default()
 }
 
-/// Stores the error message for a status that plugin code reports through something other than its
-/// return value. If the plugin code set no message, the message of a library call that failed with
-/// this status after the mark `before` is stored.
+/// Stores the error message for a status that plugin code reports by a means other than its return
+/// value. If the plugin code set no message, the message of a library call that failed with this
+/// status after the mark `before` is stored.
 #[cold]
 fn keep_said(before: Mark, status: dtl_status_t) {
     let _ = ERROR_TEXT.try_with(|left| {

@@ -9,12 +9,13 @@ use super::BackendObject;
 use crate::abi::status::dtl_status_t;
 use crate::runtime::log;
 
-/// Function pointer of a slot (C function of a table), convertible to a function pointer that may
-/// unwind. Without the conversion the compiler omits the cleanup around the call.
+/// Function pointer of a slot (C function of a table), convertible to a pointer of type `extern
+/// "C-unwind"`, whose function may unwind. Without the conversion, the compiler omits the cleanup
+/// around the call.
 pub(super) trait Slot {
-    /// Type of the function pointer that may unwind.
+    /// Type of a pointer to a function that may unwind.
     type Unwinding;
-    /// Converts the function pointer to one that may unwind.
+    /// Converts the function pointer to the type `Unwinding`.
     fn unwinding(self) -> Self::Unwinding;
 }
 

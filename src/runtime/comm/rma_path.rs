@@ -43,12 +43,13 @@ pub enum RmaOp {
     Put(Region),
     /// Copies from the target to this buffer.
     Get(Region),
-    /// Computes `target = target op from`, element by element, and stores the previous elements in
-    /// `result` unless it is empty. For the operation NO_OP, `from` may be empty.
+    /// Computes `target = target op from`, element by element, and stores the previous values of
+    /// the elements in `result`, unless `result` is empty. For the operation NO_OP, `from` may be
+    /// empty.
     Accumulate {
         /// Operands.
         from: Region,
-        /// Receives the previous elements of the target.
+        /// Buffer that receives the previous values of the target's elements.
         result: Region,
         /// Operation.
         by: Change,

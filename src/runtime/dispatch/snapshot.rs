@@ -30,8 +30,8 @@ pub struct ChainEntry {
 pub struct Chain {
     sieve: BitmapIndex,
     pub(super) entries: Vec<ChainEntry>,
-    /// Registration handle of each entry, for callers that need only the handle; 0 = the handler is
-    /// registered as illegal.
+    /// Registration handle of each entry, for callers that need only the handle; 0 if the entry
+    /// declares the operation illegal.
     handles: Vec<u64>,
 }
 

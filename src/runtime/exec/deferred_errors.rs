@@ -139,8 +139,8 @@ impl Mark {
         }
     }
 
-    /// Returns true if the calling thread is executing a piece of work that the mark covers. Valid
-    /// only until the stream has executed all work that the mark covers.
+    /// Returns true if the calling thread is executing a piece of work that the mark covers. The
+    /// result is valid only until the stream has executed all work that the mark covers.
     pub(super) fn is_behind_caller(&self) -> bool {
         super::reentrancy::is(self.of)
     }

@@ -23,7 +23,8 @@ const NAME: usize = 16;
 const MAGIC: u64 = 0x4D4C_5444;
 const VERSION: u64 = 1;
 
-/// Words of a memory handle before the backend's ticket (data that only the backend interprets).
+/// Words of a memory handle before the backend's ticket (data that only the backend interprets), in
+/// this order:
 ///
 /// - format: magic number in the lower half, version in the upper half
 /// - checksum of all other words

@@ -180,7 +180,7 @@ impl FreeLists {
 }
 
 impl MemPool {
-    /// Creates a pool of a backend's memory on the current device of the thread. `keep` is the
+    /// Creates a pool of a backend's memory on the calling thread's current device. `keep` is the
     /// maximum number of cached bytes; 0 = default.
     pub fn create(backend: Arc<Backend>, kind: dtl_enum_word_t, keep: u64) -> Result<MemPool> {
         memory::kind_info(&backend, kind)?;

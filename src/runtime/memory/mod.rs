@@ -366,7 +366,7 @@ pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
     left
 }
 
-/// Allocates memory from a backend on the current device of the thread, without an entry in the
+/// Allocates memory from a backend on the calling thread's current device, without an entry in the
 /// ledger (the table of live allocations).
 pub fn take(backend: &Backend, kind: dtl_enum_word_t, room: u64, align: u64) -> Result<Addr> {
     allocate(backend, backend.memory()?, Extent { kind, size: room, align })

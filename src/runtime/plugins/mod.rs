@@ -163,7 +163,7 @@ pub fn load(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend
 
 /// Loads all *.so files in a folder in the order of their names. Returns the number of these files
 /// that are loaded, including files that were already loaded. Failures are logged, and [`at`]
-/// reports them.
+/// returns them with the load state of each file.
 pub fn load_folder(path: &Path, origin: &'static str) -> Result<u64> {
     let _turn = turn(origin)?;
     search_folder(path, origin)

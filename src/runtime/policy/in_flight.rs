@@ -1,6 +1,6 @@
-//! Tasks in flight: tasks for which a resource was selected and whose end is not yet detected. Each
-//! task occupies a slot of a table, with a ticket (the handle of the task), scratch memory, and a
-//! `Watch`, the method to detect the end of the task. Slots are reused.
+//! Tasks in flight: tasks for which a resource has been selected and whose end has not been
+//! detected yet. Each task occupies a slot of a table, with a ticket (the handle of the task),
+//! scratch memory, and a `Watch`, the method of detecting the end of the task. Slots are reused.
 //!
 //! No user callback and no function of a backend is called while the lock of the table is held. A
 //! thread that polls a task takes the `Watch` out of the slot, so only one thread polls a task at a
@@ -174,8 +174,8 @@ impl Flights {
         Some(TaskCompletion { picked, ended, is_unheard })
     }
 
-    /// Removes the task `ticket`, which was not started. Returns its resource choice; `None` if no
-    /// such task is running.
+    /// Removes the task `ticket`, whose start has failed. Returns its resource choice; `None` if no
+    /// such task is in flight.
     pub(super) fn cancel(&self, ticket: u64) -> Option<ResourceChoice> {
         let mut places = self.places.lock();
         let picked = places.running(ticket)?.picked;

@@ -71,7 +71,7 @@ pub struct Policy {
     /// Set when the last reference is released; waiting threads then return DTL_ERROR_CANCELED.
     closed: AtomicBool,
     /// Set while a thread initializes the policy, and once the policy is initialized. A further
-    /// dtl_policy_initialize then fails.
+    /// call to dtl_policy_initialize then fails.
     claimed: AtomicBool,
     ready: OnceLock<ReadyPolicy>,
 }

@@ -1,4 +1,5 @@
-//! Valid names of backends, plugins and environments, and restoring the name of a replaced backend.
+//! Checks of the names of backends, plugins and environments, and restoration of the name of a
+//! replaced backend.
 
 use super::{Backend, NAMED, Replaced, TABLE, choose_again, pin};
 use crate::error::{Result, fail};

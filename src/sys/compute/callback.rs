@@ -204,8 +204,8 @@ pub struct ForeignTester {
     /// thread may call functions of that library at any time.
     state: &'static AtomicU32,
     open: u32,
-    /// Maximum number of tests in one call to [`ForeignTester::test`], provided that `is_patient`
-    /// returns true there.
+    /// Maximum number of tests in one call to [`ForeignTester::test`] whose argument `is_patient`
+    /// returns true; otherwise the maximum is 1.
     often: AtomicU32,
     /// Number of operations that may have state in addition to their requests. While it is not 0,
     /// [`ForeignTester::test`] does not test any operation.
@@ -274,8 +274,8 @@ impl ForeignTester {
         }
     }
 
-    /// Returns the maximum number of tests in one call to [`ForeignTester::test`], provided that
-    /// `is_patient` returns true there.
+    /// Returns the maximum number of tests in one call to [`ForeignTester::test`] whose argument
+    /// `is_patient` returns true.
     pub fn often(&self) -> u32 {
         self.often.load(Ordering::Relaxed)
     }

@@ -107,8 +107,8 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         hints::usual(unsafe { chunk.as_ref() })?.get(index % CHUNK)
     }
 
-    /// Returns a slot, allocating its chunk if needed. The caller holds the lock of the free
-    /// indices, so a chunk is allocated once.
+    /// Returns a slot, allocating its chunk if needed. The caller must hold the lock on the free
+    /// indices, so that two threads never allocate the same chunk.
     fn slot_or_grow(&self, index: usize) -> Option<&HandleSlot<T>> {
         let place = self.chunks.get(index >> CHUNK_BITS)?;
         if place.load(Ordering::Relaxed).is_null() {

@@ -287,7 +287,8 @@ impl Scratch {
         Some(Scratch { memory: Lines::Whole(room(len)?), len })
     }
 
-    /// Allocates a copy of a region, aligned for any type of that size; `None` if out of memory.
+    /// Allocates a copy of a region, aligned for any type that has the size of the region; `None`
+    /// if out of memory.
     pub fn copy_of(source: Region) -> Option<Self> {
         let len = source.len();
         // The size of a type is a multiple of its alignment.
@@ -353,7 +354,8 @@ pub fn free(addr: Addr, size: u64, align: u64) {
     }
 }
 
-/// Zeroed memory that this object owns, with any alignment. The address is null if the size is 0.
+/// Zeroed memory that this object owns, with the alignment that the caller chooses. The address is
+/// null if the size is 0.
 pub struct AlignedBlock {
     addr: Addr,
     size: u64,
@@ -396,7 +398,8 @@ struct Process {
 static PROCESS: OnceLock<Process> = OnceLock::new();
 
 thread_local! {
-    /// First byte and end of the calling thread's stack; (0, 0) = not determined yet.
+    /// Addresses of the first byte and of the end of the calling thread's stack; (0, 0) until they
+    /// are determined.
     static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 

@@ -1,5 +1,5 @@
-//! Access to the memory and files of other processes on this machine, and the permission for others
-//! to access this process.
+//! Access to the memory and files of other processes on this machine, and permission for other
+//! processes to access the memory of this process.
 
 use super::process::keep_fd;
 use crate::sys::memory::buf::Region;

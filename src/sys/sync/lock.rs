@@ -169,8 +169,8 @@ impl Condvar {
         Condvar(sync::Condvar::new())
     }
 
-    /// Unlocks the mutex, waits until this condition variable is notified (or a spurious wake-up),
-    /// then locks the mutex again.
+    /// Unlocks the mutex, waits until this condition variable is notified or a spurious wake-up
+    /// occurs, then locks the mutex again.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }

@@ -26,7 +26,7 @@ use std::ptr;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Pause before each batch, in which idle threads stop spinning.
+/// Pause before each batch, long enough for idle threads to stop spinning.
 const REST: Duration = Duration::from_millis(2);
 /// Number of untimed loops at the beginning of a batch, which wake the threads after the pause
 /// `REST`.

@@ -1,5 +1,5 @@
-//! Tests of dtl-bench: each subcommand for a short time, its table, its JSON and its errors. Speed
-//! is not tested.
+//! Tests of dtl-bench: they run each subcommand for a short time, and check its table, its JSON
+//! output and its error messages. They do not check its speed.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,5 @@
-//! Wrappers of communicators and requests: an error status becomes a failure, and a communicator is
-//! destroyed on drop.
+//! Wrappers for communicators and requests: an error status becomes a failure, and a communicator
+//! is destroyed on drop.
 
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, Failure, call, name_of, output};

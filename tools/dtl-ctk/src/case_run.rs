@@ -173,8 +173,7 @@ impl CaseRun<'_> {
     }
 }
 
-/// Creates a failure that other ranks possibly do not detect; they could then wait for this rank
-/// forever.
+/// Creates a failure that other ranks might not detect; they could then wait for this rank forever.
 fn outside(text: String) -> Failure {
     Failure { text, out_of_step: true }
 }

@@ -1,5 +1,5 @@
-//! Data of the cases: element types, the formula of every input, and the hash of outputs. This
-//! module does not depend on communicators. tests/oracle/element.h has the same formulas in C.
+//! Data of the test cases: element types, the formula for each input, and the hash of the outputs.
+//! This module does not depend on communicators. tests/oracle/element.h has the same formulas in C.
 //!
 //! Operands of reductions are small, so that the result is exact for every dtype and any order of
 //! operands.

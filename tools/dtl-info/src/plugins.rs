@@ -47,7 +47,7 @@ fn describe(info: Plugin) -> Tried {
     }
 }
 
-/// Plugin file in a searched folder, examined without loading it.
+/// Plugin file in a searched folder, examined without being loaded.
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
     pub(crate) origin: &'static str,

@@ -81,8 +81,8 @@ impl Oob {
         }
     }
 
-    /// Returns true if this rank cannot detect a failure of `rank` itself: `rank` counts as alive,
-    /// and this rank has no connection to it.
+    /// Returns true if this rank itself cannot detect a failure of `rank`, because `rank` counts as
+    /// alive and this rank has no connection to it.
     pub(super) fn is_unknown(&self, rank: i32) -> bool {
         let is_unlinked = |of: &Rank| of.life == PeerLiveness::Here && of.link.is_none();
         rank != self.rank && self.known(rank).is_some_and(is_unlinked)

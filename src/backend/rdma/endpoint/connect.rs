@@ -202,8 +202,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Records that the peer's queue pairs are connected; if those of this side are connected too,
-    /// the connection becomes ready.
+    /// Records that the peer's queue pairs are connected. If this side's queue pairs are connected
+    /// too, the connection becomes ready.
     pub(crate) fn ready(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         peer.repair.is_other_ready = true;

@@ -66,12 +66,12 @@ pub(crate) struct Peer {
     pub(crate) notes: VecDeque<Note>,
     /// Receive buffers that the peer has announced (CTS) and to which no payload has been sent yet.
     pub(crate) landings: Vec<Note>,
-    /// Payloads that are awaited from the peer: the tag of each, and the receive operation.
+    /// Payloads that are awaited from the peer: tag and receive operation of each.
     pub(crate) awaited: Vec<(u32, OpId)>,
-    /// Payloads announced to the peer (RTS): the tag of each, and the send operation.
+    /// Payloads announced to the peer (RTS): tag and send operation of each.
     pub(crate) offered: Vec<(u32, OpId)>,
-    /// Result slots (registered words) of the atomic operations on the peer's memory, and the
-    /// elements on which no other operation may start yet.
+    /// Result slots (words of registered memory) for the atomic operations on the peer's memory,
+    /// and the elements on which no other operation may start yet.
     pub(crate) results: Results,
     /// True if the peer is in `RdmaEngine::listed`.
     pub(crate) is_listed: bool,

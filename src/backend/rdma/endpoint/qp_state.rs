@@ -132,7 +132,7 @@ pub(crate) enum OnCompletion {
     /// memory, frees the slot and completes a part (one work request) of this operation.
     Got(OpId, usize, Region),
     /// Processes the previous value of an element, which the network card has written to this
-    /// result slot (a registered word).
+    /// result slot (a word of registered memory).
     Answer(usize),
 }
 

@@ -30,8 +30,8 @@ use std::sync::Arc;
 
 /// Maximum time, in nanoseconds, that stopped queue pairs may take to complete their work requests.
 const STOP_NS: u64 = 5_000_000_000;
-/// Shortest pause, in nanoseconds, before a reconnection if no data was transferred since the
-/// previous one.
+/// Shortest pause, in nanoseconds, before a reconnection if no data has been transferred since the
+/// previous reconnection.
 const PAUSE_NS: u64 = 10_000_000;
 const LONGEST_PAUSE_NS: u64 = 500_000_000;
 /// Interval, in nanoseconds, between attempts to connect.

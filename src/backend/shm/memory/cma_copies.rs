@@ -29,7 +29,7 @@ const LONG_READ: usize = 4096;
 /// does part of the copying.
 const LONGEST_WRITE: usize = 1 << 20;
 
-/// Memory of other ranks that this process has opened for copies.
+/// Other ranks' memory that this process has opened for copies.
 pub(crate) struct Copies {
     mode: Mode,
     open: Mutex<Vec<(usize, Weak<CmaMemory>)>>,

@@ -140,7 +140,7 @@ impl Segment {
         &self.memory
     }
 
-    /// Returns the offset of the first window segment in the file of the shared memory.
+    /// Returns the offset of the first window segment in the shared memory file.
     pub(crate) fn parts_at(&self) -> usize {
         total(self.size).next_multiple_of(page_size())
     }

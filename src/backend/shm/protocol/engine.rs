@@ -393,9 +393,9 @@ impl Engine {
         self.peers.consumer(source).is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
 
-    /// Starts the transfer of the message whose rendezvous request receive `id` has accepted.
-    /// `early` has the bytes of the fragments that were sent directly after the request, if they
-    /// have arrived.
+    /// Starts the transfer of the message whose rendezvous request was accepted by receive `id`.
+    /// `early` contains the bytes of the fragments that were sent directly after the request, if
+    /// they have arrived.
     pub(crate) fn begin(
         &mut self,
         id: OpId,

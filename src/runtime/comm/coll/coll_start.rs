@@ -124,8 +124,8 @@ pub(crate) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
     }
 }
 
-/// Waits for a collective to complete; if its start failed, returns that error. After a failure
-/// nothing accesses the caller's buffers.
+/// Waits for a collective to complete. If the start of the collective failed, returns the error in
+/// `begun`. After a failure, nothing accesses the caller's buffers.
 pub fn wait(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
     if let Ok(StartedColl::Over(_)) = begun {
         // `Over` owns nothing, and dropping it would be a function call.

@@ -222,8 +222,8 @@ impl SmallColl {
 /// Number of mailbox polls between two polls of the transport.
 const TURN: u32 = 16;
 
-/// Reduces the data of all ranks into `into`, in the grouping of a binomial tree to `root` or, if
-/// there is no root, of recursive doubling.
+/// Reduces the data of all ranks into `into`. Groups the operands as a binomial tree does if there
+/// is a root, otherwise as recursive doubling does.
 fn fold_all(
     by: &Reduction,
     g: Group,

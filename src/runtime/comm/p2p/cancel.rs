@@ -1,4 +1,5 @@
-//! Cancellation of operations: one attempt, or attempts until the transport releases the buffer.
+//! Cancellation of operations: either one attempt, or repeated attempts until the transport
+//! releases the buffer.
 
 use super::op_handle::OpHandle;
 use crate::abi::status::DTL_ERROR_CANCELED;

@@ -25,8 +25,8 @@ struct Thread {
 }
 
 /// State shared with the thread that executes requests from other ranks. It is not static: a fork
-/// may leave the lock in it locked, and the child does not need the state because it does not have
-/// this thread.
+/// may leave the lock in this state locked, and the child does not need the state, because the
+/// thread does not exist in the child.
 #[derive(Default)]
 struct ThreadControl {
     ends: AtomicBool,

@@ -169,7 +169,8 @@ impl HostStream {
         self.is_idle()
     }
 
-    /// Returns the first failure that no `synchronize` has returned yet; `None` if there is none.
+    /// Returns the first failure that no call to `synchronize` has returned yet; `None` if there is
+    /// none.
     pub fn failure(&self) -> Option<Error> {
         if !self.shared.failed.load(Ordering::Acquire) {
             return None;

@@ -17,8 +17,9 @@ use std::sync::Arc;
 /// Maximum number of pieces (ranges of iterations) if the grain is 0; a constant, so that the
 /// results are the same on every machine.
 const PIECES: u64 = 64;
-/// Maximum number of pieces (ranges of iterations) that are processed before their partial results
-/// are combined (one round); ROUND_BYTES is the maximum size of these partial results in bytes.
+/// Maximum number of pieces (ranges of iterations) in a round. At the end of each round, the
+/// partial results of its pieces are combined. ROUND_BYTES is the maximum total size of these
+/// partial results in bytes.
 const ROUND_PIECES: u64 = 1024;
 const ROUND_BYTES: usize = 1 << 24;
 /// Alignment of each partial result in bytes, so that no two partial results share a cache line.
@@ -93,8 +94,8 @@ fn no_memory(size: usize) -> Result<()> {
 
 struct Round {
     reduction: Reduction,
-    /// Maximum number of partial results that are stored before they are combined (one round);
-    /// `pieces` is the number of pieces of the whole reduction.
+    /// Maximum number of pieces in a round. At the end of a round, the partial results of its
+    /// pieces are combined. `pieces` is the number of pieces of the whole reduction.
     count: u64,
     pieces: u64,
     grain: u64,

@@ -1,11 +1,10 @@
 //! Pool of host threads that run loops together with the threads that start the loops.
 //!
-//! A loop is divided into pieces of one size, and every thread gets a share of the pieces. A thread
-//! that has finished its share steals pieces from the other shares. The calling thread also
-//! executes pieces in this way. So a loop always completes, nested or not, whether or not a worker
-//! helps. The caller waits only for workers that run a piece of the loop, and these workers wait at
-//! most for loops nested inside the piece. Workers are created at first use; idle workers soon
-//! sleep.
+//! A loop is divided into pieces of equal size, and every thread gets a share of the pieces. A
+//! thread that has finished its share steals pieces from the other shares. The calling thread also
+//! executes pieces in this way. So every loop completes, even if it is nested or no worker helps.
+//! The caller waits only for workers that run a piece of the loop, and these workers wait at most
+//! for loops nested inside the piece. Workers are created at first use; idle workers soon sleep.
 //!
 //! `executor` defines the kinds of executors and their interface; `sys::compute::team` implements
 //! the synchronization of threads and work stealing. docs/explanation/executor.md explains the

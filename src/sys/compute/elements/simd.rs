@@ -1,7 +1,7 @@
 //! Loop that reduces one buffer into another, element by element. The loop is compiled for several
 //! instruction sets from one source. The compiler vectorizes the loop, and since no operation is
-//! fused or reordered, all variants give equal bits. The instruction sets of this processor are
-//! queried once.
+//! fused or reordered, all variants compute bitwise identical results. The instruction sets of this
+//! processor are queried once.
 
 use super::ops::Rule;
 use crate::sys::memory::buf::Region;

@@ -110,7 +110,7 @@ pub fn mapping(region: Region) -> Option<Region> {
 /// Allocation statistics of the blocks with one tag (see [`Label`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Number of bytes that were requested and are not freed yet.
+    /// Number of bytes that were requested and have not been freed yet.
     pub live_bytes: u64,
     /// Maximum of `live_bytes` so far; an upper bound if several threads allocate.
     pub peak_bytes: u64,

@@ -4,8 +4,8 @@
 //! allocated blocks).
 //!
 //! One lock protects the lists of this module. An allocation acquires it only if the heap of the
-//! calling thread has no suitable memory. Pages of blocks are neither written nor returned to the
-//! system while it is held, except when all memory is unmapped.
+//! calling thread has no suitable memory. While this lock is held, pages of blocks are neither
+//! written nor returned to the system, except when all memory is unmapped.
 
 use super::relaxed_cell::RelaxedPtr;
 use super::segment::{Segment, Slab};

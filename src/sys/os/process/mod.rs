@@ -295,7 +295,8 @@ impl io::Write for StandardError {
 }
 
 /// Opens /dev/null in place of each closed standard stream, so that descriptors that the standard
-/// library creates get higher numbers. Returns the open files, which occupy these numbers.
+/// library creates get numbers above 2. Returns the opened files, which occupy the numbers of the
+/// closed streams until they are dropped.
 pub fn occupy_standard() -> io::Result<Vec<File>> {
     let mut held = Vec::new();
     loop {
@@ -532,7 +533,7 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
 }
 
 /// Guard that blocks all signals except `OWN` in the calling thread until it is dropped. Threads
-/// that the calling thread starts meanwhile inherit this mask.
+/// that the calling thread starts in the meantime inherit this signal mask.
 struct Quiet {
     before: libc::sigset_t,
 }

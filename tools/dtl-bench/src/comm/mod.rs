@@ -2,8 +2,8 @@
 //! of MPI in the same processes.
 //!
 //! `test` defines the tests (rows of the table). `batch` runs a test with an implementation of
-//! `endpoint`: the library (`ours`) or an MPI (`raw`). `ucx` runs a UCX program for comparison.
-//! `start` creates the ranks. This file contains the measurement on one rank.
+//! `endpoint`: the library (`ours`) or an MPI library (`raw`). `ucx` runs a UCX program for
+//! comparison. `start` creates the ranks. This file contains the measurement on one rank.
 
 mod batch;
 mod endpoint;

@@ -74,7 +74,7 @@ pub(crate) fn text(parts: &Parts) -> String {
 }
 
 /// Returns true if the run has only rows of the tests latency and bandwidth, and another run with
-/// the same configuration and peer also has rows of other tests.
+/// the same configuration, compared with the same library, also has rows of other tests.
 fn is_only_of_plots(run: &Run, runs: &[Run]) -> bool {
     let is_curve = |run: &Run| {
         run.of() == Of::Pair

@@ -56,7 +56,8 @@ pub(crate) fn pictures(runs: &[Run]) -> Vec<Picture> {
     pictures
 }
 
-/// Returns the curves: first the library's, with the median of all runs; then one for each peer.
+/// Returns the curves: first the library's, with the median of all runs; then one for each library
+/// that it is compared with.
 fn curves(runs: &[Run], test: &str, regime: Regime) -> Vec<Curve> {
     let mut ours: Vec<(u64, Vec<f64>)> = Vec::new();
     let mut peers: Vec<Curve> = Vec::new();

@@ -108,9 +108,9 @@ fn finding<'a>(runs: &[Run], run: &Run, row: &'a Row, regime: Regime) -> Option<
     Some(Finding { row, name, size, regime, place, target, ours: pair.ours, theirs, peer, value })
 }
 
-/// Returns the best value of all peers in the runs between two processes, with the name of that
-/// peer. A row whose ranks are threads is compared with this value, because runs with threads have
-/// no peer of their own.
+/// Returns the best value of all libraries compared with in the runs between two processes, with
+/// the name of that library. A row whose ranks are threads is compared with this value, because
+/// runs with threads measure no other library.
 fn best_of_processes(runs: &[Run], row: &Row, regime: Regime) -> Option<(f64, String)> {
     let pairs = runs.iter().filter(|run| run.of() == Of::Pair);
     let values = pairs.filter_map(|run| {

@@ -484,8 +484,8 @@ impl Kernel {
     }
 }
 
-/// Creates the parameters of a kernel launch: numbers of blocks and threads, and bytes of shared
-/// memory.
+/// Creates the parameters of a kernel launch: the grid dimensions in blocks, the block dimensions
+/// in threads, and the shared memory in bytes.
 pub(crate) const fn shape(grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> dtl_launch_t {
     dtl_launch_t { shared_bytes, grid, block, ..DTL_LAUNCH_INIT }
 }

@@ -42,7 +42,7 @@ enum When {
     /// While no epoch is open.
     Outside,
     Inside,
-    /// In an epoch that a lock, not a fence, has opened.
+    /// In an epoch that was opened by a lock, not by a fence.
     Locked,
     Fenced,
 }

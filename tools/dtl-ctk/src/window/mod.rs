@@ -46,8 +46,8 @@ pub(crate) enum Kind {
     /// One rank repeatedly accumulates to the same elements and fetches them, without a flush in
     /// between.
     Ordered,
-    /// All ranks try to replace a zero by their rank plus one, with compare_and_swap; one of them
-    /// succeeds.
+    /// All ranks try to replace a zero with their rank plus one, by compare_and_swap; exactly one
+    /// of them succeeds.
     Claim,
     /// One rank overwrites elements with increasing values. The other ranks must never read a
     /// partially written value, or an older value after a newer one.

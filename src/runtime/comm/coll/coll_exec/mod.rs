@@ -108,7 +108,8 @@ enum CollWork {
     Native(CollArgs, Option<OpId>),
     /// Small collective over the communicator's mailboxes in shared memory.
     Flat(SmallColl),
-    /// Collective on device memory; `Some` once it is started.
+    /// Collective on device memory, and the number of the started collective; `None` until it has
+    /// started.
     Device(CollArgs, Option<u64>),
 }
 
@@ -488,8 +489,9 @@ impl Run {
     }
 }
 
-/// Returns `error` with the operation of each rank appended. The ranks are queried only after the
-/// first failure on the communicator, because later failures would wait for the same replies.
+/// Returns `error` with the hang report (the operation of each rank) appended to its message. The
+/// ranks are queried only after the first failure on the communicator, because later failures would
+/// wait for the same replies.
 #[cold]
 fn report_on(comm: &Comm, error: &Error, about: Option<i32>, inquiry: &DeadlineQuery) -> Error {
     if !comm.is_broken() {

@@ -155,8 +155,8 @@ pub(crate) fn serve(comm: &Comm) {
     serve_own(comm);
 }
 
-/// Receives only the hang-report notices in this communicator's own context, and replies to queries
-/// among them.
+/// Receives only the hang-report notices (internal messages) that were sent in this communicator's
+/// own context, and replies to the queries among them.
 pub(crate) fn serve_own(comm: &Comm) {
     if comm.size < 2 {
         return;

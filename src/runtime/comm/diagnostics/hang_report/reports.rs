@@ -1,4 +1,5 @@
-//! [`Reports`]: the notices in which the other ranks of a communicator report their operations.
+//! [`Reports`]: the notices (internal messages) in which the other ranks of a communicator report
+//! their operations.
 
 use super::notice::Notice;
 use crate::abi::status::dtl_status_t;

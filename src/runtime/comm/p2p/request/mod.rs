@@ -215,7 +215,7 @@ impl PersistentArgs {
         }
     }
 
-    /// Returns the encoded entry of the flight recorder for the message.
+    /// Returns the encoded flight-recorder entry for the message.
     #[inline(always)] // row: message_8
     fn words(&self) -> [u64; 3] {
         self.what.words(self.peer, self.data.count, self.data.dtype)

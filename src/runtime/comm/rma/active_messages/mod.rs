@@ -1,15 +1,15 @@
 //! RMA path that uses active messages, for transports that support only messages: an origin sends
 //! requests, and the target executes them when it polls for requests.
 //!
-//! A target executes requests in every call of its process that waits, and in a separate thread
-//! while no call waits (`rma_progress`). If all ranks are in one process, a call that waits
+//! The process of a target executes requests in every library call that waits, and in a separate
+//! thread while no call waits (`rma_progress`). If all ranks are in one process, a call that waits
 //! executes the requests for all of them.
 //!
 //! The data of small puts is part of the request message. A large put sends a request, then its
 //! data as a separate message from the source buffer to the destination. Fetched data is received
 //! as a message into the caller's buffer. Only the data of accumulating operations is divided into
 //! fragments and copied through buffers. Puts and gets within a node need no request if the kernel
-//! may copy the data (`cma`).
+//! permits copies between the two processes (`cma`).
 //!
 //! In reading order:
 //! - `wire_format`: encoding of requests
@@ -17,7 +17,7 @@
 //! - `lock_requests`: locks that the origin requests
 //! - `target`: execution of requests
 //! - `lock_queue`: ranks that have the lock or wait for it
-//! - `cma`: puts and gets that the kernel copies
+//! - `cma`: puts and gets whose data the kernel copies between processes
 
 mod cma;
 mod lock_queue;

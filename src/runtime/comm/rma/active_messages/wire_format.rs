@@ -36,11 +36,12 @@ pub(super) enum RequestKind {
     Swap,
     /// Lock request: exclusive if `op` is 1, otherwise shared.
     Lock,
-    /// Request for a shared lock. The target refuses it unless it can grant the lock immediately.
+    /// Request for a shared lock, which the target refuses unless the lock can be granted
+    /// immediately.
     LockIfFree,
     Unlock,
-    /// Cancellation of the origin's lock request that has the same tag. The target replies to the
-    /// lock request if it has not replied yet.
+    /// Cancellation of the origin's lock request that has the same tag. If the target has not yet
+    /// replied to the lock request, it does so now.
     Forget,
     /// Request for a reply after all previous requests from the origin are complete.
     Flush,
