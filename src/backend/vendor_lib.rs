@@ -2,13 +2,14 @@
 //! detection of a fork after the first library call.
 
 use super::symbol_table::SymbolTable;
+use super::try_once::TryOnce;
 use crate::error::{Result, failure};
 use crate::sys::{
     os::{
         dl::{self, SharedObject},
         process,
     },
-    sync::lock::{Mutex, RwLock},
+    sync::lock::Mutex,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -146,9 +147,7 @@ impl<F: SymbolTable> VendorLib<F> {
 /// was found is cached.
 pub struct OnDemand<D> {
     find: fn() -> std::result::Result<D, String>,
-    found: RwLock<Option<Arc<D>>>,
-    /// Locked during the search, so that only one thread searches.
-    finding: Mutex<()>,
+    found: TryOnce<Arc<D>>,
 }
 
 impl<D> OnDemand<D> {
@@ -156,26 +155,17 @@ impl<D> OnDemand<D> {
     /// reason why there is none. After a failure, the next call to `look` or `get` calls `find`
     /// again.
     pub fn new(find: fn() -> std::result::Result<D, String>) -> Self {
-        OnDemand { find, found: RwLock::new(None), finding: Mutex::new(()) }
+        OnDemand { find, found: TryOnce::default() }
     }
 
     /// Returns the object if an earlier search found it, else `None`.
     pub fn known(&self) -> Option<Arc<D>> {
-        self.found.read().clone()
+        self.found.get().cloned()
     }
 
     /// Returns the object, searching for it if necessary, or the reason why the search failed.
     pub fn look(&self) -> std::result::Result<Arc<D>, String> {
-        if let Some(found) = self.known() {
-            return Ok(found);
-        }
-        let _finding = self.finding.lock();
-        if let Some(found) = self.known() {
-            return Ok(found);
-        }
-        let found = Arc::new((self.find)()?);
-        *self.found.write() = Some(Arc::clone(&found));
-        Ok(found)
+        self.found.get_or_make(|| (self.find)().map(Arc::new)).cloned()
     }
 
     /// Returns the object, searching for it if necessary. Fails with DTL_ERROR_UNAVAILABLE if there

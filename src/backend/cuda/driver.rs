@@ -8,7 +8,8 @@
 
 use super::symbols::*;
 use crate::abi::word::*;
-use crate::backend::driver::{self, DeviceBackend, Driver as _, TryOnce};
+use crate::backend::driver::{self, DeviceBackend, Driver as _};
+use crate::backend::try_once::TryOnce;
 use crate::error::Result;
 use crate::sys::memory::buf::{Addr, AlignedBlock};
 use crate::sys::sync::lock::Mutex;

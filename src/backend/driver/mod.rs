@@ -2,7 +2,6 @@
 //! implements [`Driver`], [`Queue`] and [`Event`], and its own memory and copies.
 //!
 //! In reading order:
-//! - `try_once`: a value created at its first use
 //! - `blocks`: table of allocations
 //! - `stream_callbacks`: failures of queued work, host callbacks
 //! - `stream`: a driver queue with failures and callbacks
@@ -16,12 +15,10 @@ mod exec;
 mod modules;
 mod stream;
 pub mod stream_callbacks;
-mod try_once;
 
 pub use blocks::{Block, Blocks};
 pub use exec::stream_of;
 pub use stream::{Command, EventRecord, Stream};
-pub use try_once::TryOnce;
 
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::backend::vendor_lib::OnDemand;
