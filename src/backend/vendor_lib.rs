@@ -14,7 +14,7 @@ use crate::sys::{
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Names of a vendor library for error messages, and advice on how to install it.
 #[derive(Clone, Copy)]
@@ -41,19 +41,12 @@ pub struct VendorLib<F: 'static> {
     opened: Mutex<BTreeMap<String, &'static F>>,
     /// Process ID of the process that first called the library; 0 before the first call.
     used_by: AtomicI32,
-    /// Number of calls to `begin`, which returns the incremented number.
-    generation: AtomicU64,
 }
 
 impl<F: SymbolTable> VendorLib<F> {
     /// Creates the object for a vendor library, without opening a library file.
     pub const fn new(names: Names) -> Self {
-        VendorLib {
-            names,
-            opened: Mutex::new(BTreeMap::new()),
-            used_by: AtomicI32::new(0),
-            generation: AtomicU64::new(0),
-        }
+        VendorLib { names, opened: Mutex::new(BTreeMap::new()), used_by: AtomicI32::new(0) }
     }
 
     /// Returns advice on how to install the library.
@@ -86,6 +79,21 @@ impl<F: SymbolTable> VendorLib<F> {
             ));
         }
         Ok(())
+    }
+
+    /// Opens the library like [`Self::open_named`] and records that this process uses it. Fails if
+    /// this process may not call the library.
+    ///
+    /// # Safety
+    /// This function runs the library's constructors, and callers call the library's functions
+    /// through the signatures in the table. So the file must be the vendor library that this object
+    /// names. If the user has chosen the file, the user must guarantee this.
+    pub unsafe fn load(&self, named: Option<&str>) -> std::result::Result<&'static F, String> {
+        self.may_be_called()?;
+        // SAFETY: the caller vouches for the library.
+        let table = unsafe { self.open_named(named) }?;
+        self.used_by.store(process::own_pid(), Ordering::Relaxed);
+        Ok(table)
     }
 
     /// Opens the library `named`, or the default soname if `named` is `None`. Returns its function
@@ -133,13 +141,6 @@ impl<F: SymbolTable> VendorLib<F> {
         let table: &'static F = Box::leak(Box::new(table));
         opened.insert(file.to_owned(), table);
         Ok(table)
-    }
-
-    /// Records that this process uses the library; must be called before the first library call.
-    /// Returns a number that no earlier call of this function returned.
-    pub fn begin(&self) -> u64 {
-        self.used_by.store(process::own_pid(), Ordering::Relaxed);
-        self.generation.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 

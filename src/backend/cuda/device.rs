@@ -14,8 +14,8 @@ use std::fs;
 const DLPACK_CUDA: i32 = 2;
 
 thread_local! {
-    /// Device that the thread has selected, with the number of the driver initialization
-    /// (`CudaDriver::generation`) for which the selection is valid.
+    /// Device that the thread has selected, with the number of the backend
+    /// (`DeviceBackend::generation`) for which the selection is valid.
     pub(super) static CHOSEN: Cell<(u64, i32)> = const { Cell::new((0, 0)) };
 }
 

@@ -67,9 +67,9 @@ impl driver::Driver for CudaDriver {
     type Module = CudaModule;
 
     fn find() -> std::result::Result<Self, String> {
-        LIBRARY.may_be_called()?;
-        let cuda = open()?;
-        let generation = LIBRARY.begin();
+        // SAFETY: the name is that of CUDA's driver library, or the user who named another library
+        // vouches for it.
+        let cuda = unsafe { LIBRARY.load(settings::current().driver_library.as_deref()) }?;
         let mut version = 0;
         // SAFETY: `version` is valid for writing an int. cuDriverGetVersion may be called before
         // cuInit.
@@ -94,11 +94,7 @@ impl driver::Driver for CudaDriver {
         if cards.is_empty() {
             return Err("the CUDA driver counts 0 devices".into());
         }
-        Ok(CudaDriver { cuda, generation, cards, staging: Mutex::default() })
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
+        Ok(CudaDriver { cuda, cards, staging: Mutex::default() })
     }
 
     fn cards(&self) -> &[Card] {
@@ -152,16 +148,12 @@ fn is_in_use() -> bool {
     if LIBRARY.may_be_called().is_err() || dl::SharedObject::loaded(Path::new(name)).is_none() {
         return false;
     }
-    let Ok(cuda) = open() else { return false };
+    // SAFETY: the name is that of CUDA's driver library, or the user who named another library
+    // vouches for it.
+    let Ok(cuda) = (unsafe { LIBRARY.open(name) }) else { return false };
     let mut current = ptr::null_mut();
     // SAFETY: `current` is writable; before cuInit the call returns an error code.
     unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) == CUDA_SUCCESS }
-}
-
-fn open() -> std::result::Result<&'static Functions, String> {
-    // SAFETY: the name is that of CUDA's driver library, or the user who named another library
-    // vouches for it.
-    unsafe { LIBRARY.open_named(settings::current().driver_library.as_deref()) }
 }
 
 fn list(cuda: &'static Functions) -> Result<Vec<Card>> {

@@ -23,8 +23,6 @@ pub type Cuda = DeviceBackend<CudaDriver>;
 pub struct CudaDriver {
     /// Function table of the driver library.
     pub(super) cuda: &'static Functions,
-    /// Number that identifies this initialization of the driver and is unique within the process.
-    pub(super) generation: u64,
     /// Devices, in the order of the driver's ordinals.
     pub(super) cards: Vec<Card>,
     /// Cache of page-locked host buffers through which messages are staged.

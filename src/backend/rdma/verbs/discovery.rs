@@ -80,13 +80,11 @@ impl Drop for DeviceList {
 
 /// Loads libibverbs; `Err` is the reason why it cannot be loaded or has no devices.
 pub fn find() -> std::result::Result<&'static Functions, String> {
-    LIBRARY.may_be_called()?;
     let settings = settings::current();
     // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
     let _places = process::occupy_standard();
     let named = settings.fabric.get("DTL_RDMA_LIBRARY").map(String::as_str);
     // SAFETY: the library is libibverbs by its name, or the user vouches for the library.
-    let calls = unsafe { LIBRARY.open_named(named) }?;
-    LIBRARY.begin();
+    let calls = unsafe { LIBRARY.load(named) }?;
     DeviceList::get(calls).map(|_| calls)
 }
