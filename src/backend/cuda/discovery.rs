@@ -35,7 +35,7 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
 
 impl BackendProbe for Arc<Cuda> {
     fn available(&self) -> Availability {
-        self.availability()
+        self.driver.look().map(drop)
     }
 
     fn is_in_use(&self) -> bool {

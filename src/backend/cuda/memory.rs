@@ -217,7 +217,7 @@ impl Memory for Arc<Cuda> {
         if kind != DTL_MEMORY_DEVICE {
             return None;
         }
-        let queue = stream_of::<CudaDriver>(stream).queue();
+        let queue = &stream_of::<CudaDriver>(stream).queue;
         let (driver, device) = (&queue.driver, queue.device);
         let take = || {
             let inside = queue.enter()?;
@@ -242,7 +242,7 @@ impl Memory for Arc<Cuda> {
     }
 
     fn free_async(&self, stream: Token, addr: Addr, _extent: Extent) -> Option<Result<()>> {
-        let queue = stream_of::<CudaDriver>(stream).queue();
+        let queue = &stream_of::<CudaDriver>(stream).queue;
         let free = queue.driver.cuda.cuMemFreeAsync?;
         let block = self
             .blocks

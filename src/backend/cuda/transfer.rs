@@ -152,7 +152,7 @@ impl Transfer for Arc<Cuda> {
     }
 
     fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
-        let on = stream_of::<CudaDriver>(stream).queue();
+        let on = &stream_of::<CudaDriver>(stream).queue;
         let way = match self.way(dst, src) {
             Ok(way) => way,
             Err(error) => return Some(Err(error)),
@@ -225,7 +225,7 @@ impl Transfer for Arc<Cuda> {
     }
 
     fn fill_async(&self, stream: Token, dst: CopySide, value: u8) -> Option<Result<()>> {
-        let on = stream_of::<CudaDriver>(stream).queue();
+        let on = &stream_of::<CudaDriver>(stream).queue;
         let fill = || {
             let device = self.block_of(dst)?.device;
             in_order(on, device, |stream| queue_fill(&on.driver, stream, dst.region, value))
@@ -238,7 +238,7 @@ impl Transfer for Arc<Cuda> {
     }
 
     fn prefetch(&self, stream: Token, place: CopySide, device: i32) -> Option<Result<()>> {
-        let on = stream_of::<CudaDriver>(stream).queue();
+        let on = &stream_of::<CudaDriver>(stream).queue;
         let (driver, prefetch) = (&on.driver, on.driver.cuda.cuMemPrefetchAsync?);
         self.side(place).filter(Block::is_managed)?;
         let queue = || {

@@ -24,7 +24,7 @@ use crate::abi::devices::device::dtl_device_info_t;
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Error, Result, failure};
 use crate::runtime::component::{
-    Availability, BackendProbe, KernelQuery, Memory, ModuleLaunch, Source, Token, Transfer,
+    BackendProbe, KernelQuery, Memory, ModuleLaunch, Source, Token, Transfer,
 };
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
@@ -183,12 +183,6 @@ impl<D: Driver> Default for DeviceBackend<D> {
 }
 
 impl<D: Driver> DeviceBackend<D> {
-    /// Returns `Ok` if the driver is loaded or can be loaded; otherwise returns the reason why it
-    /// cannot be loaded.
-    pub fn availability(&self) -> Availability {
-        self.driver.look().map(|_| ())
-    }
-
     /// Returns the device that the calling thread selected, else the driver's default device.
     pub fn current(&self, driver: &D) -> i32 {
         let (generation, device) = D::CHOSEN.get();

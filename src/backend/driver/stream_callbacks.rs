@@ -14,7 +14,7 @@ use crate::runtime::open_state;
 use crate::sys::{handles::epoch, memory::buf::Addr, os::process::spawn, sync::lock::Mutex};
 use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
-use std::thread::{JoinHandle, ThreadId};
+use std::thread::{self, JoinHandle};
 
 /// Maximum number of failures that a stream stores; beyond it, the oldest is dropped.
 const FAILURES_KEPT: usize = 64;
@@ -161,7 +161,6 @@ struct CallbackJob {
 /// Thread that runs the host work of one stream in stream order. The driver's callback thread
 /// cannot run this work, because that thread must not block.
 pub struct Worker {
-    thread: ThreadId,
     handle: JoinHandle<()>,
     jobs: mpsc::Sender<CallbackJob>,
 }
@@ -174,7 +173,7 @@ impl Worker {
     ) -> Result<Self> {
         let (jobs, queue) = mpsc::channel();
         match spawn(name, move || serve(&queue, &log)) {
-            Ok(handle) => Ok(Worker { thread: handle.thread().id(), handle, jobs }),
+            Ok(handle) => Ok(Worker { handle, jobs }),
             Err(error) => {
                 fail!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}")
             }
@@ -183,7 +182,7 @@ impl Worker {
 
     /// Returns true if the calling thread is this worker's thread.
     pub fn is_calling(&self) -> bool {
-        self.thread == std::thread::current().id()
+        self.handle.thread().id() == thread::current().id()
     }
 
     /// Sends `task` to the thread, with the number of the task in the log. The thread releases

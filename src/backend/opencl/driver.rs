@@ -12,7 +12,7 @@ use super::query::{Pod, UNKNOWN, ids, query, text};
 use super::queue::ClQueue;
 use super::symbols::*;
 use crate::abi::word::*;
-use crate::backend::driver::{self, CurrentDevice, Driver as _, Stream};
+use crate::backend::driver::{self, CurrentDevice, Driver as _, Queue as _, Stream};
 use crate::backend::try_once::TryOnce;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::{Result, fail};
@@ -104,10 +104,10 @@ impl driver::Driver for ClDriver {
     }
 
     fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>> {
-        let stream = Stream::new(ClQueue::create(self, device)?);
+        let stream = Stream::<Self>::new(ClQueue::create(self, device)?);
         let mut streams = self.streams.lock();
         streams.retain(|_, stream| stream.strong_count() > 0);
-        streams.insert(stream.native().get(), Arc::downgrade(&stream));
+        streams.insert(stream.queue.native().get(), Arc::downgrade(&stream));
         Ok(stream)
     }
 

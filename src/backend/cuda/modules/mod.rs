@@ -210,7 +210,7 @@ impl CudaModule {
 
 impl driver::Kernel<CudaDriver> for CudaKernel {
     fn launch(&self, stream: &Stream<CudaDriver>, launch: &ModuleLaunch<'_>) -> Result<()> {
-        let queue = stream.queue();
+        let queue = &stream.queue;
         if queue.context != self.context {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
