@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub struct Stream<D: Driver> {
     /// Queue of the driver, on which the stream executes its work.
     pub queue: D::Queue,
-    log: Arc<Mutex<Log<QueuedWork<D>>>>,
+    log: Arc<Mutex<Log>>,
     worker: Mutex<Option<Worker>>,
 }
 
@@ -145,7 +145,7 @@ impl<D: Driver> Stream<D> {
     ) -> Result<()> {
         collect(&self.log, u64::MAX);
         let mut log = self.log.lock();
-        log.add(QueuedWork::Command(enqueue(&self.queue)?, command));
+        log.add(QueuedWork::<D>::Command(enqueue(&self.queue)?, command));
         self.queue.flush()
     }
 
