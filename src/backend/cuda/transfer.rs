@@ -6,8 +6,7 @@
 //! both devices to the driver, because memory from one device's pool is not accessible to the other
 //! device.
 
-use super::driver::{Block, Cuda, CudaDriver, Use, new_stream};
-use super::event::CudaEvent;
+use super::driver::{Block, Cuda, CudaDriver, Use};
 use super::staging;
 use super::stream::CudaStream;
 use super::symbols::*;
@@ -108,40 +107,20 @@ fn done_on(driver: &CudaDriver, device: i32, work: impl FnOnce(Addr) -> Result<(
 /// stream waits for the commands already queued on `on`, and `on` then waits for the temporary
 /// stream.
 fn in_order(on: &CudaStream, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
-    let inside = on.enter()?;
+    let _inside = on.enter()?;
     if on.device == device {
         return work(on.id);
     }
-    let driver = &on.driver;
-    let before = CudaEvent::create(driver, on.context, on.device, CU_EVENT_DISABLE_TIMING)?;
-    before.record(on.id)?;
-    let there = driver.enter(device)?;
-    let beside = Beside { driver, stream: new_stream(driver.cuda)? };
-    before.hold(beside.stream)?;
-    work(beside.stream)?;
-    let after =
-        CudaEvent::create(driver, driver.context(device)?, device, CU_EVENT_DISABLE_TIMING)?;
-    after.record(beside.stream)?;
+    let before = on.record(false)?;
+    let beside = CudaStream::create(&on.driver, device)?;
+    let there = beside.enter()?;
+    beside.wait_event(&before)?;
+    work(beside.id)?;
+    let after = beside.record(false)?;
+    // Destroys the temporary stream; commands that are still queued complete nevertheless.
     drop(beside);
     drop(there);
-    let result = after.hold(on.id);
-    drop(inside);
-    result
-}
-
-/// Temporary stream for one copy or fill. Dropping this object destroys the stream; commands that
-/// are still queued complete nevertheless.
-struct Beside<'d> {
-    driver: &'d CudaDriver,
-    stream: Addr,
-}
-
-impl Drop for Beside<'_> {
-    fn drop(&mut self) {
-        // SAFETY: this object owns the stream and destroys it once. The stream's context is
-        // current.
-        let _ = unsafe { (self.driver.cuda.cuStreamDestroy_v2)(self.stream.ptr()) };
-    }
+    on.wait_event(&after).map(drop)
 }
 
 impl Transfer for Arc<Cuda> {
