@@ -7,7 +7,6 @@ use super::staging;
 use super::stream::CudaStream;
 use super::symbols::*;
 use crate::backend::driver::{self, CurrentDevice, Stream};
-use crate::backend::try_once::TryOnce;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::Result;
 use crate::runtime::component::{Availability, BackendProbe};
@@ -116,7 +115,8 @@ impl Drop for CudaDriver {
         for card in &mut self.cards {
             let Some(context) = card.context.take() else { continue };
             if let Ok(inside) = enter(self.cuda, context) {
-                for stream in card.own.iter_mut().filter_map(TryOnce::take) {
+                let own = [card.copies.take(), card.allocations.take()];
+                for stream in own.into_iter().flatten() {
                     // SAFETY: this driver object owns the stream and destroys it once.
                     let _ = unsafe { (self.cuda.cuStreamDestroy_v2)(stream.ptr()) };
                 }
@@ -169,8 +169,8 @@ fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
             // SAFETY: `id` is a device of the driver, and `out` is valid for writing `room` bytes.
             unsafe { (cuda.cuDeviceGetName)(out, room, id) }
         });
-        let (context, own, pool, words) = Default::default();
-        cards.push(Card { id, name, context, own, pool, words });
+        let (context, copies, allocations, pool, words) = Default::default();
+        cards.push(Card { id, name, context, copies, allocations, pool, words });
     }
     Ok(cards)
 }

@@ -36,8 +36,11 @@ pub struct Card {
     /// Name of the device.
     pub(super) name: String,
     pub(super) context: TryOnce<Addr>,
-    /// Internal streams for the work of synchronous calls, indexed by `Use`.
-    pub(super) own: [TryOnce<Addr>; 2],
+    /// Internal stream for the copies and fills of synchronous calls.
+    pub(super) copies: TryOnce<Addr>,
+    /// Internal stream for allocations from the memory pool and their release. It is separate from
+    /// `copies` so that an allocation never waits for a copy.
+    pub(super) allocations: TryOnce<Addr>,
     pub(super) pool: TryOnce<Option<Addr>>,
     /// Words in page-locked memory. A stream waits on such a word (cuStreamWaitValue32) while the
     /// host executes work that is ordered in this stream.
@@ -100,16 +103,6 @@ impl Block {
     }
 }
 
-/// Purpose of an internal stream of a device. The purposes are separate so that an allocation never
-/// waits for a copy.
-#[derive(Clone, Copy)]
-pub(super) enum Use {
-    /// Copies and fills.
-    Copies,
-    /// Allocations from a memory pool and their release.
-    Memory,
-}
-
 /// Guard during whose lifetime a context is current in the calling thread. Dropping the guard pops
 /// the context if `enter` pushed it.
 pub(super) struct ContextGuard {
@@ -167,30 +160,16 @@ impl CudaDriver {
         self.enter(made.unwrap_or(0) as i32).ok()
     }
 
-    /// Returns the internal stream of a device for `purpose`; creates the stream at its first use.
-    /// The caller must have made the device's context current.
-    pub(super) fn own_stream(&self, device: i32, purpose: Use) -> Result<Addr> {
-        let stream = self.card(device)?.own_stream(purpose);
+    /// Returns `stream`, an internal stream of a device, which is created at its first use. The
+    /// caller must have made the device's context current.
+    pub(super) fn own_stream(&self, stream: &TryOnce<Addr>) -> Result<Addr> {
         stream.get_or_make(|| new_stream(self.cuda)).copied()
-    }
-
-    /// Returns the internal stream of a device for `purpose`; `None` if the stream has not been
-    /// created yet.
-    pub(super) fn own_stream_so_far(&self, device: i32, purpose: Use) -> Result<Option<Addr>> {
-        Ok(self.card(device)?.own_stream(purpose).get().copied())
     }
 
     /// Returns the memory pool of a device, created at its first use; `None` if the device does not
     /// support pools. The caller must have made the device's context current.
-    pub(super) fn pool(&self, device: i32) -> Result<Option<Addr>> {
-        let card = self.card(device)?;
+    pub(super) fn pool(&self, card: &Card) -> Result<Option<Addr>> {
         card.pool.get_or_make(|| new_pool(self, card)).copied()
-    }
-
-    /// Returns the memory pool of a device; `None` if the pool has not been created or the device
-    /// does not support pools.
-    pub(super) fn pool_so_far(&self, device: i32) -> Option<Addr> {
-        self.card(device).ok()?.pool.get().copied().flatten()
     }
 
     /// Queries an integer attribute of a device. Returns 0 if the driver does not support the
@@ -200,16 +179,6 @@ impl CudaDriver {
         // SAFETY: `card.id` is a device of the driver, and `value` is valid for writing an int.
         let code = unsafe { (self.cuda.cuDeviceGetAttribute)(&raw mut value, what, card.id) };
         if code == CUDA_SUCCESS { value } else { 0 }
-    }
-}
-
-impl Card {
-    fn own_stream(&self, purpose: Use) -> &TryOnce<Addr> {
-        let [copies, memory] = &self.own;
-        match purpose {
-            Use::Copies => copies,
-            Use::Memory => memory,
-        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! both devices to the driver, because memory from one device's pool is not accessible to the other
 //! device.
 
-use super::driver::{Block, Cuda, CudaDriver, Use};
+use super::driver::{Block, Cuda, CudaDriver};
 use super::staging;
 use super::stream::CudaStream;
 use super::symbols::*;
@@ -77,7 +77,7 @@ fn queue_fill(driver: &CudaDriver, stream: Addr, dst: Region, value: u8) -> Resu
 /// commands have completed. The device's context is current during the call to `work`.
 fn done_on(driver: &CudaDriver, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
     let _inside = driver.enter(device)?;
-    let stream = driver.own_stream(device, Use::Copies)?;
+    let stream = driver.own_stream(&driver.card(device)?.copies)?;
     work(stream)?;
     // SAFETY: `stream` is an internal stream of the library, so it is alive.
     let code = unsafe { (driver.cuda.cuStreamSynchronize)(stream.ptr()) };
