@@ -93,7 +93,7 @@ impl driver::Driver for CudaDriver {
         if cards.is_empty() {
             return Err("the CUDA driver counts 0 devices".into());
         }
-        Ok(CudaDriver { cuda, cards, staging: Mutex::default() })
+        Ok(CudaDriver { cuda, version, cards, staging: Mutex::default() })
     }
 
     fn cards(&self) -> &[Card] {

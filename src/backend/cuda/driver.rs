@@ -23,6 +23,8 @@ pub type Cuda = DeviceBackend<CudaDriver>;
 pub struct CudaDriver {
     /// Function table of the driver library.
     pub(super) cuda: &'static Functions,
+    /// Version of the driver as cuDriverGetVersion encodes it, such as 12040.
+    pub(super) version: i32,
     /// Devices, in the order of the driver's ordinals.
     pub(super) cards: Vec<Card>,
     /// Cache of page-locked host buffers through which messages are staged.

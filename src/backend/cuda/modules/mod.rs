@@ -67,10 +67,7 @@ impl driver::Module<CudaDriver> for CudaModule {
         let attribute = |what| driver.attribute(card, what);
         let capability = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10
             + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-        let mut version = 0;
-        // SAFETY: `version` is valid for writing an int.
-        let code = unsafe { (driver.cuda.cuDriverGetVersion)(&raw mut version) };
-        driver.cuda.check(code, "cuDriverGetVersion")?;
+        let version = driver.version;
         let mut options = Vec::new();
         let (code, entries) = match source.language {
             0 | DTL_LANGUAGE_CUDA => {

@@ -276,14 +276,9 @@ unsafe extern "C" fn is_over(end: *mut c_void, _: *mut c_void) -> c_int {
 /// version come last.
 fn candidates(driver_version: i32) -> Vec<&'static str> {
     let major = driver_version / 1000;
-    let (fit, newer): (Vec<_>, Vec<_>) = SONAMES.iter().partition(|(of, _)| *of <= major);
-    let names = |list: Vec<&(i32, &'static str)>| {
-        list.into_iter().map(|(_, name)| *name).collect::<Vec<_>>()
-    };
-    let mut all = names(fit);
-    all.push(LIBRARY.file(None));
-    all.extend(names(newer).into_iter().rev());
-    all
+    let fit = SONAMES.iter().filter(|(of, _)| *of <= major).map(|(_, name)| *name);
+    let newer = SONAMES.iter().rev().filter(|(of, _)| *of > major).map(|(_, name)| *name);
+    fit.chain([LIBRARY.file(None)]).chain(newer).collect()
 }
 
 fn first_of(names: &[&str]) -> std::result::Result<&'static Functions, String> {
