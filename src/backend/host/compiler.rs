@@ -1,7 +1,7 @@
 //! C compiler of the machine: selection, the inputs that determine its output, and one compilation.
 
 use crate::abi::status::*;
-use crate::backend::kernel_cache::{CompilerOutput, Inputs, too_large, unwritten, write};
+use crate::backend::kernel_cache::{Inputs, too_large, unwritten, write};
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::Source;
 use crate::runtime::settings;
@@ -131,12 +131,13 @@ impl Compiler {
     }
 
     /// Compiles `source` in `folder`. On success, the object is the only file left in `folder`.
+    /// Returns the files that the compiler read outside `folder`, and its messages.
     pub(super) fn make(
         &self,
         source: &Source,
         folder: &Path,
         log: &mut String,
-    ) -> Result<CompilerOutput> {
+    ) -> Result<(Vec<PathBuf>, String)> {
         log.clear();
         self.run(source, folder, log)?;
         let rule = fs::read_to_string(folder.join(NEEDS))
@@ -148,7 +149,7 @@ impl Compiler {
             let _ = fs::remove_file(folder.join(done));
         }
         let _ = fs::remove_dir_all(folder.join(FILES));
-        Ok(CompilerOutput { needs, log: log.clone() })
+        Ok((needs, log.clone()))
     }
 
     /// Runs the compiler on `source` in `folder`. The compiler's messages are appended to `log`.

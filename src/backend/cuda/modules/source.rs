@@ -7,7 +7,7 @@
 use super::includes;
 use super::nvrtc::{HEADER_TEXT, Nvrtc, Output};
 use super::ptx::{self, Entries};
-use crate::backend::kernel_cache::{CompilerOutput, Inputs, KernelCache, write};
+use crate::backend::kernel_cache::{Inputs, KernelCache, write};
 use crate::error::{Result, fail};
 use crate::runtime::component::Source;
 use crate::runtime::{log, settings};
@@ -65,7 +65,7 @@ pub(super) fn compile(
     }
     let kept = cache.make(inputs.bytes(), |folder| {
         write(&folder.join(OBJECT), &pack(&image))?;
-        Ok(CompilerOutput { needs: Vec::new(), log: log.clone() })
+        Ok((Vec::new(), log.clone()))
     });
     if let Err(error) = kept {
         log::warning!("{}", error.text()); // not cached: compiled again next time
