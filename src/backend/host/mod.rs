@@ -38,8 +38,7 @@ const PAGE: u64 = 4096;
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"host", 0, true, Box::new(Host));
     backend.device = Some(Box::new(Host));
-    backend.memory =
-        Some(Box::new(HostMemory { shared: HostBlocks::new(), edges: Mutex::default() }));
+    backend.memory = Some(Box::new(HostMemory::default()));
     backend.plain_memory = true;
     backend.transfer = Some(Box::new(Host));
     backend.modules = Some(Box::new(modules::HostModules::default()));
@@ -97,6 +96,7 @@ fn pages(size: u64, align: u64) -> (u64, u64) {
 
 /// Page-locked and shared host memory. Memory of all other kinds (DTL_MEMORY_*) is ordinary
 /// pageable memory of the process.
+#[derive(Default)]
 struct HostMemory {
     shared: HostBlocks,
     /// For each page, the number of registered ranges that begin in it plus the number that end in
@@ -115,7 +115,7 @@ impl HostMemory {
 
 impl Memory for HostMemory {
     fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
-        check_kind(kind)?;
+        kind_properties(kind)?;
         if kind == DTL_MEMORY_SHARED {
             return self.shared.alloc(size, align);
         }
@@ -178,24 +178,15 @@ impl Memory for HostMemory {
     }
 
     fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
-        if let Err(error) = check_kind(kind) {
-            return Some(Err(error));
-        }
         let common = DTL_MEMORY_HOST_ACCESSIBLE
             | DTL_MEMORY_DEVICE_ACCESSIBLE
             | DTL_MEMORY_UNIFIED
             | DTL_MEMORY_ATOMICS
             | DTL_MEMORY_THREAD_SAFE;
-        let (properties, alignment, name) = match kind {
-            DTL_MEMORY_PINNED => (0, ALIGNMENT, "host (page-locked where the limit allows)"),
-            DTL_MEMORY_SHARED => (
-                DTL_MEMORY_PAGEABLE | DTL_MEMORY_EXPORTABLE,
-                PAGE,
-                "host (other processes of the node can map it)",
-            ),
-            _ => (DTL_MEMORY_PAGEABLE, ALIGNMENT, "host"),
-        };
-        Some(Ok(new_kind_info(common | properties, alignment, name)))
+        let info = kind_properties(kind).map(|(properties, alignment, name)| {
+            new_kind_info(common | properties, alignment, name)
+        });
+        Some(info)
     }
 
     fn exports(&self) -> Option<&dyn Exports> {
@@ -211,24 +202,25 @@ fn lock(addr: Addr, size: u64) -> Result<()> {
         .or_else(|why| explain::degraded("pinned host memory", &format!("not page-locked: {why}")))
 }
 
-/// Returns an error unless the host supports the memory kind `kind`. For the host,
+/// Returns the properties that the memory kind `kind` has beyond those of all host memory, its
+/// alignment and its name; an error unless the host supports the kind. For the host,
 /// DTL_MEMORY_DEVICE means host memory, so that programs written for a device run unchanged.
-fn check_kind(kind: dtl_enum_word_t) -> Result<()> {
-    let known = [
-        DTL_MEMORY_HOST,
-        DTL_MEMORY_DEVICE,
-        DTL_MEMORY_PINNED,
-        DTL_MEMORY_MANAGED,
-        DTL_MEMORY_SHARED,
-    ];
-    if known.contains(&kind) {
-        return Ok(());
+fn kind_properties(kind: dtl_enum_word_t) -> Result<(u64, u64, &'static str)> {
+    match kind {
+        DTL_MEMORY_HOST | DTL_MEMORY_DEVICE | DTL_MEMORY_MANAGED => {
+            Ok((DTL_MEMORY_PAGEABLE, ALIGNMENT, "host"))
+        }
+        DTL_MEMORY_PINNED => Ok((0, ALIGNMENT, "host (page-locked where the limit allows)")),
+        DTL_MEMORY_SHARED => {
+            let properties = DTL_MEMORY_PAGEABLE | DTL_MEMORY_EXPORTABLE;
+            Ok((properties, PAGE, "host (other processes of the node can map it)"))
+        }
+        _ => fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "backend host has no memory kind {}: use HOST, DEVICE, PINNED, MANAGED or SHARED",
+            describe(kind)
+        ),
     }
-    fail!(
-        DTL_ERROR_NOT_SUPPORTED,
-        "backend host has no memory kind {}: use HOST, DEVICE, PINNED, MANAGED or SHARED",
-        describe(kind)
-    )
 }
 
 impl Transfer for Host {
