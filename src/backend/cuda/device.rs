@@ -57,11 +57,10 @@ impl Devices for CudaDriver {
     }
 
     fn memory_info(&self, device: i32) -> Result<(u64, u64)> {
-        let inside = self.enter(device)?;
+        let _inside = self.enter(device)?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: `free` and `total` are valid for writing a size.
         let code = unsafe { (self.cuda.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
-        drop(inside);
         self.cuda.check(code, "cuMemGetInfo").map(|()| (free as u64, total as u64))
     }
 

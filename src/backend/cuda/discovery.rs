@@ -114,7 +114,7 @@ impl Drop for CudaDriver {
         staging::trim(self);
         for card in &mut self.cards {
             let Some(context) = card.context.take() else { continue };
-            if let Ok(inside) = enter(self.cuda, context) {
+            if let Ok(_inside) = enter(self.cuda, context) {
                 let own = [card.copies.take(), card.allocations.take()];
                 for stream in own.into_iter().flatten() {
                     // SAFETY: this driver object owns the stream and destroys it once.
@@ -131,7 +131,6 @@ impl Drop for CudaDriver {
                     // context is current, and all streams of the library are destroyed.
                     let _ = unsafe { (self.cuda.cuMemFreeHost)(page.ptr()) };
                 }
-                drop(inside);
             }
             // SAFETY: `context` retained the primary context once, and this call releases it once.
             let _ = unsafe { (self.cuda.cuDevicePrimaryCtxRelease_v2)(card.id) };

@@ -16,13 +16,12 @@ impl Cuda {
         let driver = self.driver.get()?;
         let register = required(driver.cuda.cuMemHostRegister_v2, "cuMemHostRegister_v2")?;
         let device = self.current(&driver);
-        let inside = driver.enter(device)?;
+        let _inside = driver.enter(device)?;
         let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: the caller keeps the memory allocated until it is unregistered. The driver
         // rejects a range that is not valid memory.
         let code = unsafe { register(region.addr().ptr(), region.len(), flags) };
         driver.cuda.check(code, "registering host memory (cuMemHostRegister)")?;
-        drop(inside);
         let (base, size) = (region.addr(), region.len() as u64);
         self.blocks.insert(base, Block { base, size, device, origin: AllocOrigin::Program });
         Ok(())
@@ -133,7 +132,7 @@ impl Exports for Cuda {
         let driver = self.driver.get()?;
         let open = required(driver.cuda.cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle_v2")?;
         let device = self.current(&driver);
-        let inside = driver.enter(device)?;
+        let _inside = driver.enter(device)?;
         let mut handle = CUipcMemHandle { reserved: [0; 64] };
         let bytes = ticket.iter().flat_map(|word| word.to_ne_bytes());
         for (to, byte) in handle.reserved.iter_mut().zip(bytes) {
@@ -175,7 +174,6 @@ impl Exports for Cuda {
                 "it is imported here already, at {base:?}: use that"
             );
         }
-        drop(inside);
         Ok(base)
     }
 

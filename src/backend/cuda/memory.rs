@@ -275,9 +275,8 @@ impl Memory for Arc<Cuda> {
             staging::trim(&driver);
             for (device, card) in (0..).zip(&driver.cards) {
                 if card.pool.get().is_some_and(Option::is_some) {
-                    let inside = driver.enter(device);
+                    let _inside = driver.enter(device);
                     trim(&driver, card);
-                    drop(inside);
                 }
             }
         }

@@ -35,11 +35,10 @@ impl Words {
     fn grow(&mut self, driver: &CudaDriver, device: i32) -> Result<Addr> {
         let (cuda, mut page) = (driver.cuda, ptr::null_mut());
         let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-        let inside = driver.enter(device)?;
+        let _inside = driver.enter(device)?;
         // SAFETY: `page` is valid for writing a pointer, and the context is current.
         let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut page, PAGE, flags) };
         cuda.check(code, "page-locked words for streams' host callbacks (cuMemHostAlloc)")?;
-        drop(inside);
         // SAFETY: the page has `PAGE` bytes, was just allocated, and nothing else uses it.
         unsafe { page.cast::<u8>().write_bytes(0, PAGE) };
         self.pages.push(Addr::new(page));

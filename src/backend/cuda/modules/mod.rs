@@ -102,10 +102,9 @@ impl driver::Module<CudaDriver> for CudaModule {
                 );
             }
         };
-        let inside = driver.enter(device)?;
+        let _inside = driver.enter(device)?;
         let loader = module_load::LoadOptions { cuda: driver.cuda, capability, version };
         let module = loader.load(&code, &options, log)?;
-        drop(inside);
         Ok(CudaModule { driver: Arc::clone(driver), device, module, entries })
     }
 
@@ -117,7 +116,7 @@ impl driver::Module<CudaDriver> for CudaModule {
     }
 
     fn kernel(&self, wanted: KernelQuery<'_>) -> Result<(CudaKernel, Option<Vec<u64>>)> {
-        let inside = self.driver.enter(self.device)?;
+        let _inside = self.driver.enter(self.device)?;
         let function = self.find(wanted.name)?;
         let sizes = self.sizes(function)?.or_else(|| self.entries.get(wanted.name).cloned());
         if sizes.is_none() && wanted.signature.is_none() {
@@ -131,7 +130,6 @@ impl driver::Module<CudaDriver> for CudaModule {
             );
         }
         self.allow_shared(function);
-        drop(inside);
         let context = self.driver.context(self.device)?;
         Ok((CudaKernel { function, context, device: self.device }, sizes))
     }
@@ -218,7 +216,7 @@ impl driver::Kernel<CudaDriver> for CudaKernel {
                 queue.device
             );
         }
-        let inside = queue.enter()?;
+        let _inside = queue.enter()?;
         let ([gx, gy, gz], [bx, by, bz]) = (launch.shape.grid, launch.shape.block);
         // `Addr` has the layout of a pointer, and the driver only reads the list.
         let args: *mut *mut c_void = launch.args.as_ptr().cast_mut().cast();
@@ -241,7 +239,6 @@ impl driver::Kernel<CudaDriver> for CudaKernel {
                 nothing,
             )
         };
-        drop(inside);
         if code == CUDA_SUCCESS {
             Ok(())
         } else {
