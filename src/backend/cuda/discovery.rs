@@ -37,8 +37,21 @@ impl BackendProbe for Arc<Cuda> {
         self.driver.look().map(drop)
     }
 
+    /// Returns true if the application has loaded and initialized the driver. The query neither
+    /// loads nor initializes the driver: after cuInit, forked children cannot use CUDA, and an
+    /// application may load the driver long before it initializes it.
     fn is_in_use(&self) -> bool {
-        is_in_use()
+        let named = settings::current().driver_library;
+        let name = LIBRARY.file(named.as_deref());
+        if LIBRARY.may_be_called().is_err() || dl::SharedObject::loaded(Path::new(name)).is_none() {
+            return false;
+        }
+        // SAFETY: the name is that of CUDA's driver library, or the user who named another library
+        // vouches for it.
+        let Ok(cuda) = (unsafe { LIBRARY.open(name) }) else { return false };
+        let mut current = ptr::null_mut();
+        // SAFETY: `current` is writable; before cuInit the call returns an error code.
+        unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) == CUDA_SUCCESS }
     }
 
     fn passed_over_reason(&self) -> Option<String> {
@@ -136,23 +149,6 @@ impl Drop for CudaDriver {
             let _ = unsafe { (self.cuda.cuDevicePrimaryCtxRelease_v2)(card.id) };
         }
     }
-}
-
-/// Returns true if the application has loaded and initialized the driver. The query neither loads
-/// nor initializes the driver: after cuInit, forked children cannot use CUDA, and an application
-/// may load the driver long before it initializes it.
-fn is_in_use() -> bool {
-    let named = settings::current().driver_library;
-    let name = LIBRARY.file(named.as_deref());
-    if LIBRARY.may_be_called().is_err() || dl::SharedObject::loaded(Path::new(name)).is_none() {
-        return false;
-    }
-    // SAFETY: the name is that of CUDA's driver library, or the user who named another library
-    // vouches for it.
-    let Ok(cuda) = (unsafe { LIBRARY.open(name) }) else { return false };
-    let mut current = ptr::null_mut();
-    // SAFETY: `current` is writable; before cuInit the call returns an error code.
-    unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) == CUDA_SUCCESS }
 }
 
 fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
