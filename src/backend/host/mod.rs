@@ -17,7 +17,7 @@ use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
-    Availability, BackendProbe, CopySide, Device, Exports, Extent, Memory, Transfer,
+    BackendProbe, CopySide, Device, Exports, Extent, Memory, Transfer,
 };
 use crate::runtime::device::new_kind_info;
 use crate::runtime::enums::describe;
@@ -47,11 +47,7 @@ pub fn backend() -> Backend {
 
 struct Host;
 
-impl BackendProbe for Host {
-    fn available(&self) -> Availability {
-        Ok(())
-    }
-}
+impl BackendProbe for Host {}
 
 impl Device for Host {
     fn count(&self) -> Result<i32> {
@@ -77,10 +73,6 @@ impl Device for Host {
 
     fn memory_info(&self, _device: i32) -> Option<Result<(u64, u64)>> {
         Some(Ok(hwinfo::memory()))
-    }
-
-    fn synchronize(&self, _device: i32) -> Option<Result<()>> {
-        None
     }
 
     fn dlpack(&self, _device: i32) -> Option<Result<(i32, i32)>> {
