@@ -200,25 +200,20 @@ impl Location {
                  reached from here: start all ranks of the node in one"
             );
         }
-        match process::start_time(self.pid) {
-            Ok(started) if started == self.started => Ok(()),
-            Ok(_) => fail!(
-                DTL_ERROR_INVALID_HANDLE,
-                "handle is stale: {self} has ended (its id is another's now), and whoever had not \
-                 imported the memory cannot any more"
-            ),
-            Err(error) if is_missing(&error) => fail!(
-                DTL_ERROR_INVALID_HANDLE,
-                "handle is stale: {self} has ended{}, and whoever had not imported the memory \
-                 cannot any more",
-                if self.uid == process::own_uid() {
-                    ""
-                } else {
-                    ", or /proc hides other users' processes (hidepid)"
-                }
-            ),
-            Err(error) => Err(self.refused("looking at it in /proc", &error)),
-        }
+        let why = match process::start_time(self.pid) {
+            Ok(started) if started == self.started => return Ok(()),
+            Ok(_) => " (its id is another's now)",
+            Err(error) if !is_missing(&error) => {
+                return Err(self.refused("looking at it in /proc", &error));
+            }
+            Err(_) if self.uid == process::own_uid() => "",
+            Err(_) => ", or /proc hides other users' processes (hidepid)",
+        };
+        fail!(
+            DTL_ERROR_INVALID_HANDLE,
+            "handle is stale: {self} has ended{why}, and whoever had not imported the memory \
+             cannot any more"
+        )
     }
 
     /// Looks up the file of the handle without opening it. Returns an error if it is not the
