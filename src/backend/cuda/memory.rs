@@ -24,12 +24,7 @@ impl Cuda {
     /// registered.
     pub(super) fn side(&self, place: CopySide) -> Option<Block> {
         let CopySide { region, kind, device } = place;
-        let foreign = || Block {
-            base: region.addr(),
-            size: region.len() as u64,
-            device,
-            origin: AllocOrigin::Foreign(kind),
-        };
+        let foreign = || foreign(region.addr(), region.len() as u64, device, kind);
         let is_ours = kind != DTL_MEMORY_HOST;
         self.blocks.find(region.addr()).or_else(|| is_ours.then(foreign))
     }
@@ -64,6 +59,11 @@ impl Cuda {
         let common = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
         Ok(new_kind_info(common | properties, CudaDriver::ALIGNMENT, name))
     }
+}
+
+/// Returns a descriptor of memory that the application allocated or registered through the driver.
+fn foreign(base: Addr, size: u64, device: i32, kind: dtl_enum_word_t) -> Block {
+    Block { base, size, device, origin: AllocOrigin::Foreign(kind) }
 }
 
 /// Returns device `device`, or an error unless it supports the memory kind `kind`.
@@ -246,15 +246,10 @@ impl Memory for Arc<Cuda> {
     }
 
     fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
-        let foreign = |DriverAllocation { kind, device, base, size }| Block {
-            base,
-            size,
-            device,
-            origin: AllocOrigin::Foreign(kind),
-        };
         let make = |driver: Arc<CudaDriver>| {
             let block = match self.blocks.find(region.addr()) {
-                None => identify(&driver, region.addr())?.map(foreign),
+                None => identify(&driver, region.addr())?
+                    .map(|found| foreign(found.base, found.size, found.device, found.kind)),
                 block => block,
             };
             mem_export::dmabuf(&driver, block, region)
@@ -319,17 +314,11 @@ fn identify(driver: &CudaDriver, addr: Addr) -> Result<Option<DriverAllocation>>
         (&raw mut size).cast(),
     ];
     let (count, number) = (names.len() as c_uint, addr.get() as CUdeviceptr);
-    let mut ask = || {
+    let (names, places) = (names.as_mut_ptr(), places.as_mut_ptr());
+    let ask = || {
         // SAFETY: `names` has five attributes, and `places` has a valid output for each of them.
         // The driver accepts any address.
-        unsafe {
-            (driver.cuda.cuPointerGetAttributes)(
-                count,
-                names.as_mut_ptr(),
-                places.as_mut_ptr(),
-                number,
-            )
-        }
+        unsafe { (driver.cuda.cuPointerGetAttributes)(count, names, places, number) }
     };
     // The query needs no specific context, because unified addressing makes addresses equal in all
     // contexts. Retaining a primary context would cost device memory and time.
