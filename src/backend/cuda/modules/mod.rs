@@ -186,15 +186,9 @@ impl CudaModule {
         let Ok(card) = self.driver.card(self.device) else { return };
         let most =
             self.driver.attribute(card, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-        let mut own = 0;
+        let (mut own, what) = (0, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
         // SAFETY: the function is alive, and `own` is valid for writing an int.
-        let code = unsafe {
-            (cuda.cuFuncGetAttribute)(
-                &raw mut own,
-                CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-                function.ptr(),
-            )
-        };
+        let code = unsafe { (cuda.cuFuncGetAttribute)(&raw mut own, what, function.ptr()) };
         if code == CUDA_SUCCESS && most > own {
             let what = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is alive, and the other two arguments are integers.

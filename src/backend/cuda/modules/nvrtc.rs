@@ -12,7 +12,7 @@ use crate::abi::status::*;
 use crate::backend::symbol_table::function_table;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::SourceFile;
+use crate::runtime::component::Source;
 use crate::runtime::settings;
 use crate::sys::{memory::buf::Addr, os::dl, sync::wait::now_ns};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -134,15 +134,15 @@ impl Nvrtc {
         Ok(CString::new(option).unwrap_or_default())
     }
 
-    /// Compiles `text`. The compiler's messages are appended to `log` on success and on failure.
+    /// Compiles `source` with `options`. The compiler's messages are appended to `log` on success
+    /// and on failure.
     pub(super) fn run(
         &self,
-        text: &CStr,
-        name: &CStr,
-        files: &[SourceFile],
+        source: &Source,
         options: &[CString],
         log: &mut String,
     ) -> Result<Output> {
+        let files = &source.files;
         let mut program = Program { nvrtc: self, object: ptr::null_mut() };
         let header = CString::new(HEADER_TEXT).unwrap_or_default();
         // The conversions do not fail: strings from C contain no NUL.
@@ -157,8 +157,8 @@ impl Nvrtc {
         let code = unsafe {
             (self.calls.nvrtcCreateProgram)(
                 &raw mut program.object,
-                text.as_ptr(),
-                name.as_ptr(),
+                source.terminated().as_ptr().cast(),
+                source.name.as_ptr(),
                 names.len() as c_int,
                 headers.as_ptr(),
                 names.as_ptr(),
@@ -174,15 +174,10 @@ impl Nvrtc {
             self.check(code, "nvrtcSetFlowCallback")?;
         }
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        let (count, options) = (options.len() as c_int, options.as_ptr());
         // SAFETY: the program is alive, and `options` has as many NUL-terminated texts as the
         // count.
-        let code = unsafe {
-            (self.calls.nvrtcCompileProgram)(
-                program.object,
-                options.len() as c_int,
-                options.as_ptr(),
-            )
-        };
+        let code = unsafe { (self.calls.nvrtcCompileProgram)(program.object, count, options) };
         let log_bytes =
             program.bytes(self.calls.nvrtcGetProgramLogSize, self.calls.nvrtcGetProgramLog);
         log.push_str(String::from_utf8_lossy(&log_bytes).trim_end_matches(['\0', '\n']));

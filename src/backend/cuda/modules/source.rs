@@ -11,7 +11,7 @@ use crate::backend::kernel_cache::{Inputs, KernelCache, write};
 use crate::error::{Result, fail};
 use crate::runtime::component::Source;
 use crate::runtime::{log, settings};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
@@ -119,10 +119,7 @@ impl Order<'_> {
     /// Compiles the source.
     fn run(&self, log: &mut String) -> Result<Image> {
         log.clear();
-        // The conversion does not fail: dtl_module_compile rejects text that contains a NUL.
-        let text = CStr::from_bytes_with_nul(self.source.terminated()).unwrap_or_default();
-        let Output { ptx, cubin } =
-            self.nvrtc.run(text, &self.source.name, &self.source.files, &self.options, log)?;
+        let Output { ptx, cubin } = self.nvrtc.run(self.source, &self.options, log)?;
         let entries = ptx::entries(&ptx);
         let code = if cubin.is_empty() { ptx } else { cubin };
         if code.is_empty() {
