@@ -8,7 +8,7 @@
 //! that precede it.
 
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::exec::host_callback;
 use crate::runtime::open_state;
 use crate::sys::{handles::epoch, memory::buf::Addr, os::process::spawn, sync::lock::Mutex};
@@ -158,12 +158,10 @@ impl Worker {
     /// Starts the thread, which stores the failures of its tasks in `log`.
     pub fn start(name: &str, log: Arc<Mutex<Log>>) -> Result<Self> {
         let (jobs, queue) = mpsc::channel();
-        match spawn(name, move || serve(&queue, &log)) {
-            Ok(handle) => Ok(Worker { handle, jobs }),
-            Err(error) => {
-                fail!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}")
-            }
-        }
+        let handle = spawn(name, move || serve(&queue, &log)).map_err(|error| {
+            failure!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}")
+        })?;
+        Ok(Worker { handle, jobs })
     }
 
     /// Returns true if the calling thread is this worker's thread.
