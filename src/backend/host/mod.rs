@@ -97,12 +97,10 @@ struct HostMemory {
     edges: Mutex<BTreeMap<u64, u32>>,
 }
 
-impl HostMemory {
-    /// Returns the numbers of the first and the last page that a range touches.
-    fn edges(region: Region) -> [u64; 2] {
-        let first = region.addr().get() as u64;
-        [first / PAGE, (first + region.len() as u64 - 1) / PAGE]
-    }
+/// Returns the numbers of the first and the last page that a range touches.
+fn edge_pages(region: Region) -> [u64; 2] {
+    let first = region.addr().get() as u64;
+    [first / PAGE, (first + region.len() as u64 - 1) / PAGE]
 }
 
 impl Memory for HostMemory {
@@ -142,7 +140,7 @@ impl Memory for HostMemory {
         if let Err(error) = lock(addr, size) {
             return Some(Err(error));
         }
-        HostMemory::edges(region).into_iter().for_each(|page| *edges.entry(page).or_default() += 1);
+        edge_pages(region).into_iter().for_each(|page| *edges.entry(page).or_default() += 1);
         Some(Ok(()))
     }
 
@@ -159,7 +157,7 @@ impl Memory for HostMemory {
             left == 0
         };
         // The pages between the first and the last one belong to this range only.
-        let [first, last] = HostMemory::edges(region);
+        let [first, last] = edge_pages(region);
         let (first_goes, last_goes) = (is_last(first), is_last(last));
         let (begin, end) = (first + u64::from(!first_goes), last + u64::from(last_goes));
         if begin < end {
