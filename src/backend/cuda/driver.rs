@@ -11,9 +11,9 @@ use crate::abi::word::*;
 use crate::backend::driver::{self, DeviceBackend, Driver as _};
 use crate::backend::try_once::TryOnce;
 use crate::error::Result;
+use crate::from_c::text_in;
 use crate::sys::memory::buf::{Addr, AlignedBlock};
 use crate::sys::sync::lock::Mutex;
-use std::ffi::CStr;
 use std::ptr;
 
 /// Backend "cuda".
@@ -233,9 +233,7 @@ pub(super) fn text<const ROOM: usize>(ask: impl Fn(c_int, *mut c_char) -> CUresu
     if ask(ROOM as c_int, bytes.as_mut_ptr().cast()) != CUDA_SUCCESS {
         return String::new();
     }
-    CStr::from_bytes_until_nul(&bytes)
-        .map(|text| text.to_string_lossy().into_owned())
-        .unwrap_or_default()
+    text_in(&bytes)
 }
 
 /// Converts a device pointer into an address. The host may be unable to read memory at this

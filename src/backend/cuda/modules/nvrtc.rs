@@ -12,6 +12,7 @@ use crate::abi::status::*;
 use crate::backend::symbol_table::function_table;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::{Error, Result, fail};
+use crate::from_c::text_at;
 use crate::runtime::component::Source;
 use crate::runtime::settings;
 use crate::sys::{memory::buf::Addr, os::dl, sync::wait::now_ns};
@@ -201,12 +202,8 @@ impl Nvrtc {
     fn error(&self, code: nvrtcResult, call: &str) -> Error {
         // SAFETY: the function takes an integer and returns null or a string that is never freed.
         let name = unsafe { (self.calls.nvrtcGetErrorString)(code) };
-        let name = if name.is_null() {
-            "a code without a name".into()
-        } else {
-            // SAFETY: `name` is not null, so it is a string that is never freed.
-            unsafe { CStr::from_ptr(name) }.to_string_lossy()
-        };
+        // SAFETY: `name` is null or a string that is never freed.
+        let name = unsafe { text_at(name) }.unwrap_or_else(|| "a code without a name".into());
         let (status, advice) = match code {
             NVRTC_ERROR_OUT_OF_MEMORY => (DTL_ERROR_OUT_OF_MEMORY, ""),
             NVRTC_ERROR_BUILTIN_OPERATION_FAILURE => (

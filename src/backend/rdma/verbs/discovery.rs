@@ -1,8 +1,8 @@
 //! Discovery of libibverbs and of its devices.
 
-use super::errors::copy_text;
 use super::functions::Functions;
 use crate::backend::vendor_lib::{Names, VendorLib};
+use crate::from_c::text_at;
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::process;
@@ -65,7 +65,7 @@ impl DeviceList {
             // SAFETY: `device` is a device of the list, and its name lives as long as the list.
             let name = unsafe { (self.calls.ibv_get_device_name)(device) };
             // SAFETY: libibverbs returned the name, which is null or NUL-terminated.
-            (Addr::new(device), unsafe { copy_text(name) }.unwrap_or_default())
+            (Addr::new(device), unsafe { text_at(name) }.unwrap_or_default())
         };
         (0..self.count).map(of).collect()
     }
