@@ -95,17 +95,15 @@ impl Modules for HostModules {
     }
 
     fn kernel(&self, module: Token, wanted: KernelQuery<'_>) -> Result<FoundKernel> {
-        let symbol =
-            CString::new(format!("dtl_kernel_{VERSION}_{}", wanted.name)).unwrap_or_default();
+        let name = wanted.name;
+        let symbol = CString::new(format!("dtl_kernel_{VERSION}_{name}")).unwrap_or_default();
         let found =
             self.0.lock().objects.get(&module.get()).and_then(|object| object.symbol(&symbol));
         let Some(address) = found else {
             return fail!(
                 DTL_ERROR_NOT_FOUND,
-                "it has no kernel '{}': write it as DTL_KERNEL({}, (type, name), …) with \
-                 dtl_kernel.h",
-                wanted.name,
-                wanted.name
+                "it has no kernel '{name}': write it as DTL_KERNEL({name}, (type, name), …) with \
+                 dtl_kernel.h"
             );
         };
         // SAFETY: dtl_kernel.h defines every symbol of this name as a constant of this type, and
@@ -118,9 +116,8 @@ impl Modules for HostModules {
             }
             _ => fail!(
                 DTL_ERROR_NOT_FOUND,
-                "what it calls kernel '{}' was not made by DTL_KERNEL of this library's \
-                 dtl_kernel.h",
-                wanted.name
+                "what it calls kernel '{name}' was not made by DTL_KERNEL of this library's \
+                 dtl_kernel.h"
             ),
         }
     }
