@@ -33,6 +33,15 @@ pub(crate) fn text_in(bytes: &[u8]) -> String {
     CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// Copies a NUL-terminated string that C code owns; returns `None` if `pointer` is null.
+///
+/// # Safety
+/// `pointer` is null or points to a NUL-terminated string.
+pub(crate) unsafe fn text_at(pointer: *const c_char) -> Option<String> {
+    // SAFETY: the pointer is not null, so it points to a NUL-terminated string by the contract.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
+}
+
 /// Reads a NUL-terminated string; returns `None` if `pointer` is null.
 ///
 /// # Safety

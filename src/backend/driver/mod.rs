@@ -2,7 +2,6 @@
 //! implements [`Driver`], [`Queue`] and [`Event`], and its own memory and copies.
 //!
 //! In reading order:
-//! - `try_once`: a value created at its first use
 //! - `blocks`: table of allocations
 //! - `stream_callbacks`: record of the failures of queued work, and execution of host callbacks
 //! - `stream`: a driver queue that also reports failures of queued work and runs host callbacks
@@ -16,18 +15,16 @@ mod exec;
 mod modules;
 mod stream;
 pub mod stream_callbacks;
-mod try_once;
 
 pub use blocks::{Block, Blocks};
 pub use exec::stream_of;
 pub use stream::{Command, EventRecord, Stream};
-pub use try_once::TryOnce;
 
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Error, Result, failure};
 use crate::runtime::component::{
-    Availability, BackendProbe, KernelQuery, Memory, ModuleLaunch, Source, Token, Transfer,
+    BackendProbe, KernelQuery, Memory, ModuleLaunch, Source, Token, Transfer,
 };
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
@@ -35,11 +32,12 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::fmt::Arguments;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::LocalKey;
 use stream_callbacks::Hold;
 
-/// Thread-local pair: the number of a driver initialization (`Driver::generation`), and the device
-/// that the thread selected after that initialization.
+/// Thread-local pair: the number of a backend (`DeviceBackend::generation`), and the device that
+/// the thread selected in that backend.
 pub type CurrentDevice = LocalKey<Cell<(u64, i32)>>;
 
 /// Vendor driver and its list of devices.
@@ -52,7 +50,7 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     const CALLBACK_THREAD: &'static str;
     /// Alignment of every allocation, in bytes.
     const ALIGNMENT: u64;
-    /// Device that the calling thread selected, with the driver's `generation` at that time
+    /// Device that the calling thread selected, with the `generation` of the backend at that time
     /// (thread-local).
     const CHOSEN: &'static CurrentDevice;
     /// Entry of the driver's device list.
@@ -66,8 +64,6 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
 
     /// Loads the driver and lists its devices. On failure, returns the reason as a string.
     fn find() -> std::result::Result<Self, String>;
-    /// Returns the generation of the driver: a number unique to this initialization.
-    fn generation(&self) -> u64;
     /// Returns the list of devices.
     fn cards(&self) -> &[Self::Card];
     /// Creates a stream on `device`.
@@ -174,25 +170,25 @@ pub struct DeviceBackend<D: Driver> {
     pub driver: OnDemand<D>,
     /// Live allocations of the backend, keyed by address.
     pub blocks: Blocks<D::Origin>,
+    /// Number that is unique to this object: the library creates a backend in each initialization.
+    generation: u64,
 }
+
+/// Number of objects of type [`DeviceBackend`] created so far.
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
 impl<D: Driver> Default for DeviceBackend<D> {
     fn default() -> Self {
-        DeviceBackend { driver: OnDemand::new(D::find), blocks: Blocks::default() }
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
+        DeviceBackend { driver: OnDemand::new(D::find), blocks: Blocks::default(), generation }
     }
 }
 
 impl<D: Driver> DeviceBackend<D> {
-    /// Returns `Ok` if the driver is loaded or can be loaded; otherwise returns the reason why it
-    /// cannot be loaded.
-    pub fn availability(&self) -> Availability {
-        self.driver.look().map(|_| ())
-    }
-
     /// Returns the device that the calling thread selected, else the driver's default device.
     pub fn current(&self, driver: &D) -> i32 {
         let (generation, device) = D::CHOSEN.get();
-        if generation == driver.generation() { device } else { driver.default_device() }
+        if generation == self.generation { device } else { driver.default_device() }
     }
 
     /// Removes the allocation at `addr` from the table and returns it for the caller to free.

@@ -20,8 +20,9 @@ use std::sync::Arc;
 
 /// Stream of a driver backend.
 pub struct Stream<D: Driver> {
-    queue: D::Queue,
-    log: Arc<Mutex<Log<QueuedWork<D>>>>,
+    /// Queue of the driver, on which the stream executes its work.
+    pub queue: D::Queue,
+    log: Arc<Mutex<Log>>,
     worker: Mutex<Option<Worker>>,
 }
 
@@ -49,7 +50,8 @@ enum QueuedWork<D: Driver> {
 /// reports.
 pub struct EventRecord<D: Driver> {
     stream: Arc<Stream<D>>,
-    event: EventOf<D>,
+    /// Native event that was recorded.
+    pub event: EventOf<D>,
     /// Number of the last piece of queued work before the range whose failures this event reports.
     after: u64,
     /// Number of the last piece of queued work whose failure this event reports.
@@ -67,15 +69,11 @@ impl<D: Driver> Piece for QueuedWork<D> {
 
     fn failure(&self) -> Option<Error> {
         match self {
-            QueuedWork::Command(event, Command::Copy) => {
-                event.failure(format_args!("a queued copy"))
-            }
-            QueuedWork::Command(event, Command::Fill) => {
-                event.failure(format_args!("a queued fill"))
-            }
-            QueuedWork::Command(event, Command::Launch(kernel)) => {
-                event.failure(format_args!("kernel '{kernel}'"))
-            }
+            QueuedWork::Command(event, command) => match command {
+                Command::Copy => event.failure(format_args!("a queued copy")),
+                Command::Fill => event.failure(format_args!("a queued fill")),
+                Command::Launch(kernel) => event.failure(format_args!("kernel '{kernel}'")),
+            },
             QueuedWork::Wait(event, record) => record.failure().or_else(|| {
                 event.as_ref().and_then(|event| event.failure(format_args!("waiting for an event")))
             }),
@@ -123,12 +121,6 @@ impl<D: Driver> EventRecord<D> {
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// Returns the time from this event to `stop` in nanoseconds, or `None` if one of the two
-    /// events has not completed yet.
-    pub fn nanoseconds_to(&self, stop: &EventRecord<D>) -> Result<Option<i64>> {
-        self.event.nanoseconds_to(&stop.event)
-    }
-
     /// Returns the first failure that this event reports, or `None` if there is none. The event
     /// must have completed.
     fn failure(&self) -> Option<Error> {
@@ -144,21 +136,6 @@ impl<D: Driver> Stream<D> {
         Arc::new(Stream { queue, log: Arc::default(), worker: Mutex::new(None) })
     }
 
-    /// Returns the queue of the stream.
-    pub fn queue(&self) -> &D::Queue {
-        &self.queue
-    }
-
-    /// Returns the native handle of the stream's queue.
-    pub fn native(&self) -> Addr {
-        self.queue.native()
-    }
-
-    /// Returns true if the application created the stream's queue.
-    pub fn is_wrapped(&self) -> bool {
-        self.queue.is_wrapped()
-    }
-
     /// Queues `command` by calling `enqueue`, which returns the event that reports whether the
     /// command has failed.
     pub fn enqueue(
@@ -168,7 +145,7 @@ impl<D: Driver> Stream<D> {
     ) -> Result<()> {
         collect(&self.log, u64::MAX);
         let mut log = self.log.lock();
-        log.add(QueuedWork::Command(enqueue(&self.queue)?, command));
+        log.add(QueuedWork::<D>::Command(enqueue(&self.queue)?, command));
         self.queue.flush()
     }
 

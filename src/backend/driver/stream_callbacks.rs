@@ -8,19 +8,19 @@
 //! that precede it.
 
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::exec::host_callback;
 use crate::runtime::open_state;
 use crate::sys::{handles::epoch, memory::buf::Addr, os::process::spawn, sync::lock::Mutex};
 use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
-use std::thread::{JoinHandle, ThreadId};
+use std::thread::{self, JoinHandle};
 
 /// Maximum number of failures that a stream stores; beyond it, the oldest is dropped.
 const FAILURES_KEPT: usize = 64;
 
 /// Queued work that can fail without making later driver calls fail.
-pub trait Piece {
+pub trait Piece: Send + Sync {
     /// Returns true if the work has ended, successfully or not.
     fn has_ended(&self) -> bool;
     /// Returns the error of the work; `None` if it succeeded. The work must have ended.
@@ -28,11 +28,12 @@ pub trait Piece {
 }
 
 /// Log of the work that is queued on a stream, and of the failures of this work.
-pub struct Log<P> {
+#[derive(Default)]
+pub struct Log {
     /// Number of the latest queued piece of work.
     pub last: u64,
     /// Pieces of work not yet known to have ended, each with its number.
-    unfinished: VecDeque<(u64, Arc<P>)>,
+    unfinished: VecDeque<(u64, Arc<dyn Piece>)>,
     failures: VecDeque<Failure>,
     /// Number of the last piece of work for which `Stream::synchronize` has reported success or
     /// failure.
@@ -49,19 +50,7 @@ struct Failure {
     error: Error,
 }
 
-impl<P> Default for Log<P> {
-    fn default() -> Self {
-        Log {
-            last: 0,
-            unfinished: VecDeque::new(),
-            failures: VecDeque::new(),
-            reported: 0,
-            ended: 0,
-        }
-    }
-}
-
-impl<P: Piece> Log<P> {
+impl Log {
     /// Assigns the next number to work that was just queued, and returns the number.
     pub fn number(&mut self) -> u64 {
         self.last += 1;
@@ -69,7 +58,7 @@ impl<P: Piece> Log<P> {
     }
 
     /// Assigns the next number to a command and appends the command to the list of unfinished work.
-    pub fn add(&mut self, piece: P) {
+    pub fn add(&mut self, piece: impl Piece + 'static) {
         let number = self.number();
         self.unfinished.push_back((number, Arc::new(piece)));
     }
@@ -114,7 +103,7 @@ impl<P: Piece> Log<P> {
 /// Removes work that has ended from the front of the log, up to number `upto`, and stores its
 /// failures. The log is not locked while a piece of work is queried: the query may query another
 /// stream, which may query this stream.
-pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
+pub fn collect(log: &Mutex<Log>, upto: u64) {
     loop {
         let first = log.lock().unfinished.front().cloned();
         let Some((number, piece)) =
@@ -161,29 +150,23 @@ struct CallbackJob {
 /// Thread that runs the host work of one stream in stream order. The driver's callback thread
 /// cannot run this work, because that thread must not block.
 pub struct Worker {
-    thread: ThreadId,
     handle: JoinHandle<()>,
     jobs: mpsc::Sender<CallbackJob>,
 }
 
 impl Worker {
     /// Starts the thread, which stores the failures of its tasks in `log`.
-    pub fn start<P: Piece + Send + Sync + 'static>(
-        name: &str,
-        log: Arc<Mutex<Log<P>>>,
-    ) -> Result<Self> {
+    pub fn start(name: &str, log: Arc<Mutex<Log>>) -> Result<Self> {
         let (jobs, queue) = mpsc::channel();
-        match spawn(name, move || serve(&queue, &log)) {
-            Ok(handle) => Ok(Worker { thread: handle.thread().id(), handle, jobs }),
-            Err(error) => {
-                fail!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}")
-            }
-        }
+        let handle = spawn(name, move || serve(&queue, &log)).map_err(|error| {
+            failure!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}")
+        })?;
+        Ok(Worker { handle, jobs })
     }
 
     /// Returns true if the calling thread is this worker's thread.
     pub fn is_calling(&self) -> bool {
-        self.thread == std::thread::current().id()
+        self.handle.thread().id() == thread::current().id()
     }
 
     /// Sends `task` to the worker's thread, together with its number in the log. The thread
@@ -207,7 +190,7 @@ impl Worker {
 }
 
 /// Main loop of a stream's callback thread.
-fn serve<P: Piece>(jobs: &mpsc::Receiver<CallbackJob>, log: &Mutex<Log<P>>) {
+fn serve(jobs: &mpsc::Receiver<CallbackJob>, log: &Mutex<Log>) {
     open_state::enter_own_thread();
     for CallbackJob { number, hold, task } in jobs {
         // The result of the preceding work does not matter here: a callback is called even after a

@@ -111,7 +111,7 @@ impl NcclComm {
     /// the stream yet.
     fn advance(&self, state: &mut NcclState) -> Result<()> {
         while let Some(point) = state.running.pop_front() {
-            if !point.is_reached()? {
+            if !point.is_done()? {
                 state.running.push_front(point);
                 break;
             }
@@ -183,7 +183,7 @@ impl NcclComm {
         else {
             return;
         };
-        while matches!(end.is_reached(), Ok(false)) {
+        while matches!(end.is_done(), Ok(false)) {
             if deadline.passed() {
                 log::warning!(
                     "work that NCCL was told to give up is still on the device after {} ms",

@@ -294,7 +294,7 @@ impl ClKernel {
 
 impl driver::Kernel<ClDriver> for ClKernel {
     fn launch(&self, stream: &Stream<ClDriver>, launch: &ModuleLaunch<'_>) -> Result<()> {
-        let (compiled, here) = (self.program.device, stream.queue().device);
+        let (compiled, here) = (self.program.device, stream.queue.device);
         if compiled != here {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,

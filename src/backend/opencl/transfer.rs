@@ -129,7 +129,7 @@ impl Transfer for Arc<OpenCl> {
         let copy = || {
             // Memory of another driver: the caller waits for the stream and copies.
             let sides = [self.shared(dst)?, self.shared(src)?];
-            if sides.iter().flatten().any(|(_, platform)| *platform != stream.queue().platform) {
+            if sides.iter().flatten().any(|(_, platform)| *platform != stream.queue.platform) {
                 return Ok(None);
             }
             stream.enqueue(Command::Copy, |queue| queue.copy(dst.region, src.region)).map(Some)
@@ -169,7 +169,7 @@ impl Transfer for Arc<OpenCl> {
         let fill = || {
             // For pinned memory or memory of another driver, the caller waits for the stream and
             // fills.
-            if self.shared(dst)?.is_none_or(|(_, platform)| platform != stream.queue().platform) {
+            if self.shared(dst)?.is_none_or(|(_, platform)| platform != stream.queue.platform) {
                 return Ok(None);
             }
             stream.enqueue(Command::Fill, |queue| queue.fill(dst.region, value)).map(Some)

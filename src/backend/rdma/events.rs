@@ -7,7 +7,7 @@
 //! descriptors of the completion queues, of the devices and of the control sockets.
 
 use super::engine::RdmaEngine;
-use super::verbs::errors::{copy_text, last_failed};
+use super::verbs::errors::last_failed;
 use super::verbs::functions::*;
 use super::verbs::rail::{Completions, Rail};
 use super::verbs::types::*;
@@ -17,6 +17,7 @@ use crate::backend::os_error::os_error;
 use crate::backend::p2p_protocol::SleepMode;
 use crate::backend::rdma::endpoint::peer::Peer;
 use crate::error::{Result, fail};
+use crate::from_c::text_at;
 use crate::runtime::log;
 use crate::sys::{
     os::{
@@ -99,7 +100,7 @@ impl Rail {
         let text =
             self.calls.ibv_event_type_str.map(|text_of| unsafe { text_of(event.event_type) });
         // SAFETY: libibverbs returned the text, which is null or NUL-terminated.
-        let description = text.and_then(|text| unsafe { copy_text(text) });
+        let description = text.and_then(|text| unsafe { text_at(text) });
         let description = description.unwrap_or_else(|| format!("event {}", event.event_type));
         // SAFETY: `event` is the event returned by `ibv_get_async_event`; from here on only the
         // address of its objects is used.

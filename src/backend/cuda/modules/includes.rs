@@ -89,44 +89,29 @@ impl Walk<'_> {
         if self.seen.len() > MOST_FILES {
             return false;
         }
-        let key = path.as_os_str().as_bytes();
-        match read(&path, MOST_BYTES - self.bytes) {
-            Content::Text(text) => {
-                self.bytes += text.len();
-                self.inputs.add("file", key);
-                self.inputs.add("text", &text);
-                self.waiting
-                    .push_back((path.parent().unwrap_or(Path::new("")).to_path_buf(), text));
-                true
-            }
-            Content::Absent => {
-                self.inputs.add("absent", key);
-                true
-            }
-            Content::Unknown => false,
+        let (key, room) = (path.as_os_str().as_bytes(), MOST_BYTES - self.bytes);
+        let Some(text) = read(&path, room) else {
+            self.inputs.add("absent", key);
+            return true;
+        };
+        if text.len() > room {
+            return false;
         }
+        self.bytes += text.len();
+        self.inputs.add("file", key);
+        self.inputs.add("text", &text);
+        self.waiting.push_back((path.parent().unwrap_or(Path::new("")).to_path_buf(), text));
+        true
     }
 }
 
-enum Content {
-    Text(Vec<u8>),
-    Absent,
-    Unknown,
-}
-
-fn read(path: &Path, most: usize) -> Content {
-    // Only regular files are read: reading a pipe or a device could block.
-    if !fs::metadata(path).is_ok_and(|about| about.is_file()) {
-        return Content::Absent;
-    }
+/// Reads the first `most` + 1 bytes of a file; `None` if the file cannot be read or is not a
+/// regular file, because reading a pipe or a device could block.
+fn read(path: &Path, most: usize) -> Option<Vec<u8>> {
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let mut text = Vec::new();
-    let read =
-        fs::File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut text));
-    match read {
-        Ok(_) if text.len() <= most => Content::Text(text),
-        Ok(_) => Content::Unknown,
-        Err(_) => Content::Absent,
-    }
+    fs::File::open(path).ok()?.take(most as u64 + 1).read_to_end(&mut text).ok()?;
+    Some(text)
 }
 
 /// Include directories and included files that the compiler options name.
