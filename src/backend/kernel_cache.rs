@@ -6,7 +6,7 @@
 //! | inputs | all compiler inputs, compared byte by byte; the folder's name is their hash |
 //! | needs | hash, size and path of each file that the compiler read; hash of the object |
 //! | log | the compiler's messages |
-//! | HASH.so | the object; HASH is the hash of `needs`, as the dynamic loader caches by name |
+//! | HASH.so | the object; HASH is the hash of `needs`, because the loader caches by name |
 //!
 //! `host::compiler` and `cuda::modules::nvrtc` run the compilers and determine the inputs on which
 //! the results depend.

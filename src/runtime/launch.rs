@@ -94,7 +94,8 @@ fn hydra(env: &Env<'_>, manager: Manager<'_>) -> Result<Option<Launch>> {
 }
 
 /// First of the step ids that Slurm reserves for the batch script, the interactive shell and so on.
-/// Such a step also sets a rank and a size, although it does not run that number of tasks.
+/// In such a step, the environment also contains a rank and a size, although the step does not run
+/// that number of tasks.
 const SLURM_FIRST_SPECIAL_STEP: u32 = 0xFFFF_FFF0;
 
 fn slurm(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {

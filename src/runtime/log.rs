@@ -22,7 +22,8 @@ pub fn set_level(level: i32) {
     LEVEL.store(level, Ordering::Relaxed);
 }
 
-/// Sets the callback for lines of `level` and below; `None` = standard error.
+/// Sets the callback for log lines and the maximum level of the lines that are logged; without a
+/// callback, lines are written to standard error.
 pub fn set_callback(callback: dtl_log_fn_t, user: Addr, level: i32) {
     *CALLBACK.write() = (callback, user);
     CALLED_LEVEL.store(level, Ordering::Relaxed);
@@ -86,7 +87,7 @@ pub fn level_from_name(name: &str) -> Option<i32> {
     })
 }
 
-/// Logs a line of the level `$level`; formats it only if the level is enabled.
+/// Logs a line at the level `$level`; formats it only if the level is enabled.
 macro_rules! line {
     ($level:ident, $($text:tt)+) => {
         if $crate::runtime::log::enabled($crate::abi::runtime::$level) {
@@ -94,19 +95,19 @@ macro_rules! line {
         }
     };
 }
-/// Logs a line of level debug; formats it only if the level is enabled.
+/// Logs a line at level debug; formats it only if the level is enabled.
 macro_rules! debug {
     ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_DEBUG, $($text)+) };
 }
-/// Logs a line of level info; formats it only if the level is enabled.
+/// Logs a line at level info; formats it only if the level is enabled.
 macro_rules! info {
     ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_INFO, $($text)+) };
 }
-/// Logs a line of level warning; formats it only if the level is enabled.
+/// Logs a line at level warning; formats it only if the level is enabled.
 macro_rules! warning {
     ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_WARN, $($text)+) };
 }
-/// Logs a line of level error; formats it only if the level is enabled.
+/// Logs a line at level error; formats it only if the level is enabled.
 macro_rules! error {
     ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_ERROR, $($text)+) };
 }

@@ -24,8 +24,8 @@ pub(crate) fn limit_ns(timeout_ns: u64) -> u64 {
 /// Parameters with which one rank opens a communicator.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenRequest {
-    /// Key of this call that opens a communicator: equal on all ranks of the communicator,
-    /// different from the keys of other such calls.
+    /// Key of the call that opens the communicator. It is the same on all ranks of the communicator
+    /// and differs from the keys of other such calls.
     pub(super) key: u64,
     pub(crate) rank: usize,
     pub(crate) size: usize,

@@ -99,7 +99,8 @@ fn in_order(on: &CudaStream, device: i32, work: impl FnOnce(Addr) -> Result<()>)
     beside.wait_event(&before)?;
     work(beside.id)?;
     let after = beside.record(false)?;
-    // Destroys the temporary stream; commands that are still queued complete nevertheless.
+    // Destroys the temporary stream; the driver still executes the commands that are queued on the
+    // stream.
     drop(beside);
     drop(there);
     on.wait_event(&after).map(drop)

@@ -16,7 +16,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
-/// Maximum number of failures that a stream stores; beyond it, the oldest is dropped.
+/// Maximum number of failures that a stream stores; if a further failure occurs, the oldest is
+/// dropped.
 const FAILURES_KEPT: usize = 64;
 
 /// Queued work that can fail without making later driver calls fail.
@@ -38,7 +39,7 @@ pub struct Log {
     /// Number of the last piece of work for which `Stream::synchronize` has reported success or
     /// failure.
     pub reported: u64,
-    /// Number up to which all work is known to have ended.
+    /// Number of a piece of work: this piece and all earlier ones are known to have ended.
     pub ended: u64,
 }
 
@@ -100,7 +101,7 @@ impl Log {
     }
 }
 
-/// Removes work that has ended from the front of the log, up to number `upto`, and stores its
+/// Removes from the front of the log the work that has ended, up to number `upto`, and stores its
 /// failures. The log is not locked while a piece of work is queried: the query may query another
 /// stream, which may query this stream.
 pub fn collect(log: &Mutex<Log>, upto: u64) {

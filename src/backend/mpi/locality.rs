@@ -21,8 +21,8 @@ const BYTES: usize = 128;
 pub(super) struct Node {
     /// True if all ranks of the communicator are on this node.
     pub(super) has_all: bool,
-    /// True if the number of ranks on this node exceeds the number of processors that at least one
-    /// of them may use.
+    /// True if the ranks on this node outnumber the processors in the union of their CPU affinity
+    /// masks.
     pub(super) is_oversubscribed: bool,
 }
 
@@ -44,8 +44,8 @@ impl Node {
     }
 }
 
-/// Returns the number of ranks on a node, and the number of processors that at least one of them
-/// may use.
+/// Returns the number of ranks on a node, and the number of processors in the union of their CPU
+/// affinity masks.
 fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
     let mut ranks = 0;
     // SAFETY: the communicator has just been created; `ranks` is a writable local.

@@ -1,5 +1,5 @@
-//! Messages of any size over MPI, even if MPI has only functions with `int` counts, and queries of
-//! MPI's tag limit and support for device memory.
+//! Messages of any size over MPI, even if the MPI library has only functions with `int` counts. The
+//! module also queries MPI's tag limit and its support for device memory.
 
 use super::library::abi::Int;
 use super::library::functions::{Count, Handle, Status};
@@ -117,9 +117,9 @@ pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
     mpi.check("MPI_Wait", code)
 }
 
-/// Returns the request that this MPI returns for every send that is complete when it starts, or
-/// `None` if this MPI has no such request. A send for which MPI returns this request does not have
-/// to be tested for completion.
+/// Returns the request that this MPI library returns for every send that is complete when it
+/// starts, or `None` if this MPI library has no such request. A send for which MPI returns this
+/// request does not have to be tested for completion.
 ///
 /// The function starts two empty messages from this rank to itself, over a communicator that has
 /// not been used yet. If both sends have the same request before either of them is completed, the

@@ -68,7 +68,7 @@ fn is_flush_all_early(mpi: &Mpi) -> bool {
     !mpi.is_open_mpi() && !is_mended
 }
 
-/// MPI window, and this rank's memory of the window.
+/// MPI window, and this rank's part of the window memory.
 struct MpiWindow {
     mpi: &'static Mpi,
     win: Handle,

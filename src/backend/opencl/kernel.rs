@@ -118,8 +118,8 @@ pub struct ClKernel {
     /// Name for error messages.
     shown: Arc<str>,
     arguments: Vec<Pass>,
-    /// `__local` memory in bytes that a launch can request: the device's limit minus the bytes that
-    /// the kernel's source declares.
+    /// Maximum size of the `__local` memory that a launch can request, in bytes: the device's limit
+    /// minus the `__local` memory that the kernel's source declares.
     shared_room: u64,
     idle: [AtomicPtr<std::ffi::c_void>; IDLE],
 }

@@ -13,7 +13,7 @@ use crate::runtime::component::SourceFile;
 const HEADER_NAME: &str = "dtl_kernel.h";
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 
-/// Maximum size of a source text after inserting all files, in bytes.
+/// Maximum size, in bytes, of a source text into which all included files have been inserted.
 const MOST_BYTES: usize = 256 << 20;
 
 /// Inserts the included files into `text` and returns the text for the compiler. Compiler messages

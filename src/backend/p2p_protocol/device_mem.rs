@@ -64,9 +64,9 @@ pub trait WireDevices {
     ) -> Result<OpId>;
 }
 
-/// `HostShadow` of each message in device memory, with the ID of the message's operation. It
-/// records whether the bytes are in device or host memory. The code that waits for the operation
-/// owns the `HostShadow`.
+/// `HostShadow` of each message in device memory, with the ID of the message's operation. The
+/// `HostShadow` records whether the bytes are in device or host memory. The code that waits for the
+/// operation owns the `HostShadow`.
 pub(super) type HostShadows = Vec<(OpId, Weak<HostShadow>)>;
 
 impl Direct for P2pTransport {

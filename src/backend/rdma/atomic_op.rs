@@ -19,7 +19,7 @@ pub(crate) const ELEMENT: usize = 8;
 pub(crate) struct Atomic {
     pub(crate) target: usize,
     pub(crate) window: usize,
-    /// Remote address and key of the first element.
+    /// Remote address of the first element, and the remote key (rkey) of its memory region.
     pub(crate) at: Remote,
     pub(crate) how: AtomicKind,
     pub(crate) from: Region,

@@ -70,7 +70,7 @@ pub struct Config {
     /// Maximum number of bytes of memory that stay registered for later messages, excluding the
     /// memory that the library always registers.
     pub cache_bytes: u64,
-    /// Bootstrap method of the ranks, see `bootstrap::oob_exchange`.
+    /// Method by which the ranks bootstrap their connections; see `bootstrap::oob_exchange`.
     pub meeting: String,
     /// Address or network interface of the sockets that establish connections; empty: chosen
     /// automatically.

@@ -33,8 +33,9 @@ pub struct BiasedTryLock {
     first_has: AtomicBool,
     /// True once a thread other than the first has tried to acquire the lock.
     is_shared: AtomicBool,
-    /// True while a thread holds or tries to acquire the lock through this flag: any thread but the
-    /// first or, once `is_shared` is true, any thread.
+    /// True while a thread holds the lock, or tries to acquire it, through this flag. After its
+    /// first acquisition, the first thread uses this flag only once `is_shared` is true; all other
+    /// threads always use it.
     taken: AtomicBool,
     /// `epoch::thread_mark` of the last thread that acquired the lock through `taken`.
     taker: AtomicUsize,

@@ -121,7 +121,7 @@ impl OpDesc {
 pub struct Tagged(u64);
 
 impl Tagged {
-    /// Creates the word from an operation's kind and tag.
+    /// Packs an operation's kind and tag into one word.
     pub fn new(kind: Kind, tag: i32) -> Tagged {
         Tagged(u64::from(tag as u32) | (kind as u64) << 32)
     }

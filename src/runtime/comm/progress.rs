@@ -1,5 +1,5 @@
-//! Progress of every communicator of the process while a call waits on one of them. A peer may need
-//! this rank's part of a large message, or of a started collective, before the peer can answer.
+//! Progress of every communicator of the process while a call waits on one of them. Before a peer
+//! can answer, it may need this rank to advance a large message or a started collective.
 //!
 //! The operation that the call waits for is not handled here: the call itself polls it.
 
@@ -98,8 +98,8 @@ pub(super) fn running() {
     }
 }
 
-/// Makes progress on some started requests: on the oldest ones repeatedly as long as they complete,
-/// and on a few other requests in round-robin order.
+/// Makes progress on the oldest started requests, and on a few others in round-robin order. Repeats
+/// this while it completes the oldest request, at most `BURST` times.
 fn move_running(progress: impl Fn(ActiveRequest)) {
     for _ in 0..BURST {
         let mut next = [None; 2 * TURNS];
@@ -235,7 +235,7 @@ pub(super) fn before_open() {
     }
 }
 
-/// Makes progress on the next communicators in round-robin order except `waiting`, on started
+/// Makes progress on the next communicators other than `waiting`, in round-robin order, on started
 /// requests and on one-sided operations, and replies to queries from other ranks (for the hang
 /// report). A long wait calls this function at regular intervals.
 pub(super) fn others(waiting: &Comm) {

@@ -76,8 +76,8 @@ impl RmaOp {
 /// failure. Waiting calls observe the communicator's time limit, return when the communicator
 /// closes, and make progress on all communicators.
 ///
-/// The accumulating operations (accumulate, compare and swap) on one location execute one after the
-/// other; those of one origin execute in call order. Only flushes order puts and gets.
+/// Accumulate operations (including compare-and-swap) on the same location execute one after the
+/// other; those from the same origin execute in call order. Only flushes order puts and gets.
 pub(crate) trait RmaPath: Send + Sync {
     /// Returns a human-readable description of this implementation of one-sided operations.
     fn describe(&self) -> &'static str;

@@ -77,8 +77,8 @@ pub enum SendMode {
 
 /// Time for which the start of a receive may block, and the location to which the transport writes
 /// the completion if the receive completes during that time. (The completion is not returned by
-/// value: the caller would read the returned value with loads of other sizes than the stores that
-/// wrote it, and the processor delays such loads until the stores have retired.)
+/// value: the caller would read the returned value with loads whose sizes differ from those of the
+/// stores that wrote it, and the processor delays such loads until the stores have retired.)
 pub enum RecvMode<'a> {
     /// Does not wait: the receive becomes an operation in flight.
     Request,

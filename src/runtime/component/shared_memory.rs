@@ -83,7 +83,7 @@ pub fn part_is_gone(rank: i32) -> Error {
     )
 }
 
-/// Memory of one rank that the ranks of its node access with loads and stores: this rank's own
+/// Memory of one rank, which all ranks on its node access with loads and stores: this rank's own
 /// memory, or another rank's memory mapped into this process. The memory is freed when the last of
 /// these ranks releases it.
 pub trait SharedRegion: Send + Sync {

@@ -294,8 +294,8 @@ impl Flights {
         Some((first, self.look(first, 0)))
     }
 
-    /// Returns the number of tasks of the resource `index` that are not on its stream and must be
-    /// polled.
+    /// Returns the number of tasks on the resource `index` that are not queued on its stream and
+    /// must be polled.
     pub(super) fn others(&self, index: usize) -> usize {
         self.places.lock().rows.get(index).map_or(0, |rows| rows.others.len())
     }

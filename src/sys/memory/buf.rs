@@ -462,7 +462,7 @@ fn image() -> Range<usize> {
     image
 }
 
-/// Returns the first byte and the end of the calling thread's stack.
+/// Returns the address of the first byte of the calling thread's stack, and the end address.
 fn stack() -> (usize, usize) {
     let known = STACK.get();
     if known != (0, 0) {
@@ -473,8 +473,9 @@ fn stack() -> (usize, usize) {
     found
 }
 
-/// Queries the C library for the first byte and the end of the calling thread's stack; `None` if
-/// the query fails. The query is slow: for the main thread, glibc reads /proc/self/maps.
+/// Queries the C library for the address of the first byte of the calling thread's stack and for
+/// the end address; `None` if the query fails. The query is slow: for the main thread, glibc reads
+/// /proc/self/maps.
 #[cold]
 fn find_stack() -> Option<(usize, usize)> {
     // SAFETY: the struct is plain data, for which all-zero is a value.

@@ -295,8 +295,8 @@ pub fn library_path(name: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// Checks that code may be loaded from a folder: by its owner and permissions, and by whether
-/// another user can replace it. `path` must have no symbolic links.
+/// Checks that code may be loaded from a folder. The criteria are the folder's owner, its
+/// permissions, and whether another user can replace it. `path` must have no symbolic links.
 pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     let about = fs::metadata(path)?;
     if !about.is_dir() {

@@ -217,7 +217,7 @@ impl OpenState {
     /// State: the library was never initialized. The zeroed page of a forked child contains this
     /// value too, but [`OpenState::state`] then returns FORKED.
     pub const UNOPENED: u32 = 0;
-    /// State: calls may pass.
+    /// State: the library is open, and calls are admitted.
     pub const OPEN: u32 = 1;
     /// State: the library has been finalized by all its users.
     pub const CLOSED: u32 = 2;

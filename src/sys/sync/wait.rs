@@ -25,7 +25,7 @@ pub fn now_ns() -> u64 {
     now.saturating_sub(start)
 }
 
-/// Returns the time of the system's monotonic clock in nanoseconds. All processes of a node share
+/// Returns the time of the system's monotonic clock in nanoseconds. All processes on a node share
 /// this clock.
 pub fn node_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)

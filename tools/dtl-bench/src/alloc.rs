@@ -1,5 +1,5 @@
-//! Subcommand `alloc`: measures allocation and free, compared with the malloc and free of this
-//! process.
+//! Subcommand `alloc`: measures allocation and deallocation in comparison with this process's
+//! malloc and free.
 //!
 //! With LD_PRELOAD, another implementation of malloc can be measured without changing this program.
 
@@ -24,7 +24,7 @@ const SIZES: &[usize] = &[64, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB];
 const PAGE: usize = 4096;
 /// Number of blocks that the test "held" allocates before it frees any.
 const HELD: usize = 64;
-/// Largest block size in bytes of the test "held"; larger blocks would use too much memory.
+/// Largest block size in the test "held", in bytes; larger blocks would use too much memory.
 const MOST_HELD: usize = 64 * KIB;
 
 /// Allocator that is measured: the library or malloc.

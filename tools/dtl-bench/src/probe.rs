@@ -114,8 +114,8 @@ impl Helper {
         Some(Helper { own, ask })
     }
 
-    /// Measures a round trip between the calling thread and the thread of this helper; returns
-    /// nanoseconds.
+    /// Measures a round trip between the calling thread and the thread of this helper; returns its
+    /// duration in nanoseconds.
     pub(crate) fn round_trip(&mut self) -> Option<f64> {
         self.ask.send(()).ok()?;
         Some(self.own.round_trip())

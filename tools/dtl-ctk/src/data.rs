@@ -137,8 +137,8 @@ pub(crate) fn key(seed: u64, case: u64, step: u64, color: u64) -> u64 {
 }
 
 /// Fills `out` with the input elements that `from` determines, starting at element index `block` x
-/// 2^40. With a `reduction`, the values are small operands; otherwise they are arbitrary values
-/// that the step only copies.
+/// 2^40. With a `reduction`, the values are small operands; otherwise they are arbitrary, because
+/// the test step only copies them.
 pub(crate) fn fill(
     out: &mut [u8],
     ty: Type,
@@ -221,8 +221,8 @@ fn parts_of(ty: Type) -> Option<(Type, Type, usize)> {
     Some((of(first)?, of(second)?, ty.size / 2))
 }
 
-/// Replaces the padding in pairs with the expected bytes, because a reduction may leave the padding
-/// in any state.
+/// Replaces the padding of each pair with the expected bytes, because a reduction may leave the
+/// padding in any state.
 pub(crate) fn settle_padding(is: &mut [u8], expected: &[u8], ty: Type) {
     let Some((first, second, place)) = parts_of(ty) else { return };
     for (is, expected) in is.chunks_exact_mut(ty.size).zip(expected.chunks_exact(ty.size)) {

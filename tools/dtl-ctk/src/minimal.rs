@@ -92,7 +92,7 @@ pub(crate) struct Rank {
     last_op: u64,
     /// Pending one-sided operations; used only by the backend "sample".
     pub(crate) waiting: VecDeque<Waiting>,
-    /// Calls to `test`.
+    /// Number of calls to `test` so far.
     pub(crate) turns: u64,
 }
 

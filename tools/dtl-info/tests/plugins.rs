@@ -372,7 +372,8 @@ fn a_header_with_another_layout_is_refused_by_struct_and_field() {
     assert!(line.contains(text), "{line}");
 }
 
-/// Replaces the string `from` in the header by `to`. Panics if the header does not contain `from`.
+/// Replaces the string `from` in the header with `to`. Panics if the header does not contain
+/// `from`.
 fn swap(header: &str, from: &str, to: &str) -> String {
     assert!(header.contains(from), "the header has no `{from}` any more: adapt this test");
     header.replace(from, to)

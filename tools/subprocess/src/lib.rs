@@ -1,5 +1,6 @@
 //! Child processes of libdtl's programs: starts them so that they end when their parent ends, binds
-//! them to processors, and sends them signals. Reads the signals of this process without a handler.
+//! them to processors, and sends them signals. Reads this process's signals from a descriptor
+//! instead of installing signal handlers.
 //!
 //! `start` prepares a command, `signals` sends and receives signals, `cpus` binds to processors,
 //! `fd` has functions for file descriptors, `random` creates random numbers for names. This crate

@@ -1,4 +1,4 @@
-//! Initialization, finalization, and functions of the library as a whole.
+//! Initialization, finalization, and functions that concern the library as a whole.
 
 use crate::{Result, call, read_text, sys, text};
 use std::ptr;

@@ -1,5 +1,5 @@
-//! Tests of all types of the binding that own a handle, and of all functions that return lists,
-//! with the linked library.
+//! Tests of all types of the binding that own a handle, and of all functions that return lists. The
+//! tests run with the linked library.
 //!
 //! Needs libdtl.so.0: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
 

@@ -25,7 +25,7 @@ const SUSPECT_NS: u64 = 200_000_000;
 /// Delay, in nanoseconds, before retrying a connection that failed because this process had run out
 /// of file descriptors.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// Maximum number of connections for notifications that a rank establishes at the same time.
+/// Maximum number of notification connections that a rank establishes at the same time.
 const TOLD_AT_ONCE: usize = 64;
 /// Maximum number of ranges of ranks in a notification.
 const RANGES: usize = 80;

@@ -13,7 +13,7 @@ use std::ffi::{CStr, CString, c_int, c_void};
 /// Capacity of the table of built-in dtypes and of the table of built-in operations.
 const NUMBERS: usize = 32;
 
-/// Constants of the loaded MPI.
+/// Constants of the loaded MPI library.
 #[repr(C)]
 pub struct Constants {
     /// MPI_BYTE.

@@ -39,7 +39,8 @@ pub(crate) enum ConnectStage {
     Gone,
 }
 
-/// State for a peer: queue pairs, slots (registered buffers) for messages, and credits.
+/// State of this rank's communication with a peer: queue pairs, slots (registered buffers) for
+/// messages, and credits.
 #[derive(Default)]
 pub(crate) struct Peer {
     pub(crate) rank: usize,

@@ -38,7 +38,8 @@ struct DeviceMrTable {
     /// Reason why device memory is no longer registered; `None` if no registration has been
     /// rejected.
     refusal: Option<String>,
-    /// True after a warning was logged that a backend cannot export a dma-buf for an allocation.
+    /// True once a warning has been logged that a backend cannot export a dma-buf for an
+    /// allocation.
     has_said: bool,
 }
 

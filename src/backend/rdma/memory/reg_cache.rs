@@ -1,6 +1,6 @@
 //! Cache of host memory registrations. Later messages in the same memory reuse a registration.
 //!
-//! Only memory of the library's own allocator is registered, one mapping at a time. The allocator
+//! Only memory from the library's own allocator is registered, one mapping at a time. The allocator
 //! reports when pages are returned to the system, and registrations of such pages are released
 //! before the next lookup. The library is not notified when the program's own memory is unmapped,
 //! and pages mapped later at that address would not be the pages that the device has registered. So

@@ -10,7 +10,7 @@
 //!
 //! process_vm_readv copies large blocks two to four times as fast as /proc/PID/mem. Only reads use
 //! it, because a read can be verified: the same call also reads the word at the published address,
-//! and one call reads the memory of one program.
+//! and a single call reads the memory of only one program.
 
 use super::segment::Segment;
 use crate::abi::status::{DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE};
@@ -103,7 +103,7 @@ impl CmaMemory {
     }
 
     /// Reads with process_vm_readv. Returns false if the call failed or read the memory of a
-    /// process other than the rank.
+    /// process other than the rank's process.
     fn read_at_once(&self, address: u64, into: Region) -> bool {
         let (probe, value) = self.probe;
         let mut found = [0_u64];

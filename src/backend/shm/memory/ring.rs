@@ -75,7 +75,7 @@ pub(crate) enum RecordKind {
     Clear = 4,
     /// The next fragment of a message. Key: ID of the receive.
     Data = 5,
-    /// The receive has all its bytes. Key: ID of the send.
+    /// The receive has obtained all bytes that fit into its buffer. Key: ID of the send.
     Finish = 6,
     /// The next fragment of a message is in a cell. Key: ID of the receive; arguments: index of the
     /// cell, send count of the cell, number of bytes.

@@ -85,7 +85,7 @@ fn take_some(
     Some((before, after))
 }
 
-/// Sender's side of the state of the rendezvous requests to one rank.
+/// Sender-side state of the rendezvous requests to one rank.
 pub(crate) struct OwnClaims {
     words: Span,
     /// Indices of the free state words of requests. The indices have 16 bits to save memory,
@@ -198,7 +198,7 @@ impl OwnClaims {
     }
 }
 
-/// Receiver's side of the state of the rendezvous requests from one rank.
+/// Receiver-side state of the rendezvous requests from one rank.
 pub(crate) struct PeerClaims {
     words: Span,
 }

@@ -226,7 +226,8 @@ impl Segment {
         }
     }
 
-    /// Returns true if the ranks outnumber the logical cores on which at least one of them may run.
+    /// Returns true if the ranks outnumber the logical cores in the union of their CPU affinity
+    /// masks.
     pub(crate) fn is_oversubscribed(&self) -> bool {
         let all = |index: usize| {
             let of = |rank| self.rank_word(rank, PROCESSORS + 8 * index);

@@ -172,7 +172,7 @@ pub(crate) enum ControlRecord {
 /// Unexpected message: no matching receive is posted yet.
 pub(crate) enum Arrival {
     Copied(Scratch),
-    /// A rendezvous request, with the bytes of the fragments that were sent directly after the
+    /// A rendezvous request, with the bytes of the fragments that were sent immediately after the
     /// request, if any.
     Offered(RndvOffer, Option<Scratch>),
     /// A message from this rank to itself, represented by the ID of its send.

@@ -197,7 +197,7 @@ impl Engine {
     }
 
     /// Returns the index of the next fragment that neither side has claimed for copying; `None` if
-    /// the ring has no space for a record.
+    /// the ring to `dest` has no space for a record.
     fn next_fragment(&mut self, dest: usize, claim: u16) -> Option<u32> {
         let producer = self.peers.producer(dest)?;
         producer.has_room(0).then(|| producer.offers.left(claim).start)

@@ -20,8 +20,8 @@ const LOOKS: u32 = 16;
 const TURN: u32 = 64;
 
 impl Engine {
-    /// Counts a fast-path message, and calls `progress` for every `TURN`-th one: fast-path messages
-    /// alone make no other progress, so a stream of them would starve other ranks.
+    /// Counts a fast-path message, and calls `progress` for every `TURN`-th one: the fast path does
+    /// not advance any other operation, so a stream of fast-path messages would starve other ranks.
     pub(crate) fn progress_others(&mut self) {
         self.short_ways = self.short_ways.wrapping_add(1);
         if self.short_ways % TURN == 0 {

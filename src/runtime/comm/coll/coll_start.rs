@@ -178,8 +178,9 @@ impl Comm {
     }
 }
 
-/// Gathers a few 64-bit words from each rank on all ranks and returns the words in rank order. Uses
-/// Bruck's algorithm, because a ring needs as many rounds, and as many steps, as there are ranks.
+/// Gathers a few 64-bit words from each rank and returns, on every rank, all words in rank order.
+/// Uses Bruck's algorithm, because a ring needs as many rounds, and as many steps, as there are
+/// ranks.
 pub(crate) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
     let memory =
         |scratch| Posted::lent(&comm.link, scratch, "an allgather of a few words per rank");

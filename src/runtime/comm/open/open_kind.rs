@@ -27,8 +27,8 @@ use std::sync::Arc;
 /// Description of a communicator to open. It contains the C struct (`raw`), copies of the strings
 /// in this struct, and a reference to the communicator whose handle is in this struct.
 pub struct Description {
-    /// Description as the C struct. The pointers to strings in it are not read; `kind` and `job`
-    /// are copies of these strings.
+    /// Description in the form of the C struct. The pointers to strings in it are not read; `kind`
+    /// and `job` are copies of these strings.
     pub raw: dtl_comm_desc_t,
     /// Name of the communicator kind, such as "shm" or "mpi"; `None` means "auto".
     pub kind: Option<String>,
@@ -103,7 +103,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     Ok(handles)
 }
 
-/// Returns the time limit in nanoseconds: `given` if it is not 0, otherwise the time limit of the
+/// Returns the time limit in nanoseconds: `given` if it is not 0, otherwise the time limit in the
 /// settings, or `u64::MAX` if the settings have none.
 fn time_limit(given: u64) -> u64 {
     if given == 0 { settings::current().timeout_ns.unwrap_or(u64::MAX) } else { given }

@@ -57,8 +57,8 @@ fn memory_for(path: &BufferPath, device: Region) -> Result<StagingMemory> {
 
 /// Data path of a message between its buffer and the transport.
 pub(crate) enum BufferPath {
-    /// The transport accesses the buffer itself. The buffer may be host memory, or device memory
-    /// that the transport accepts.
+    /// The buffer itself is passed to the transport. It may be host memory, or device memory that
+    /// the transport accepts.
     Host,
     /// The whole message is staged through host memory in one copy.
     Staged,
@@ -123,7 +123,7 @@ impl BufferPath {
         if sends_parts { BufferPath::Pipelined } else { BufferPath::Staged }
     }
 
-    /// Returns true if the transport accesses the buffer itself.
+    /// Returns true if the buffer itself is passed to the transport.
     pub(crate) fn is_host(&self) -> bool {
         matches!(self, BufferPath::Host)
     }

@@ -2,11 +2,11 @@
 //! rank open and close the epochs. Each operation checks them locally before it sends a message.
 //!
 //! A fence opens an epoch to all targets; a lock opens an epoch to its target. A fence epoch and
-//! lock epochs are never open at the same time: a lock ends a fence epoch in which no operation
-//! ran. Any thread may make any call. A thread that opens or ends an epoch first reserves the epoch
-//! by a compare-and-swap, and then waits for other ranks. Therefore a call by a second thread for
-//! the same epoch fails; it neither waits nor opens or ends the epoch a second time. Puts, gets and
-//! accumulating operations check the state with one or two loads.
+//! lock epochs are never open at the same time: a lock ends a fence epoch in which no operation was
+//! started. Any thread may make any call. A thread that opens or ends an epoch first reserves the
+//! epoch by a compare-and-swap, and then waits for other ranks. Therefore a call by a second thread
+//! for the same epoch fails; it neither waits nor opens or ends the epoch a second time. Puts, gets
+//! and accumulating operations check the state with one or two loads.
 
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Error, Result, fail, failure};
@@ -24,7 +24,7 @@ const USED: u8 = 2;
 
 /// Lock state: this rank does not have the lock.
 const FREE: u8 = 0;
-/// Lock state: this rank has the lock.
+/// Lock state: this rank holds the lock.
 const HELD: u8 = 1;
 /// Lock state: a call is acquiring or releasing the lock.
 const MOVING: u8 = 2;
@@ -208,7 +208,7 @@ impl Epochs {
     }
 
     /// Begins to acquire the lock of `target` (`None`: of all targets), before the lock is
-    /// requested from the target. Fails if this rank already has the lock or another thread is
+    /// requested from the target. Fails if this rank already holds the lock or another thread is
     /// acquiring it. The caller must call `locked` or `unlocked` afterwards.
     pub(super) fn begin_lock(&self, name: &str, target: Option<i32>) -> Result<()> {
         self.check_fence(name)?;
@@ -252,7 +252,7 @@ impl Epochs {
     }
 
     /// Ends the acquisition that `begin_lock` began, or the failed release that `begin_unlock`
-    /// began. Records that this rank has the lock.
+    /// began. Records that this rank holds the lock.
     pub(super) fn locked(&self, target: Option<i32>) {
         // A fence epoch that another thread has used meanwhile stays open until the next fence.
         let _ = self.fence.compare_exchange(OPEN, NONE, Relaxed, Relaxed);
@@ -290,8 +290,8 @@ impl Epochs {
         }
     }
 
-    /// Releases all locks of this rank by calling `give_back` with the targets. Called at finalize,
-    /// or when the window is destroyed after an unlock has timed out.
+    /// Releases all locks that this rank holds by calling `give_back` with the targets. Called at
+    /// finalize, or when the window is destroyed after an unlock has timed out.
     pub(super) fn take_all(&self, mut give_back: impl FnMut(std::ops::Range<i32>)) {
         let ranks = i32::try_from(self.locked.len()).unwrap_or(i32::MAX);
         if self.begin_unlock("", None).is_ok() {

@@ -1,4 +1,5 @@
-//! Windows: memory of each rank that other ranks access without the target's participation.
+//! Windows: memory that each rank exposes to the other ranks, which access it without the target's
+//! participation.
 //!
 //! This file creates and destroys windows, and records the memory that each rank contributes (its
 //! part of the window). A window has a private communicator (`group::private`). Therefore its

@@ -45,7 +45,7 @@ pub const fn words(ranks: usize) -> usize {
     BITS + ranks.div_ceil(64)
 }
 
-/// Robust lock for one writer or many sharers, in memory that processes share.
+/// Robust reader-writer lock in memory that processes share.
 #[derive(Clone, Copy)]
 pub struct SharedLock<'a> {
     state: &'a AtomicU64,

@@ -110,8 +110,8 @@ pub struct ThreadPool {
 struct PoolShared {
     size: u32,
     team: Team<Loop>,
-    /// Pieces (ranges of iterations) of each loop in progress that no thread has taken yet, indexed
-    /// by the position of the loop in `team`, which has one position for each concurrent loop.
+    /// For each loop in progress, the pieces (ranges of iterations) that no thread has taken yet.
+    /// The index is the loop's position in `team`, which has one position for each concurrent loop.
     shares: Box<[Shares]>,
     /// Number of workers created.
     hired: AtomicUsize,

@@ -17,8 +17,8 @@ impl<T: Float> Arithmetic for Complex<T> {
         Complex { re: (self.re + other.re).one_nan(), im: (self.im + other.im).one_nan() }
     }
 
-    /// Returns the product by the textbook formula. Infinities are not recovered as in Annex G of
-    /// C.
+    /// Returns the product by the textbook formula. In contrast to Annex G of the C standard,
+    /// infinities are not recovered.
     fn product(self, other: Self) -> Self {
         let re = self.re * other.re - self.im * other.im;
         let im = self.re * other.im + self.im * other.re;

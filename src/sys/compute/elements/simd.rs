@@ -48,7 +48,8 @@ impl Level {
         found
     }
 
-    /// Returns the fastest instruction set of this processor. The first call queries the processor.
+    /// Returns the fastest instruction set that this processor supports. The first call queries the
+    /// processor.
     pub fn best() -> Level {
         static BEST: OnceLock<Level> = OnceLock::new();
         *BEST.get_or_init(|| Level::all().pop().unwrap_or(Level::PLAIN))

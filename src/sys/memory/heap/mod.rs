@@ -157,8 +157,8 @@ pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
 }
 
 /// Performs deferred work of the calling thread's heap: updates the statistics of `tag`, collects
-/// the blocks that other threads have freed, and returns unused memory if that was requested.
-/// Called when a fast-path call has reported that this work is due.
+/// the blocks that other threads have freed, and returns unused memory to the system if that was
+/// requested. Called when a fast-path call has reported that this work is due.
 pub fn housekeeping(tag: u8) {
     if let Some(heap) = thread_heap::mine() {
         heap.housekeeping(usize::from(tag));
@@ -221,8 +221,8 @@ pub fn find(addr: Addr) -> Option<LiveBlock> {
     (word & remote_free::LIVE != 0 && is_inside).then_some(found)
 }
 
-/// Returns the lowest address from `first` to `last` (inclusive; any addresses) that is in the
-/// memory of this allocator; `None` if there is none.
+/// Returns the lowest address in the memory of this allocator that is at least `first` and at most
+/// `last`; `None` if there is none. `first` and `last` may be arbitrary addresses.
 pub fn find_within(first: Addr, last: Addr) -> Option<usize> {
     page_map::find_within(first.get(), last.get())
         .map(|segment| segment.base.get().max(first.get()))

@@ -59,7 +59,8 @@ pub(super) const CUTS: [SlabLayout; 4] = [
 /// `CUTS`.
 pub(super) const SPANS: usize = CUTS.len();
 
-/// Returns the index into `CUTS` of the slab layout of a size class, or `SPANS`.
+/// Returns the index into `CUTS` of the slab layout of a size class, or `SPANS` if the blocks of
+/// the size class have mappings of their own.
 pub(super) const fn cut(class: usize) -> usize {
     let cut = class / 12;
     if cut < SPANS { cut } else { SPANS }

@@ -4,7 +4,8 @@
 use crate::out::Outcome;
 use dtl::tooling::schedules::{CollectivePlan, DryRunJob, PlanStep};
 
-/// Maximum total number of steps for which the steps of all ranks are counted.
+/// For jobs of 64 or more ranks, the steps of only some ranks are counted if the estimated number
+/// of steps of all ranks exceeds this limit.
 const ALL_STEPS: u64 = 300_000_000;
 
 /// Counts of one rank.

@@ -1,4 +1,4 @@
-//! Options of `model`: numbers of ranks, sizes, and network parameters.
+//! Options of the subcommand `model`: numbers of ranks, sizes, and network parameters.
 
 use crate::options::parse_bytes;
 use clap::builder::PossibleValuesParser;

@@ -34,7 +34,8 @@ const fn target(of: Of, test: &'static str, bytes: &'static [u64], near: f64, fa
     Target { of, test, bytes, by: By::Ratio, peer: "", near, far }
 }
 
-/// Creates a target for a test of messages between two processes, with a limit for each regime.
+/// Creates a target for a test of messages between two processes, with a limit for each regime
+/// (class of the distance between the processors: near or far).
 const fn pair(test: &'static str, bytes: &'static [u64], near: f64, far: f64) -> Target {
     target(Of::Pair, test, bytes, near, far)
 }
@@ -63,7 +64,7 @@ const fn at_most(
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const ANY: &[u64] = &[];
-/// Data sizes of large collectives in bytes.
+/// Data sizes, in bytes, of large collectives.
 const LARGE: &[u64] = &[64 * KIB, MIB];
 const SMALL: &[u64] = &[8, KIB];
 const LIBC: &str = "malloc (libc";

@@ -49,8 +49,8 @@ pub(crate) fn within<T>(what: &str, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns the slot (function of a backend's table) or loading step that each rank is executing, or
-/// was executing when it ended. Omits ranks that executed neither.
+/// Returns the slot (function pointer in a backend's vtable) or loading step that each rank is
+/// executing, or was executing when it ended. Omits ranks that executed neither.
 pub(crate) fn read(report: &Path, ranks: usize) -> Vec<(i32, String)> {
     let of = |rank: i32| std::fs::read_to_string(place(report, rank)).unwrap_or_default();
     (0..ranks as i32)

@@ -189,7 +189,8 @@ fn many_pending_receives(p: &Rank) -> Outcome {
     ring(p, 100, 1)
 }
 
-/// Destroys the sender's communicator directly after a send, and checks that the message arrives.
+/// Destroys the sender's communicator immediately after a send, and checks that the message
+/// arrives.
 fn sent_then_closed(p: &Rank, size: u64) -> Outcome {
     let dup = p.dup()?;
     if p.rank == 0 {

@@ -11,7 +11,7 @@ use crate::window::{self, Act, Epoch, Kind, MISUSES, Schedule, Sync};
 
 /// Number of values that each rank fetches from a counter.
 const EACH: u64 = 150;
-/// Acts of one epoch.
+/// Number of acts (groups of window operations) in one epoch.
 const AT_ONCE: usize = 40;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![

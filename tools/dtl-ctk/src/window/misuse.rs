@@ -72,8 +72,8 @@ const ALL: [(When, &str, Try); 15] = [
 /// Number of tests.
 pub(crate) const COUNT: u64 = ALL.len() as u64;
 
-/// Runs test `number` of [`ALL`] if its time is [`When::Before`]: all ranks call `dtl_win_create`,
-/// the last one with a wrong argument.
+/// Runs test `number` of [`ALL`] if it is a test for [`When::Before`]: all ranks call
+/// `dtl_win_create`, the last one with a wrong argument.
 pub(super) fn before(number: u64, comm: dtl_comm_t, me: u64, ranks: u64) -> Result<(), Failure> {
     let (when, what, _) = ALL[number as usize];
     if when != When::Before {
@@ -90,7 +90,8 @@ pub(super) fn before(number: u64, comm: dtl_comm_t, me: u64, ranks: u64) -> Resu
     outcome.map_err(|failure| failure.within(&format!("misuse {number}, {what}")))
 }
 
-/// Runs test `number` of [`ALL`] if its time is [`When::Outside`]. Called while no epoch is open.
+/// Runs test `number` of [`ALL`] if it is a test for [`When::Outside`]. Called while no epoch is
+/// open.
 pub(super) fn outside(number: u64, tries: &Tries) -> Result<(), Failure> {
     try_it(number, tries, &[When::Outside])
 }

@@ -127,9 +127,9 @@ fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
     whole.part(edge(index), edge(index + 1) - edge(index))
 }
 
-/// Splits `by_rank`, whose equal blocks are ordered from rank 0 on, into one or two parts. Returns
-/// each part with its region in `turned`, where the blocks are ordered from rank `first` on (modulo
-/// the number of ranks).
+/// Splits `by_rank`, whose blocks have equal sizes and are ordered from rank 0 on, into one or two
+/// parts. Returns each part with its region in `turned`, where the blocks are ordered from rank
+/// `first` on (modulo the number of ranks).
 fn turned_parts(
     first: i32,
     len: usize,

@@ -240,15 +240,15 @@ impl Comm {
     }
 
     /// Enters a collective on this communicator: acquires the collective lock, which only one
-    /// thread can hold at a time. Fails if a check of `enter_checked` fails, for example if the
+    /// thread can hold at a time. Fails if a check in `enter_checked` fails, for example if the
     /// thread may not call the transport.
     #[inline]
     pub(crate) fn enter(&self, call: &OpDesc) -> Result<LockWord> {
         self.try_enter().map_or_else(|| self.enter_checked(call.kind.name()), Ok)
     }
 
-    /// Enters a collective on the fast path. Returns `None` if a check of `enter_checked` may fail,
-    /// so that the caller must use `enter_checked`.
+    /// Enters a collective on the fast path. Returns `None` if a check in `enter_checked` might
+    /// fail; the caller must then call `enter_checked`.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<LockWord> {
         let is_well =
@@ -257,7 +257,7 @@ impl Comm {
     }
 
     /// Enters a collective on the slow path: makes all checks and returns the error that applies. A
-    /// rejected call has not begun a collective, so collectives of other threads are unaffected.
+    /// rejected call has not begun a collective, so collectives in other threads are unaffected.
     #[cold]
     #[inline(never)]
     fn enter_checked(&self, name: &str) -> Result<LockWord> {

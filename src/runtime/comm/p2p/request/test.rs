@@ -168,9 +168,10 @@ impl Request {
         out.1 = outcome(comm, (self.what.kind(), self.peer), &out.0);
     }
 
-    /// Returns the operation and the ticket of a nonpersistent message from or to one rank, else
-    /// `None`. The operation is `None` for a send that completed at once. A request for which this
-    /// function returns `Some` owns no resources.
+    /// Returns the operation and the ticket of an active nonpersistent message that is not staged
+    /// and whose peer is a specific rank; `None` for all other requests. The operation is `None`
+    /// for a send that completed at once. A request for which this function returns `Some` owns no
+    /// resources.
     #[inline(always)] // row: wait
     fn message(&self) -> Option<(Option<OpId>, Ticket)> {
         match self.life {

@@ -76,7 +76,7 @@ impl Locks {
         holders.iter().map(|holder| holder.origin)
     }
 
-    /// Returns true if no rank has the lock or waits for it.
+    /// Returns true if no rank holds the lock or waits for it.
     pub(super) fn are_free(&self) -> bool {
         self.holders.is_empty() && self.waiting.is_empty()
     }

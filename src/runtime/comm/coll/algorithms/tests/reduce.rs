@@ -18,7 +18,7 @@ fn with(op: i32) -> Reduction {
     reduction(DTL_DTYPE_UINT64, op).unwrap()
 }
 
-/// Returns the element with index `word` of the operand of rank `rank`.
+/// Returns element `word` of rank `rank`'s operand.
 fn word(rank: i32, word: usize) -> u64 {
     1_000_000 * (rank as u64 + 1) + word as u64
 }
