@@ -361,22 +361,16 @@ impl RmaPath for Direct {
         // deadlock.
         for rank in targets.clone() {
             if let Err(error) = self.lock_one(rank, exclusive, deadline) {
-                self.leave(targets.start..rank);
-                return Err(error);
+                return self.leave(targets.start..rank).and(Err(error));
             }
         }
         Ok(())
     }
 
-    fn unlock(&self, targets: Range<i32>) -> Result<()> {
-        let flushed = self.flush(targets.clone(), FlushScope::Target);
-        self.leave(targets);
-        flushed
-    }
-
-    fn leave(&self, targets: Range<i32>) {
+    fn leave(&self, targets: Range<i32>) -> Result<()> {
         let locks = targets.filter_map(|rank| self.target(rank).ok()?.lock());
         locks.for_each(|lock| lock.leave(self.own()));
+        Ok(())
     }
 
     /// Makes the effects of all operations visible to the other ranks with a memory fence,

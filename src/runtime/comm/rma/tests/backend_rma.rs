@@ -253,7 +253,8 @@ fn data_and_some_atomics_are_the_transports() {
         let swap = RmaOp::CompareAndSwap(Swap { value, expected, result, dtype });
         path.start(FIRST, &swap, false).unwrap();
     }
-    path.unlock(0..1).unwrap();
+    path.flush(0..1, FlushScope::Target).unwrap();
+    path.leave(0..1).unwrap();
     assert_eq!(log.lock().calls, ["put", "flush", "accumulate", "swap", "flush"]);
     path.start(FIRST, &RmaOp::Get(into.region()), false).unwrap();
     path.flush(0..1, FlushScope::Local).unwrap();
