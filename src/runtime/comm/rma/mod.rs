@@ -223,10 +223,9 @@ pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
         window.epochs.set_broken();
     }
     let mut is_whole = !window.epochs.is_broken() && !window.comm.has_died();
-    if !is_whole {
-        window.epochs.check_unlocked("dtl_win_destroy")?;
-    } else {
-        window.epochs.check_ended("dtl_win_destroy")?;
+    window.epochs.check_unlocked("dtl_win_destroy")?;
+    if is_whole {
+        window.epochs.check_fence("dtl_win_destroy")?;
         is_whole = meet_last(window)?;
     }
     if TABLE.remove(&inside_out::enter(), handle.id).is_none() {
