@@ -178,14 +178,13 @@ fn build(
         part.memory = memory;
     }
     let epochs = Epochs::new(parts.len());
-    let needs_thread = path.needs_thread();
     let served = Arc::clone(&path);
     let window = Window { comm: Arc::clone(own), path, direct, parts, memory, _kept: kept, epochs };
     let Some(id) = TABLE.insert(Arc::new(window)) else {
         hang_report::absent(own, HERE);
         return fail!(DTL_ERROR_LIMIT, "no handle left for another window: destroy some");
     };
-    if let Err(error) = rma_progress::add(&served, needs_thread) {
+    if let Err(error) = rma_progress::add(&served) {
         drop(TABLE.remove(&inside_out::enter(), id));
         hang_report::absent(own, HERE);
         return Err(error);

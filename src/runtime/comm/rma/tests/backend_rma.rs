@@ -220,7 +220,7 @@ fn make(
     let part = RankWindow { size: words[0], disp_unit: 1, process: 1, memory: Region::EMPTY };
     let chosen = choose(&comm, had, &[part], &[words]).unwrap();
     // Any waiting call serves all windows in the list.
-    serving::add(&chosen.path, false).unwrap();
+    serving::add(&chosen.path).unwrap();
     (chosen, log)
 }
 
