@@ -67,8 +67,6 @@ static TABLE: HandleTable<Window> = HandleTable::new(TAG, 0);
 struct RankWindow {
     size: u64,
     disp_unit: u64,
-    /// Number that identifies the process in which the rank runs.
-    process: u64,
     /// Window memory of the rank, as mapped in this process; empty if this process cannot access it
     /// with loads and stores.
     memory: Region,
@@ -153,6 +151,8 @@ pub fn create(comm: &Comm, offer: Result<WindowOffer>) -> Result<(dtl_win_t, Add
     build(&own, had, &records).inspect_err(|_| drop(super::destroy(&own)))
 }
 
+/// What a rank tells the others about its part of a window: its status, a number that identifies
+/// its process, and its encoded [`OfferMemory`].
 type PartRecord = [u64; 8];
 
 fn build(
@@ -162,18 +162,13 @@ fn build(
 ) -> Result<(dtl_win_t, Addr)> {
     let had = had?;
     select::check_all("make its part of the window", records.iter().map(|[status, ..]| *status))?;
-    let mut parts: Vec<RankWindow> = records
-        .iter()
-        .map(|&[_, process, size, disp_unit, ..]| RankWindow {
-            size,
-            disp_unit,
-            process,
-            memory: Region::EMPTY,
-        })
-        .collect();
-    let words: Vec<select::Words> =
-        records.iter().map(|&[_, _, a, b, c, d, e, f]| [a, b, c, d, e, f]).collect();
-    let PathChoice { path, direct, memory, kept } = select::choose(own, had, &parts, &words)?;
+    let PathChoice { path, direct, memory, kept } = select::choose(own, had, records)?;
+    let part = |&[_, _, size, disp_unit, ..]: &PartRecord| RankWindow {
+        size,
+        disp_unit,
+        memory: Region::EMPTY,
+    };
+    let mut parts: Vec<RankWindow> = records.iter().map(part).collect();
     for (part, memory) in parts.iter_mut().zip(direct.iter().flat_map(|direct| direct.memories())) {
         part.memory = memory;
     }
