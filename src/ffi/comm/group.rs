@@ -50,7 +50,9 @@ pub unsafe extern "C" fn dtl_comm_split(
     Entry("dtl_comm_split").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
         |(out, comm)| {
-            out.put(group::split(&comm, color, key).map(|part| part.unwrap_or(dtl_comm_t::NULL)))
+            out.put(
+                group::split(&comm, color, key).map(|part| part.unwrap_or(dtl_comm_t { id: 0 })),
+            )
         },
     )
 }
@@ -108,7 +110,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
             Ok((Out::new(out, "out")?, pinned, ranks))
         },
         |(out, comm, ranks)| {
-            out.put(group::create(&comm, &ranks).map(|part| part.unwrap_or(dtl_comm_t::NULL)))
+            out.put(group::create(&comm, &ranks).map(|part| part.unwrap_or(dtl_comm_t { id: 0 })))
         },
     )
 }

@@ -58,7 +58,7 @@ pub struct Task {
 
 /// Value that a task returns if no work of the task is still running.
 pub const NOTHING_LEFT: dtl_waitable_t = dtl_waitable_t {
-    event: crate::abi::handle::dtl_event_t::NULL,
+    event: crate::abi::handle::dtl_event_t { id: 0 },
     wait: None,
     object: std::ptr::null_mut(),
 };
