@@ -136,7 +136,7 @@ unsafe fn set_pair(args: &mut CollArgs, c: &CArgs, has_send: bool) -> Result<()>
 /// As [`set`].
 #[inline(never)]
 unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
-    let (row, is_root) = (args.row, comm.rank() == c.root);
+    let (row, is_root) = (args.row, comm.rank == c.root);
     args.count = c.recv.count;
     let has_blocks = row.send == Extent::All || row.recv == Extent::All;
     let all = if has_blocks { for_all(comm, row.reduces, args.count)? } else { 0 };
@@ -165,7 +165,7 @@ unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
     }
     (args.send, args.recv) = (Buffer::Whole(send), Buffer::Whole(recv));
     if args.in_place {
-        args.set_place(comm.rank());
+        args.set_place(comm.rank);
     }
     Ok(())
 }
@@ -185,7 +185,7 @@ fn receives(root: Root, is_root: bool, in_place: bool) -> bool {
 /// As [`set`].
 #[inline(never)]
 unsafe fn set_varied(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
-    let (row, rank) = (args.row, comm.rank());
+    let (row, rank) = (args.row, comm.rank);
     let (mut out, mut into) = (c.send, c.recv);
     if row.reduces {
         // SAFETY: passed on.
@@ -264,7 +264,7 @@ unsafe fn buffer(
 
 /// Elements in one block for each rank.
 fn for_all(comm: &Comm, reduces: bool, count: u64) -> Result<u64> {
-    if let Some(all) = count.checked_mul(u64::from(comm.size().unsigned_abs())) {
+    if let Some(all) = count.checked_mul(u64::from(comm.size.unsigned_abs())) {
         return Ok(all);
     }
     let name = if reduces { "count" } else { "count_per_rank" };
@@ -282,7 +282,7 @@ fn bytes_of(count: u64, dtype: dtl_dtype_t) -> Result<usize> {
 }
 
 fn ranks(comm: &Comm) -> usize {
-    comm.size().unsigned_abs() as usize
+    comm.size.unsigned_abs() as usize
 }
 
 /// The list of neighbors.

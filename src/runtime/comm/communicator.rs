@@ -38,8 +38,10 @@ pub struct Comm {
     /// assigned.
     pub(super) slot: SlotRefCell<Comm>,
     pub(super) timeout_ns: u64,
-    pub(super) size: i32,
-    pub(super) rank: i32,
+    /// Number of ranks.
+    pub size: i32,
+    /// Rank of this process.
+    pub rank: i32,
     /// Number of collectives started so far.
     pub(super) sequence: AtomicU32,
     /// State for collectives on device memory; `None` if the communicator does not support them.
@@ -80,7 +82,8 @@ pub struct Comm {
     pub(super) shrinking: Mutex<super::open::shrinking::Shrinking>,
     /// Bit sets of the algorithms used so far, one per kind of operation (for `dtl_explain`).
     pub(super) chosen: [AtomicU32; super::op_desc::KINDS.len()],
-    pub(super) attributes: super::open::attribute::Attributes,
+    /// Attributes that a program has set.
+    pub attributes: super::open::attribute::Attributes,
 }
 
 const _ONE_LINE: () = assert!(offset_of!(Comm, link) == 56 && offset_of!(Comm, recorder) == 104);
@@ -149,21 +152,6 @@ impl Comm {
     /// Returns the handle of this communicator.
     pub(super) fn handle(&self) -> dtl_comm_t {
         dtl_comm_t { id: self.slot.handle() }
-    }
-
-    /// Returns the attributes that a program has set.
-    pub fn attributes(&self) -> &super::open::attribute::Attributes {
-        &self.attributes
-    }
-
-    /// Returns this process' rank.
-    pub fn rank(&self) -> i32 {
-        self.rank
-    }
-
-    /// Returns the number of ranks.
-    pub fn size(&self) -> i32 {
-        self.size
     }
 
     /// Returns true if all ranks are known to run on one node.
