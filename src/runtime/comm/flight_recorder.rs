@@ -289,8 +289,8 @@ impl Recorder {
 
     /// Returns the retained collective with this number, and a flag that is true if the collective
     /// is complete.
-    pub(crate) fn collective(&self, number: i32) -> Option<(OpDesc, bool)> {
-        self.latest().find(|(call, _)| call.kind.is_collective() && call.tag == number)
+    pub(crate) fn collective(&self, number: u64) -> Option<(OpDesc, bool)> {
+        self.latest().find(|(call, _)| call.kind.is_collective() && call.tag as u64 == number)
     }
 }
 
