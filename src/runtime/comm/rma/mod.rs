@@ -163,15 +163,12 @@ fn build(
     let had = had?;
     select::check_all("make its part of the window", records.iter().map(|[status, ..]| *status))?;
     let PathChoice { path, direct, memory, kept } = select::choose(own, had, records)?;
-    let part = |&[_, _, size, disp_unit, ..]: &PartRecord| RankWindow {
-        size,
-        disp_unit,
-        memory: Region::EMPTY,
+    let mut memories = direct.iter().flat_map(|direct| direct.memories());
+    let part = move |&[_, _, size, disp_unit, ..]: &PartRecord| {
+        let memory = memories.next().unwrap_or(Region::EMPTY);
+        RankWindow { size, disp_unit, memory }
     };
-    let mut parts: Vec<RankWindow> = records.iter().map(part).collect();
-    for (part, memory) in parts.iter_mut().zip(direct.iter().flat_map(|direct| direct.memories())) {
-        part.memory = memory;
-    }
+    let parts: Vec<RankWindow> = records.iter().map(part).collect();
     let epochs = Epochs::new(parts.len());
     let served = Arc::clone(&path);
     let window = Window { comm: Arc::clone(own), path, direct, parts, memory, _kept: kept, epochs };
