@@ -42,6 +42,16 @@ impl Posted {
         Posted::lent(link, Scratch::of_words(words), what)
     }
 
+    /// Creates a buffer for `count` 64-bit words. `what` names the purpose of the memory in an
+    /// error message.
+    pub(crate) fn for_words(
+        link: &Arc<SharedTransport>,
+        count: usize,
+        what: &str,
+    ) -> Result<Posted> {
+        Posted::lent(link, Scratch::new(8 * count), what)
+    }
+
     /// Posts an operation that uses the memory. `start` posts the operation and returns its id.
     pub(crate) fn post(&mut self, start: impl FnOnce(Region) -> Result<OpId>) -> Result<()> {
         self.op = Some(start(self.memory.region())?).filter(|op| *op != OpId::COMPLETED);

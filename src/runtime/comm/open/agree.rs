@@ -279,7 +279,7 @@ pub(crate) fn post_send(comm: &Comm, words: &[u64], dest: i32, tag: i32) -> Resu
 
 /// Starts a receive of `count` words of 8 bytes from rank `source`.
 pub(crate) fn post_recv(comm: &Comm, count: usize, source: i32, tag: i32) -> Result<Posted> {
-    post(Posted::of_words(&comm.link, &vec![0; count], MEMORY)?, |data| {
+    post(Posted::for_words(&comm.link, count, MEMORY)?, |data| {
         comm.start_recv(Class::Agreement, data, source, tag)
     })
 }

@@ -225,7 +225,7 @@ fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Completion, 
     let any =
         Selector { source: DTL_ANY_SOURCE, match_bits: word, ignore: shared_transport::TAG_BITS };
     let matched = transport.take(any).ok()??;
-    let mut message = Posted::of_words(&comm.link, &[0; WORDS], "a notice").ok()?;
+    let mut message = Posted::for_words(&comm.link, WORDS, "a notice").ok()?;
     message.post(|room| transport.receive_matched(matched.message, room)).ok()?;
     let mut backoff = Backoff::new();
     let done = loop {
