@@ -170,13 +170,14 @@ fn build(
     };
     let parts: Vec<RankWindow> = records.iter().map(part).collect();
     let epochs = Epochs::new(parts.len());
+    let needs_thread = path.needs_thread();
     let served = Arc::clone(&path);
     let window = Window { comm: Arc::clone(own), path, direct, parts, memory, _kept: kept, epochs };
     let Some(id) = TABLE.insert(Arc::new(window)) else {
         hang_report::absent(own, HERE);
         return fail!(DTL_ERROR_LIMIT, "no handle left for another window: destroy some");
     };
-    if let Err(error) = rma_progress::add(&served) {
+    if let Err(error) = rma_progress::add(&served, needs_thread) {
         drop(TABLE.remove(&inside_out::enter(), id));
         hang_report::absent(own, HERE);
         return Err(error);

@@ -10,7 +10,7 @@ use crate::error::{Result, failure};
 use crate::runtime::comm::progress_list::{ProgressList, TURNS};
 use crate::runtime::comm::rma_path::RmaPath;
 use crate::sys::{handles::epoch, os::process::spawn, sync::lock::Mutex};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -24,12 +24,17 @@ struct Thread {
     running: Option<(JoinHandle<()>, Arc<ThreadControl>)>,
 }
 
-/// State shared with the thread that executes requests of other ranks.
+/// State shared with the thread that executes requests of other ranks. It is not static, because a
+/// fork may leave its lock locked and no thread of the child needs it.
 #[derive(Default)]
 struct ThreadControl {
     ends: AtomicBool,
-    /// Version of the list of windows; incremented when the list changes.
+    /// Version of `needed` and `new`; incremented when they change.
     version: AtomicU64,
+    /// Number of windows that need the thread that executes requests of other ranks.
+    needed: AtomicUsize,
+    /// RMA paths of new windows that the progress thread does not poll yet.
+    new: Mutex<Vec<Weak<dyn RmaPath>>>,
 }
 
 /// Sleep times of the progress thread between polls. Each sleep time applies while the number of
@@ -48,15 +53,14 @@ const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 /// Registers the RMA path of a new window, so that requests of other ranks on it are executed.
-pub(super) fn add(path: &Arc<dyn RmaPath>) -> Result<()> {
-    let needs_thread = path.needs_thread();
+pub(super) fn add(path: &Arc<dyn RmaPath>, needs_thread: bool) -> Result<()> {
     if needs_thread {
-        THREAD.lock().start()?;
+        let mut thread = THREAD.lock();
+        thread.start()?;
+        thread.needed += 1;
+        thread.tell(Some(path));
     }
     SERVED.add(path);
-    if needs_thread {
-        THREAD.lock().tell();
-    }
     Ok(())
 }
 
@@ -66,31 +70,33 @@ pub(super) fn remove(path: &Arc<dyn RmaPath>) {
     if SERVED.remove(Arc::as_ptr(path).addr()) && path.needs_thread() {
         let mut thread = THREAD.lock();
         thread.needed = thread.needed.saturating_sub(1);
-        if thread.needed == 0 { thread.end() } else { thread.tell() }
+        if thread.needed == 0 { thread.end() } else { thread.tell(None) }
     }
 }
 
 impl Thread {
-    /// Starts the thread for a new window, unless it runs already.
     fn start(&mut self) -> Result<()> {
-        if self.running.is_none() {
-            let control = Arc::new(ThreadControl::default());
-            let its = Arc::clone(&control);
-            let handle = spawn("dtl-window", move || work(&its)).map_err(|error| {
-                failure!(
-                    DTL_ERROR_LIMIT,
-                    "no thread to serve the window while this process computes: {error}"
-                )
-            })?;
-            self.running = Some((handle, control));
+        if self.running.is_some() {
+            return Ok(());
         }
-        self.needed += 1;
+        let control = Arc::new(ThreadControl::default());
+        let its = Arc::clone(&control);
+        let handle = spawn("dtl-window", move || work(&its)).map_err(|error| {
+            failure!(
+                DTL_ERROR_LIMIT,
+                "no thread to serve the window while this process computes: {error}"
+            )
+        })?;
+        self.running = Some((handle, control));
         Ok(())
     }
 
-    /// Makes the progress thread read the list of windows again, and wakes the thread.
-    fn tell(&self) {
+    /// Passes to the progress thread the RMA path of a new window, if any, and the number of
+    /// windows that need the thread, and wakes the thread.
+    fn tell(&self, new: Option<&Arc<dyn RmaPath>>) {
         if let Some((handle, control)) = &self.running {
+            control.new.lock().extend(new.map(Arc::downgrade));
+            control.needed.store(self.needed, Ordering::Relaxed);
             control.version.fetch_add(1, Ordering::Release);
             handle.thread().unpark();
         }
@@ -150,9 +156,11 @@ fn work(control: &ThreadControl) {
     while !control.ends.load(Ordering::Acquire) {
         let version = control.version.load(Ordering::Acquire);
         if version != known {
-            let _aside = epoch::aside();
-            let live = SERVED.live().into_iter().filter(|path| path.needs_thread());
-            paths = live.map(|path| Arc::downgrade(&path)).collect();
+            paths.append(&mut control.new.lock());
+            // Destroyed windows are removed once they are as many as the live windows.
+            if paths.len() > 2 * control.needed.load(Ordering::Relaxed) {
+                paths.retain(|path| path.strong_count() > 0);
+            }
             (known, vain) = (version, 0);
         }
         if look(&paths, if sleep_after(vain) > BETWEEN_LOOKS { LOOKS } else { 1 }) {
@@ -173,7 +181,8 @@ fn look(paths: &[Weak<dyn RmaPath>], times: u32) -> bool {
             thread::park_timeout(BETWEEN_LOOKS);
         }
         let _aside = epoch::aside();
-        paths.iter().filter_map(Weak::upgrade).fold(false, |any, path| path.serve() | any)
+        let served = paths.iter().filter_map(Weak::upgrade).filter(|path| path.needs_thread());
+        served.fold(false, |any, path| path.serve() | any)
     })
 }
 

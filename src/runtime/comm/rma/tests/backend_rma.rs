@@ -219,7 +219,7 @@ fn make(
     let [size, unit, place, check, windows, base] = had.words();
     let chosen = choose(&comm, had, &[[0, 1, size, unit, place, check, windows, base]]).unwrap();
     // Any waiting call serves all windows in the list.
-    serving::add(&chosen.path).unwrap();
+    serving::add(&chosen.path, false).unwrap();
     (chosen, log)
 }
 
