@@ -74,7 +74,7 @@ pub unsafe extern "C" fn dtl_module_compile(
                 device,
                 backend,
                 source,
-                module: dtl_module_t::NULL,
+                module: dtl_module_t { id: 0 },
             };
             Ok((out, by_language(inside, language, &mut wanted)?, wanted))
         },

@@ -280,8 +280,8 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
 }
 
-/// Writer to standard error that does not use the lock of the standard library. If another thread
-/// held that lock when the process forked, the child would wait for it forever.
+/// Writer to standard error that does not use the standard library's lock. If another thread held
+/// that lock when the process forked, the child would wait for the lock forever.
 pub struct StandardError;
 
 impl io::Write for StandardError {
