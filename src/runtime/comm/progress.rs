@@ -36,8 +36,8 @@ const LEAST_SWEPT: usize = 64;
 /// Functions that a table of requests provides for progress on its requests.
 pub(super) trait Progress: Sync {
     /// Makes progress on a request. A failure is returned to the thread that waits for the request.
-    /// On a thread of the library (`is_library_thread`), does nothing if the transport does not allow
-    /// calls from such a thread, or if the operation would call a user callback there.
+    /// On a thread of the library (`is_library_thread`), does nothing if the transport does not
+    /// allow calls from such a thread, or if the operation would call a user callback there.
     fn progress(&self, handle: dtl_request_t, is_library_thread: bool);
 
     /// Returns true if the handle refers to a request that still exists.
@@ -91,8 +91,8 @@ pub(super) fn running() {
 }
 
 /// Makes progress on the oldest started requests, and on a few others in round-robin order. Repeats
-/// this while it completes the oldest request, at most `BURST` times. `is_library_thread` is true on
-/// a thread of the library.
+/// this while it completes the oldest request, at most `BURST` times. `is_library_thread` is true
+/// on a thread of the library.
 fn move_running(is_library_thread: bool) {
     for _ in 0..BURST {
         let mut next = [None; 2 * TURNS];
