@@ -190,7 +190,7 @@ impl CollMailbox for MailboxView {
     }
 
     /// Returns message `number` from `rank`, or `None` if it has not been published yet. The data
-    /// is valid until this rank calls `finish(number)`.
+    /// is valid until the calling rank calls `finish(number)`.
     fn look(&self, rank: i32, number: u64) -> Option<Post> {
         let mailbox = *self.members.get(rank as usize)? as usize;
         let at = Self::block(mailbox, number);

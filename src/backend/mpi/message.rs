@@ -10,7 +10,7 @@ use crate::sys::memory::buf::Region;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-/// Maximum number of bytes that MPI's `int` counts can hold.
+/// Maximum message size in bytes that a count argument of type `int` can represent.
 pub(super) const LARGE: usize = c_int::MAX as usize;
 
 /// Envelope of a message: peer rank, tag and communicator, as passed to MPI.

@@ -98,8 +98,8 @@ impl Region {
     ///
     /// # Safety
     /// `len` bytes at `addr` must stay valid for reads (and for writes if the operation writes the
-    /// region) until the operation that receives the region has ended; no other code writes them
-    /// meanwhile.
+    /// region) until the operation that receives the region has ended. No other code may write them
+    /// during that time.
     pub unsafe fn new(addr: *mut c_void, len: usize) -> Self {
         Region { addr: Addr::new(addr), len }
     }

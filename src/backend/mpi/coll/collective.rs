@@ -18,7 +18,7 @@ use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-/// Maximum number of bytes or elements that MPI's `int` counts can hold.
+/// Maximum number of bytes or elements that a count argument of type `int` can represent.
 pub(crate) const MOST: usize = c_int::MAX as usize;
 
 /// Returns the number of bytes that this rank's counts must be able to represent: the larger of its

@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize
 pub struct Mpi {
     /// State of MPI: one of the constants from `UNSTARTED` to `OVER`.
     state: AtomicU32,
-    /// Thread level that MPI provided, as a value of `state`. Finalization of MPI does not change
-    /// this field.
+    /// Thread level that MPI provided, as one of the constants that `state` can have. Finalization
+    /// of MPI does not change this field.
     level: AtomicU32,
     /// Copy of `k.byte` (MPI_BYTE). The field `status_ignore` is a copy of `k.status_ignore`
     /// (MPI_STATUS_IGNORE).

@@ -1,11 +1,11 @@
 //! RMA path that uses native windows of the transport: windows that the network provides, or
 //! windows of the communication library that the transport uses (for example MPI windows).
 //!
-//! The transport executes puts and gets. It also executes accumulating operations on the dtypes for
+//! The transport executes puts and gets. It also executes accumulate operations on the dtypes for
 //! which it guarantees the semantics of this library (`component::Window::has_atomics`).
-//! `active_messages` implements the remaining operations: locks, accumulating operations on other
-//! dtypes, and accumulating operations at displacements that are not a multiple of the element
-//! size. All accumulating operations on an element use the same one of these two implementations,
+//! `active_messages` implements the remaining operations: locks, accumulate operations on other
+//! dtypes, and accumulate operations at displacements that are not a multiple of the element
+//! size. All accumulate operations on an element use the same one of these two implementations,
 //! because they must be atomic with respect to each other. An operation on a native window may
 //! start at any time, without an access epoch of the transport. Therefore a fence is implemented as
 //! a flush of all targets followed by a barrier.
@@ -90,7 +90,7 @@ impl BackendRma {
     }
 
     /// Returns true if `to` is aligned to the element size `element` and the transport executes
-    /// accumulating operations on `dtype`.
+    /// accumulate operations on `dtype`.
     fn applies(&self, dtype: dtl_dtype_t, element: usize, to: TargetRange) -> bool {
         to.offset % element.max(1) == 0 && self.window.has_atomics(dtype)
     }

@@ -6,7 +6,7 @@
 //! started. Any thread may make any call. A thread that opens or ends an epoch first reserves the
 //! epoch by a compare-and-swap, and then waits for other ranks. Therefore a call by a second thread
 //! for the same epoch fails; it neither waits nor opens or ends the epoch a second time. Puts, gets
-//! and accumulating operations check the state with one or two loads.
+//! and accumulate operations check the state with one or two loads.
 
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Error, Result, fail, failure};

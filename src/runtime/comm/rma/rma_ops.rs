@@ -96,7 +96,7 @@ pub fn run_as_request(
     request::of_window(&window.comm, (kind, place.target), &window.path, begun)
 }
 
-/// Returns the parameters of an accumulating operation with a built-in dtype and reduction
+/// Returns the parameters of an accumulate operation with a built-in dtype and reduction
 /// operation. Every target can apply such an operation.
 pub fn change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
     let update = elements::update(dtype, op).ok_or_else(|| no_change(dtype, op))?;
@@ -145,7 +145,7 @@ impl Window {
         self.path.start(spot, &op, wants_op).map_err(|error| error.within(name))
     }
 
-    /// Checks that no buffer of an accumulating operation overlaps the elements that the operation
+    /// Checks that no buffer of an accumulate operation overlaps the elements that the operation
     /// changes, if this rank is the target.
     fn check_apart(
         &self,

@@ -63,10 +63,11 @@ impl Run {
         }
     }
 
-    /// Returns an error whose message names the ranks that are the reason, that is, ranks that have
-    /// failed or do not participate in the communicator. A rank that abandoned the collective and
-    /// then destroyed the communicator is not named. The notice (internal message) that it sent
-    /// before it destroyed the communicator names the ranks that made it abandon the collective.
+    /// Returns an error whose message names the ranks that prevent the collective from completing:
+    /// ranks that have failed or do not participate in the communicator. A rank that abandoned the
+    /// collective and then destroyed the communicator is not named. The notice (internal message)
+    /// that it sent before it destroyed the communicator names the ranks that made it abandon the
+    /// collective.
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
         comm.catch_up_with_left();

@@ -7,7 +7,7 @@
 //!
 //! The data of small puts is part of the request message. A large put sends a request, then its
 //! data as a separate message from the source buffer to the destination. Fetched data is received
-//! as a message into the caller's buffer. Only the data of accumulating operations is divided into
+//! as a message into the caller's buffer. Only the data of accumulate operations is divided into
 //! fragments and copied through buffers. Puts and gets within a node need no request if the kernel
 //! permits copies between the two processes (`cma`).
 //!
@@ -281,8 +281,8 @@ impl Active {
         Ok(origin.add(number, ("put to", to.target), started, wants_ticket))
     }
 
-    /// Sends an accumulating operation as one or more requests, each with a fragment of the data.
-    /// The target executes each request as a whole, without other accumulating operations in
+    /// Sends an accumulate operation as one or more requests, each with a fragment of the data.
+    /// The target executes each request as a whole, without other accumulate operations in
     /// between.
     fn accumulate(
         &self,

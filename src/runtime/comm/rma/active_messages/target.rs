@@ -1,6 +1,6 @@
 //! State of this rank as a target, and the functions that receive requests one by one and execute
 //! them on the window memory of this rank. Only one thread at a time runs this code, so
-//! accumulating operations are atomic. All functions of this module are nonblocking.
+//! accumulate operations are atomic. All functions of this module are nonblocking.
 
 use super::lock_queue::{LockRequester, Locks};
 use super::origin::{Sends, cancel};
