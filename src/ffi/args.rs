@@ -44,6 +44,14 @@ impl<T> Out<T> {
     }
 }
 
+/// Writes both values of a successful result; returns the error of a failed one.
+pub(super) fn put_both<A, B>(outputs: (Out<A>, Out<B>), result: Result<(A, B)>) -> Result<()> {
+    result.map(|(first, second)| {
+        outputs.0.set(first);
+        outputs.1.set(second);
+    })
+}
+
 /// Reads a plain value, for which every bit pattern is valid.
 ///
 /// # Safety

@@ -166,16 +166,13 @@ pub unsafe extern "C" fn dtl_mem_export_dmabuf(
     out_offset_bytes: *mut u64,
 ) -> dtl_status_t {
     Entry("dtl_mem_export_dmabuf").call(|inside| {
-        let (fd, offset) =
-            (Out::new(out_fd, "out_fd")?, Out::new(out_offset_bytes, "out_offset_bytes")?);
+        let fd = Out::new(out_fd, "out_fd")?;
+        let offset = Out::new(out_offset_bytes, "out_offset_bytes")?;
         // SAFETY: the caller's contract: it holds size_bytes.
         let region = unsafe { args::region(ptr, size_bytes, "ptr") }?;
         if region.is_empty() {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "size_bytes is 0: export at least one byte");
         }
-        let (made, begin) = memory::dmabuf(inside, region)?;
-        fd.set(made);
-        offset.set(begin);
-        Ok(())
+        args::put_both((fd, offset), memory::dmabuf(inside, region))
     })
 }

@@ -281,7 +281,7 @@ fn no_pointer(backend: &Backend) -> Error {
 }
 
 /// Returns the DLPack device type and device id of a device.
-fn number(backend: &Backend, device: i32) -> Result<(i32, i32)> {
+pub fn number(backend: &Backend, device: i32) -> Result<(i32, i32)> {
     backend.device()?.dlpack(device).unwrap_or_else(|| Err(backend.lacks("DLPack number")))
 }
 
