@@ -175,6 +175,15 @@ pub(super) unsafe fn put_text(
     Ok(())
 }
 
+/// Copies a struct that may be omitted; `None` if `pointer` is null.
+///
+/// # Safety
+/// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
+pub(super) unsafe fn take_optional<T: Described>(pointer: *const T) -> Result<Option<T>> {
+    // SAFETY: the caller guarantees that `pointer` points to a sized struct unless it is null.
+    if pointer.is_null() { Ok(None) } else { unsafe { take(pointer) }.map(Some) }
+}
+
 /// Copies a struct; if `pointer` is null, all fields are 0, their default.
 ///
 /// # Safety

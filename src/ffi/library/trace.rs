@@ -79,11 +79,8 @@ pub unsafe extern "C" fn dtl_trace_set_callbacks(
 ) -> dtl_status_t {
     UNTRACED.wait(
         |_| {
-            if callbacks.is_null() {
-                return Ok(None);
-            }
-            // SAFETY: the caller's contract: a struct as long as its struct_size.
-            let table = unsafe { args::take(callbacks) }?;
+            // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
+            let Some(table) = unsafe { args::take_optional(callbacks) }? else { return Ok(None) };
             if table.reserved != 0 {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,
