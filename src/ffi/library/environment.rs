@@ -51,19 +51,11 @@ pub(crate) unsafe fn describe(desc: *const dtl_environment_desc_t) -> Result<Des
     args::check_reserved(desc.reserved, "dtl_environment_desc_t.reserved")?;
     check_state(name, desc.state_size, desc.state_align)?;
     // SAFETY: as many texts as are said, or null.
-    let depends =
-        unsafe { args::texts(desc.depends, desc.depends_count, "dtl_environment_desc_t.depends") }?;
-    // SAFETY: as above, as the next two.
-    let packages = unsafe {
-        args::texts(desc.packages, desc.packages_count, "dtl_environment_desc_t.packages")
-    }?;
-    // SAFETY: see above.
-    let headers =
-        unsafe { args::texts(desc.headers, desc.headers_count, "dtl_environment_desc_t.headers") }?;
-    // SAFETY: see above.
-    let libraries = unsafe {
-        args::texts(desc.libraries, desc.libraries_count, "dtl_environment_desc_t.libraries")
-    }?;
+    let read = |list, count, name: &str| unsafe { args::texts(list, count, name) };
+    let depends = read(desc.depends, desc.depends_count, "dtl_environment_desc_t.depends")?;
+    let packages = read(desc.packages, desc.packages_count, "dtl_environment_desc_t.packages")?;
+    let headers = read(desc.headers, desc.headers_count, "dtl_environment_desc_t.headers")?;
+    let libraries = read(desc.libraries, desc.libraries_count, "dtl_environment_desc_t.libraries")?;
     check_paths(name, &headers, &libraries)?;
     Ok(Description {
         name: name.to_owned(),
