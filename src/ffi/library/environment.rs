@@ -216,14 +216,8 @@ pub unsafe extern "C" fn dtl_environment_is_available(
 /// Number of environments that are registered. Searches for plugins if that was not done yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_count(out_count: *mut u64) -> dtl_status_t {
-    Entry("dtl_environment_count").wait(
-        |_| Out::new(out_count, "out_count"),
-        |out| {
-            crate::runtime::plugins::search();
-            out.set(environment::count() as u64);
-            Ok(())
-        },
-    )
+    Entry("dtl_environment_count")
+        .wait(|_| Out::new(out_count, "out_count"), |out| out.put(Ok(environment::count() as u64)))
 }
 
 /// How the environment of an index is, 0 ... count-1, in the order of registration.
