@@ -52,9 +52,7 @@ pub extern "C" fn dtl_executor_destroy(executor: dtl_executor_t) -> dtl_status_t
     Entry("dtl_executor_destroy").wait(
         |inside| handles::remove::<Executor>(inside, executor.id),
         |executor| {
-            if let Some(executor) = executor {
-                executor.close();
-            }
+            executor.iter().for_each(|executor| executor.close());
             Ok(())
         },
     )

@@ -70,9 +70,7 @@ pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
     Entry("dtl_stream_destroy").wait(
         |inside| handles::remove_stream(inside, stream.id),
         |stream| {
-            if let Some(stream) = stream {
-                stream.close();
-            }
+            stream.iter().for_each(Stream::close);
             Ok(())
         },
     )

@@ -47,9 +47,7 @@ pub unsafe extern "C" fn dtl_backend_load(
         |_| Ok((Out::optional(out, "out")?, path?)),
         |(out, path)| {
             let first = plugins::load(Path::new(path), "dtl_backend_load", &|_| {})?;
-            if let Some(out) = out {
-                out.set(first);
-            }
+            out.iter().for_each(|out| out.set(first));
             Ok(())
         },
     )
@@ -78,9 +76,7 @@ pub unsafe extern "C" fn dtl_backend_load_dir(
         |_| Ok((Out::optional(out_loaded, "out_loaded")?, path?)),
         |(out, path)| {
             let loaded = plugins::load_folder(Path::new(path), "dtl_backend_load_dir")?;
-            if let Some(out) = out {
-                out.set(loaded);
-            }
+            out.iter().for_each(|out| out.set(loaded));
             Ok(())
         },
     )
