@@ -229,10 +229,8 @@ pub unsafe extern "C" fn dtl_environment_at(
     index: u64,
     out_info: *mut dtl_environment_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_environment_at").call(|_| {
-        // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, || environment::at(index)) }
-    })
+    // SAFETY: the caller's contract.
+    Entry("dtl_environment_at").call(|_| unsafe { args::fill(out_info, || environment::at(index)) })
 }
 
 /// How the environment of a name is.
