@@ -230,9 +230,7 @@ pub unsafe extern "C" fn dtl_backend_supports(
         |inside| {
             Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?, feature?))
         },
-        |(backend, out, feature): (Arc<registry::Backend>, _, _)| {
-            out.put(backend.supports(feature).map(i32::from))
-        },
+        |(backend, out, feature)| out.put(backend.supports(feature).map(i32::from)),
     )
 }
 

@@ -35,11 +35,7 @@ pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
     UNTRACED.wait(
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         |_| Ok(unsafe { args::text(path, "path") }?.to_owned()),
-        |path| {
-            trace::start(&path)?;
-            lifecycle::retrace();
-            Ok(())
-        },
+        |path| trace::start(&path).map(|()| lifecycle::retrace()),
     )
 }
 

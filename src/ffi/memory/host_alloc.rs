@@ -68,10 +68,7 @@ pub extern "C" fn dtl_mem_unregister_host(
 ) -> dtl_status_t {
     Entry("dtl_mem_unregister_host").call(|inside| {
         let backend = device::pin_backend(inside, backend)?;
-        if ptr.is_null() {
-            return Ok(());
-        }
-        registered::unregister(&backend, Addr::new(ptr))
+        if ptr.is_null() { Ok(()) } else { registered::unregister(&backend, Addr::new(ptr)) }
     })
 }
 
@@ -139,10 +136,7 @@ pub unsafe extern "C" fn dtl_mem_adopt(
 pub extern "C" fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
     Entry("dtl_mem_release").call(|inside| {
         let backend = device::pin_backend(inside, backend)?;
-        if ptr.is_null() {
-            return Ok(());
-        }
-        registered::release(&backend, Addr::new(ptr))
+        if ptr.is_null() { Ok(()) } else { registered::release(&backend, Addr::new(ptr)) }
     })
 }
 
