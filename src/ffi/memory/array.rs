@@ -11,7 +11,6 @@ use crate::ffi::guard::Entry;
 use crate::runtime::array::{self, ForeignTensor};
 use crate::runtime::device;
 use crate::sys::compute::callback::TakenTensor;
-use crate::sys::memory::buf::Addr;
 
 /// Allocates an array on the calling thread's current device: one block in C's order (the last
 /// index runs fastest), aligned to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and
@@ -216,7 +215,7 @@ pub unsafe extern "C" fn dtl_array_import_unversioned(
 /// # Safety
 /// Its shape, and its strides unless NULL, have `ndim` values that stay through the call.
 unsafe fn given<'a>(
-    tensor: &dtl_dlpack_tensor_t,
+    tensor: &'a dtl_dlpack_tensor_t,
     read_only: bool,
     taken: TakenTensor,
 ) -> Result<ForeignTensor<'a>> {
@@ -228,16 +227,7 @@ unsafe fn given<'a>(
         // SAFETY: passed on.
         false => Some(unsafe { numbers(tensor.strides, ndim, "the tensor's strides") }?),
     };
-    Ok(ForeignTensor {
-        data: Addr::new(tensor.data),
-        byte_offset: tensor.byte_offset,
-        device: tensor.device,
-        dtype: tensor.dtype,
-        shape,
-        strides,
-        read_only,
-        taken,
-    })
+    Ok(ForeignTensor { tensor, shape, strides, read_only, taken })
 }
 
 /// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it
