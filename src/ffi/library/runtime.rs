@@ -57,12 +57,9 @@ fn apply(
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "config.strict {strict}: use 1, -1 or 0");
         }
     }
-    if config.reserved != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "config.reserved is {}: it must be 0",
-            config.reserved
-        );
+    let reserved = config.reserved;
+    if reserved != 0 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "config.reserved is {reserved}: it must be 0");
     }
     if let Some(name) = backend {
         settings.backend = Some(alias(name).to_owned());

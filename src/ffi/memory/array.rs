@@ -167,14 +167,12 @@ pub unsafe extern "C" fn dtl_array_import(
         let out = Out::new(out, "out")?;
         let backend = device::pin_backend(inside, backend)?;
         // SAFETY: the caller's contract: every version begins with its numbers.
-        let version = unsafe { args::read(tensor.cast::<dtl_dlpack_version_t>(), "tensor") }?;
-        if version.major != DTL_DLPACK_MAJOR {
+        let dtl_dlpack_version_t { major, minor } = unsafe { args::read(tensor.cast(), "tensor") }?;
+        if major != DTL_DLPACK_MAJOR {
             return fail!(
                 DTL_ERROR_INCOMPATIBLE_ABI,
-                "the tensor is of DLPack {}.{}, the library speaks {DTL_DLPACK_MAJOR}: ask its \
-                 producer for that (max_version)",
-                version.major,
-                version.minor
+                "the tensor is of DLPack {major}.{minor}, the library speaks {DTL_DLPACK_MAJOR}: \
+                 ask its producer for that (max_version)"
             );
         }
         // SAFETY: the caller's contract, of this version.

@@ -44,12 +44,9 @@ pub unsafe extern "C" fn dtl_mem_register_host(
 }
 
 fn check_size(size_bytes: u64) -> crate::error::Result<()> {
-    if size_bytes == 0 || size_bytes > isize::MAX as u64 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "size_bytes is {size_bytes}: use 1 to {}",
-            isize::MAX
-        );
+    const MOST: u64 = isize::MAX as u64;
+    if size_bytes == 0 || size_bytes > MOST {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "size_bytes is {size_bytes}: use 1 to {MOST}");
     }
     Ok(())
 }
