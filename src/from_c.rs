@@ -1,5 +1,6 @@
-//! Checked reads of memory that C programs pass by address: pointers, strings, structs that begin
-//! with struct_size. Used by `ffi::args`, and by backends for arguments that `ffi` does not read.
+//! Validation of the pointers that C callers pass, and reads of the strings and structs (with a
+//! `struct_size` field) to which they point. Used by `ffi::args`, and by backends for arguments
+//! that `ffi` does not read.
 
 use crate::abi::layouts::{Described, Layout};
 use crate::error::{Result, fail};
@@ -32,9 +33,19 @@ pub(crate) fn text_in(bytes: &[u8]) -> String {
     CStr::from_bytes_until_nul(bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// Copies a NUL-terminated string that C code owns; returns `None` if `pointer` is null.
+///
+/// # Safety
+/// `pointer` is null or points to a NUL-terminated string.
+pub(crate) unsafe fn text_at(pointer: *const c_char) -> Option<String> {
+    // SAFETY: the pointer is not null, so it points to a NUL-terminated string by the contract.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
+}
+
 /// Reads a NUL-terminated string; returns `None` if `pointer` is null.
 ///
-/// # Safety `pointer` is null or a NUL-terminated string that is valid and unchanged during `'a`.
+/// # Safety
+/// `pointer` is null or points to a NUL-terminated string that is valid and unchanged during `'a`.
 pub(crate) unsafe fn text_or_null<'a>(
     pointer: *const c_char,
     name: &str,

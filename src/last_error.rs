@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Last failure of a thread. The error messages of successive failures are stored alternately in
+/// Last failure in a thread. The error messages of successive failures are stored alternately in
 /// two buffers, so that the string to which [`text`] returned a pointer is still unchanged after
 /// one more failure. A buffer is never reallocated: a buffer that is too short is replaced by a
 /// longer buffer and freed when the thread ends.
@@ -59,7 +59,7 @@ impl Last {
 }
 
 thread_local! {
-    /// Last failure of this thread; `None` if no call of this thread has failed yet.
+    /// Last failure in this thread; `None` if no call made by this thread has failed yet.
     static LAST: RefCell<Option<Box<Last>>> = const { RefCell::new(None) };
 }
 
@@ -67,7 +67,7 @@ thread_local! {
 static FAILURES: AtomicU64 = AtomicU64::new(0);
 
 /// Error messages of calls that failed in threads whose own buffers are already destroyed. Never
-/// freed, because the program may read them.
+/// freed, because the application may still hold pointers to them.
 static LAST_WORDS: Mutex<Vec<CString>> = Mutex::new(Vec::new());
 const MOST_LAST_WORDS: usize = 64;
 
@@ -107,7 +107,7 @@ pub fn text() -> *const c_char {
 }
 
 /// Point in time before the library calls an application function, stored as the number of calls
-/// that had failed in all threads.
+/// that had failed in all threads by then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark(u64);
 
@@ -118,7 +118,8 @@ impl Mark {
     }
 
     /// If a dtl_ call failed inside an application function, appends the error message of that call
-    /// to the function's `error`. Must be called in the thread that called the function.
+    /// to the function's `error`. Must be called in the thread that called the application
+    /// function.
     pub fn explain(self, error: Error) -> Error {
         match self.recorded(error.status()) {
             // Nested functions that pass a failure on would repeat its text.

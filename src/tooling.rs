@@ -1,21 +1,21 @@
 //! Parts of the library that its programs (`tools/`) need and that the C interface lacks.
 //!
-//! For everything else the programs use the C interface (package `dtl-sys`). They use no other
-//! items of the library than these. They are linked with this crate instead of libdtl.so, for two
-//! reasons. A process must not have two copies of the library's state. And two of these functions
-//! need that state: the one that loads a plugin step by step, and the one that selects a kind of
-//! communicator without opening a communicator. Not for user programs: this interface may change
-//! with every version.
+//! For everything else the programs use the C interface (package `dtl-sys`). They do not use any
+//! other items of the library. They are linked with this crate instead of libdtl.so, for two
+//! reasons. A process must not have two copies of the library's state. And two functions of this
+//! module need that state: the one that loads a plugin step by step, and the one that selects a
+//! kind of communicator without opening a communicator. Not for user programs: this interface may
+//! change with every version.
 //!
 //! | item | used by | not in the C interface because |
 //! |---|---|---|
-//! | [`settings`] | dtl-info, dtl-ctk | variables are listed and checked before the library opens |
-//! | [`launch`] | dtl-info, dtl-ctk | rank and launcher before a communicator exists |
-//! | [`choose_world`] | dtl-info | a communicator's kind is chosen by opening it |
+//! | [`settings`] | dtl-info, dtl-ctk | variables are listed and checked before initialization |
+//! | [`launch`] | dtl-info, dtl-ctk | in C, rank and size exist only with a communicator |
+//! | [`choose_world`] | dtl-info | in C, only opening a communicator selects its kind |
 //! | [`needs_of`] | dtl-info | `dtl_backend_info` does not list the environments of a backend |
 //! | [`plugins`] | dtl-info, dtl-ctk | examines plugin files, and reports each step of a load |
-//! | [`schedules`] | dtl-bench | operations of collectives that do not run, and sizes of tables |
-//! | [`mpi`] | dtl-bench | MPI's own functions, for comparison |
+//! | [`schedules`] | dtl-bench | steps of collectives without running them, and sizes of tables |
+//! | [`mpi`] | dtl-bench | programs that compare with MPI call MPI directly |
 //! | [`os`] | dtl-bench | hardware, shared objects and memory of processes |
 
 use crate::ffi::host;
@@ -76,8 +76,9 @@ pub mod plugins {
         unsafe fn registered(vtable: *const c_void, own: *mut c_void);
     }
 
-    /// Loads a plugin file. The host table that the plugin receives passes each registration to the
-    /// library and then to the observer. Returns the handle of the plugin's first backend.
+    /// Loads a plugin file. The function table that the plugin receives (`dtl_host_api_t`) forwards
+    /// each registration to the library and then to the observer. Returns the handle of the
+    /// plugin's first backend.
     pub fn load_observed<O: Observer>(
         path: &Path,
         origin: &'static str,
@@ -89,7 +90,7 @@ pub mod plugins {
     }
 
     fn open<O: Observer>(path: &Path, step: Step) -> Result<Arc<dyn plugins::Plugin>> {
-        let host = dtl_host_api_t { backend_register: Some(register::<O>), ..*host::table() };
+        let host = dtl_host_api_t { backend_register: Some(register::<O>), ..host::HOST };
         // A plugin stays loaded until the process ends, and may use its host table until then.
         crate::backend::plugin::open(path, Box::leak(Box::new(host)), step)
     }
@@ -101,7 +102,7 @@ pub mod plugins {
         flags: u64,
         out: *mut dtl_backend_t,
     ) -> dtl_status_t {
-        let Some(real) = host::table().backend_register else { return DTL_ERROR_INVALID_STATE };
+        let Some(real) = host::HOST.backend_register else { return DTL_ERROR_INVALID_STATE };
         // SAFETY: the plugin calls this function as `backend_register` of the host table, so its
         // arguments fulfil the contract of `real`, to which they are passed unchanged.
         let status = unsafe { real(name, vtable, own, flags, out) };
@@ -144,7 +145,7 @@ fn open_library() -> Result<()> {
     lifecycle::admit(host::builtin)
 }
 
-/// Kind of communicator that [`choose_world`] returned.
+/// Communicator kind (such as "shm" or "mpi") that [`choose_world`] returned.
 pub struct CommKind {
     /// Name of the kind.
     pub name: String,
@@ -153,7 +154,8 @@ pub struct CommKind {
     pub is_named: bool,
 }
 
-/// Returns the kind that the world communicator would have. Does not communicate with other ranks.
+/// Returns the communicator kind (such as "shm" or "mpi") that a world communicator would have if
+/// it were opened now. Does not communicate with other ranks.
 pub fn choose_world(launch: Option<&launch::Launch>) -> Result<CommKind> {
     let named = crate::runtime::settings::current().comm.filter(|kind| kind != "auto");
     let chosen = open_kind::choose(named.as_deref(), None, launch)?;
@@ -165,11 +167,13 @@ pub fn choose_world(launch: Option<&launch::Launch>) -> Result<CommKind> {
 pub struct Requirement {
     /// Name of the environment.
     pub name: String,
-    /// Reason why the environment cannot be used on this machine; `None` if it can be used.
+    /// Reason why the software environment cannot be used on this machine; `None` if it can be
+    /// used.
     pub unavailable: Option<String>,
 }
 
-/// Returns the environments that a backend requires; empty for a backend that is not registered.
+/// Returns the software environments that a backend requires; empty for a backend that is not
+/// registered.
 pub fn needs_of(backend: &str) -> Vec<Requirement> {
     let backend = registry::lookup(backend);
     let needs = backend.iter().flat_map(|backend| &backend.needs);

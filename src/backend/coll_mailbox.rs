@@ -5,8 +5,8 @@
 //! the stamp first. Data that does not fit into a block is stored on a page of the mailbox; a
 //! mailbox has fewer pages than blocks. A block or page is reused only when every rank has finished
 //! reading it. The owner of the mailbox determines this in one of two ways. If the owner has read
-//! message n of all other ranks, all ranks have finished message n - 1, because each rank writes a
-//! message only after it has finished the preceding one. Otherwise the owner reads the number of
+//! message n from all other ranks, all ranks have finished message n - 1, because each rank writes
+//! a message only after it has finished the preceding one. Otherwise the owner reads the number of
 //! the last finished message, which each rank stores in its mailbox.
 //!
 //! The number of blocks is large, so that a rank that only sends (the root of a broadcast) can run
@@ -46,9 +46,9 @@ const PAGES: u64 = sync::size(8, 1) as u64;
 /// Alignment of mailboxes, blocks and pages in bytes: two cache lines, because the adjacent-line
 /// prefetcher fetches line pairs.
 const ALIGN: usize = 128;
-/// Offset of the 64-bit word that contains the ID plus 1 of the communicator that uses the mailbox
-/// or used it last, and the flags `GONE` and `LEFT`. The word is 0 if no communicator has used the
-/// mailbox.
+/// Offset in a mailbox of the 64-bit word that contains the ID plus 1 of the communicator that uses
+/// the mailbox or used it last, and the flags `GONE` and `LEFT`. The word is 0 if no communicator
+/// has used the mailbox.
 const USER_AT: usize = 0;
 /// Flag in the word at `USER_AT`: the mailbox's owner has dropped its view of the communicator's
 /// mailboxes.
@@ -56,9 +56,9 @@ const GONE: u64 = 1 << 63;
 /// Flag in the word at `USER_AT`: the mailbox's owner is destroying the communicator. Other threads
 /// of the owner may still use the mailbox briefly.
 const LEFT: u64 = 1 << 62;
-/// Offset of the word that identifies the last message that the mailbox's owner has finished (it no
-/// longer reads the messages with this number): communicator ID in the high 32 bits, low 32 bits of
-/// the message number in the low 32 bits.
+/// Offset in a mailbox of the word with the last message number that the mailbox's owner has
+/// finished; the owner no longer reads messages with this number. The high 32 bits of the word are
+/// the communicator ID; its low 32 bits are the low 32 bits of the message number.
 const OVER_AT: usize = 8;
 const BLOCKS_AT: usize = ALIGN;
 const BLOCK: usize = ALIGN;
@@ -73,15 +73,15 @@ pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple
 
 /// One rank's view of the mailboxes of all ranks of a communicator.
 pub(super) struct MailboxView {
-    /// Memory of the mailboxes of all slots.
+    /// Memory of all mailbox slots (a slot contains one mailbox per rank).
     memory: Span,
     /// Offset of each rank's mailbox, indexed by rank in the communicator (at most `MOST_RANKS`).
     members: Box<[u32]>,
     /// Offset of this rank's own mailbox.
     own: usize,
     context: u32,
-    /// Highest message number that all ranks are known to have finished: no rank reads the messages
-    /// with this number any more.
+    /// Number of the latest messages that all ranks are known to have finished reading: no rank
+    /// reads messages with this number any more.
     known: AtomicU64,
 }
 
@@ -139,8 +139,8 @@ impl MailboxView {
     }
 
     /// Returns the number of the last message that the mailbox's owner has finished; 0 if the owner
-    /// has finished no message of this communicator. `number` is the current message number of this
-    /// rank, which determines the high bits of the result.
+    /// has not finished any message of this communicator. `number` is the current message number of
+    /// this rank, which determines the high bits of the result.
     fn over(&self, mailbox: usize, number: u64) -> u64 {
         let word = self.memory.word(mailbox + OVER_AT).map_or(0, |word| word.load(Acquire));
         if word >> 32 != u64::from(self.context) {
@@ -189,8 +189,8 @@ impl CollMailbox for MailboxView {
         true
     }
 
-    /// Returns message `number` of `rank`, or `None` if it is not published. The data is valid
-    /// until this rank calls `finish(number)`.
+    /// Returns message `number` from `rank`, or `None` if it has not been published yet. The data
+    /// is valid until this rank calls `finish(number)`.
     fn look(&self, rank: i32, number: u64) -> Option<Post> {
         let mailbox = *self.members.get(rank as usize)? as usize;
         let at = Self::block(mailbox, number);
@@ -205,7 +205,7 @@ impl CollMailbox for MailboxView {
     }
 
     /// Records that this rank has finished message `number`. `met` is true if this rank has read
-    /// message `number` of all other ranks.
+    /// message `number` from all other ranks.
     fn finish(&self, number: u64, met: bool) {
         if met {
             self.known.store(number - 1, Relaxed);
@@ -215,15 +215,15 @@ impl CollMailbox for MailboxView {
         }
     }
 
-    /// Sets the flag `LEFT` in this rank's mailbox: this rank has left the communicator and writes
-    /// no further messages.
+    /// Sets the flag `LEFT` in this rank's mailbox: this rank has left the communicator and does
+    /// not write any further messages.
     fn leave(&self) {
         self.add_to_user(LEFT);
     }
 
     /// Returns true if `rank` has left the communicator. The flag `LEFT` stays set, because the
     /// rank's mailbox is reused only after this view is dropped. If the function returns true, all
-    /// earlier messages of the rank are visible to the caller.
+    /// earlier messages from `rank` are visible to the caller.
     fn has_left(&self, rank: i32) -> bool {
         let word = self
             .members
@@ -279,8 +279,8 @@ struct Reader {
 }
 
 impl Last {
-    /// Returns true if no rank of the communicator can still use the mailbox. Ignores ranks for
-    /// which `is_gone` returns true.
+    /// Returns true if no other rank of the communicator can still read this rank's mailbox.
+    /// Ignores ranks for which `is_gone` returns true.
     fn is_over(&self, is_gone: impl Fn(usize) -> bool) -> bool {
         self.members.iter().all(|member| {
             let now = user(&self.memory, member.mailbox);

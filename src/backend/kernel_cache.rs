@@ -6,7 +6,7 @@
 //! | inputs | all compiler inputs, compared byte by byte; the folder's name is their hash |
 //! | needs | hash, size and path of each file that the compiler read; hash of the object |
 //! | log | the compiler's messages |
-//! | HASH.so | the object; its name has its hash because the dynamic loader caches by name |
+//! | HASH.so | the object; HASH is the hash of `needs`, because the loader caches by name |
 //!
 //! `host::compiler` and `cuda::modules::nvrtc` run the compilers and determine the inputs on which
 //! the results depend.
@@ -18,6 +18,7 @@ use crate::sys::{
     memory::buf::fnv1a,
     os::{dl, process},
 };
+use std::fmt::Display;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -71,18 +72,10 @@ impl Inputs {
         Ok(())
     }
 
-    /// Returns all inputs in serialized form: the key of a cache entry.
+    /// Returns all inputs in serialized form; they are the key of the cache entry.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
-}
-
-/// Output of a compiler, in addition to the object file.
-pub(super) struct CompilerOutput {
-    /// Files that the compiler read outside the entry's folder.
-    pub(super) needs: Vec<PathBuf>,
-    /// Messages that the compiler printed.
-    pub(super) log: String,
 }
 
 /// Object file of a compiled kernel, as stored in the cache.
@@ -131,15 +124,13 @@ impl KernelCache {
         let folder = match dl::make_folder(folder) {
             Ok(folder) => folder,
             Err(dl::Refusal::System(error)) => return Err(unwritten(folder, &error)),
-            Err(why) => return Err(refused(folder, &why.to_string())),
+            Err(why) => return Err(refused(folder, &why)),
         };
-        if let Err(why) = dl::check_folder(&folder) {
-            return Err(refused(&folder, &why.to_string()));
-        }
+        dl::check_folder(&folder).map_err(|why| refused(&folder, &why))?;
         // It is not sufficient that others cannot replace files: they must not add files either.
         match fs::metadata(&folder) {
             Ok(about) if about.mode() & 0o022 == 0 => Ok(KernelCache { folder, object }),
-            Ok(_) => Err(refused(&folder, "others can write to it")),
+            Ok(_) => Err(refused(&folder, &"others can write to it")),
             Err(error) => Err(unwritten(&folder, &error)),
         }
     }
@@ -169,23 +160,24 @@ impl KernelCache {
                 Ok(Some(CachedObject { object: trusted.path, bytes, log }))
             }
             Err(dl::Refusal::System(_)) => Ok(None),
-            Err(why) => Err(refused(&object, &why.to_string())),
+            Err(why) => Err(refused(&object, &why)),
         }
     }
 
     /// Compiles a kernel by calling `compile`, and publishes the object file in the cache.
-    /// `compile` must write the object file to the empty folder whose path it receives. If another
-    /// process has already published the entry, returns the object file of that process.
+    /// `compile` must write the object file to the empty folder whose path it receives. It returns
+    /// the files that the compiler read outside this folder, and the compiler's messages. If
+    /// another process has already published the entry, returns the object file of that process.
     pub(super) fn make(
         &self,
         inputs: &[u8],
-        compile: impl FnOnce(&Path) -> Result<CompilerOutput>,
+        compile: impl FnOnce(&Path) -> Result<(Vec<PathBuf>, String)>,
     ) -> Result<CachedObject> {
         self.sweep();
         let begun = Passing(self.passing(BEGUN)?);
         let at = begun.0.as_path();
         DirBuilder::new().mode(0o700).create(at).map_err(|error| unwritten(at, &error))?;
-        let CompilerOutput { needs, log } = compile(at)?;
+        let (needs, log) = compile(at)?;
         let (object, list) = (at.join(self.object), at.join("needs"));
         let bytes = fs::read(&object).map_err(|error| unwritten(&object, &error))?;
         let needs = needs_of(&bytes, &needs).map_err(|error| unwritten(&list, &error))?;
@@ -227,7 +219,8 @@ impl KernelCache {
         Ok(self.folder.join(format!("{prefix}{number:016x}")))
     }
 
-    /// Removes abandoned temporary folders of processes that were killed.
+    /// Removes temporary folders older than `ABANDONED`: processes that were killed have left them
+    /// behind.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.folder) else { return };
         for entry in entries.flatten() {
@@ -242,7 +235,7 @@ impl KernelCache {
     }
 }
 
-fn refused(path: &Path, why: &str) -> Error {
+fn refused(path: &Path, why: &dyn Display) -> Error {
     failure!(
         DTL_ERROR_UNAVAILABLE,
         "compiled kernels are not taken from {}: {why}; set DTL_CACHE_DIR to a folder of your own \

@@ -1,9 +1,9 @@
 //! Message matching: posted receives and unexpected messages of one rank.
 //!
 //! The queues store the matching order, not the payload: `P` is the transport's descriptor of a
-//! posted receive, and `U` is the transport's descriptor of an unexpected message. Messages of one
-//! source are matched in arrival order, and receives in posting order, as MPI's non-overtaking rule
-//! requires.
+//! posted receive, and `U` is the transport's descriptor of an unexpected message. Messages from
+//! one source are matched in arrival order, and receives in posting order, as MPI's non-overtaking
+//! rule requires.
 
 use super::peer_map::PeerMap;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -11,9 +11,9 @@ use crate::runtime::component::Selector;
 use std::collections::VecDeque;
 
 /// Posted receives and unexpected messages of one rank. Queues are per source, so a receive that
-/// names its source never scans messages of other sources. Serial numbers order entries of
-/// different sources. The queues of a source are created when its first message arrives or when the
-/// first receive that names it is posted.
+/// names its source never scans messages from other sources. Serial numbers order the entries in
+/// the queues of different sources. The queues of a source are created when its first message
+/// arrives or when the first receive that names it is posted.
 pub struct Matcher<P, U> {
     sources: PeerMap<Queues<P, U>>,
     posted_any: VecDeque<PostedReceive<P>>,
@@ -164,7 +164,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
     }
 
     /// Removes and returns the first posted receive that matches a message, with its serial number;
-    /// `None` if none matches. If the message is canceled, [`Matcher::put`] requeues the receive.
+    /// `None` if none matches. If the message is canceled later, the caller can requeue the receive
+    /// with [`Matcher::put`].
     pub fn take_placed(&mut self, source: i32, word: u64) -> Option<PostedReceive<P>> {
         let (any, index) = self.find_posted(source, word)?;
         take(self.posted_mut(if any { DTL_ANY_SOURCE } else { source })?, index)
@@ -229,7 +230,7 @@ impl<P: PartialEq, U> Matcher<P, U> {
         queue.into_iter().map(|posted| posted.what).collect()
     }
 
-    /// Drops the unexpected messages of `source` for which `keep` returns false.
+    /// Drops the unexpected messages from `source` for which `keep` returns false.
     pub fn retain_unexpected(&mut self, source: i32, keep: impl Fn(&U) -> bool) {
         if let Some(queues) = self.queues_mut(source) {
             queues.unexpected.retain(|message| keep(&message.what));
@@ -261,7 +262,8 @@ fn later_posted<P>(
     found.map(|(index, posted)| (posted.serial, index))
 }
 
-/// Removes and returns entry `index` of a queue, or `None` if out of range. Usually `index` is 0.
+/// Removes entry `index` of a queue and returns it, or `None` if `index` is out of range. Usually
+/// `index` is 0.
 fn take<T>(queue: &mut VecDeque<T>, index: usize) -> Option<T> {
     if index == 0 { queue.pop_front() } else { queue.remove(index) }
 }

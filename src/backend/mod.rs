@@ -18,8 +18,9 @@
 //! - `match_queues`: posted receives and unexpected messages
 //! - `op_table`: table of a transport's operations in flight
 //! - `coll_mailbox`: mailboxes in shared memory for small collectives
-//! - `peer_map`: map from ranks to values, for few ranks out of many
+//! - `peer_map`: sparse map from ranks to values
 //! - `kernel_cache`: compiled kernels on disk
+//! - `try_once`: a value created at its first use
 //! - `vendor_lib`: libraries loaded at run time
 //! - `symbol_table`: function tables of libraries loaded at run time
 //! - `os_error`: conversion of operating system errors to statuses
@@ -45,6 +46,7 @@ pub mod plugin;
 pub mod rdma;
 pub mod shm;
 pub mod symbol_table;
+pub mod try_once;
 pub mod vendor_lib;
 pub mod vtable_backend;
 

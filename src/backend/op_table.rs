@@ -94,8 +94,8 @@ impl<T> Default for Operations<T> {
     }
 }
 
-/// Operation in flight of a transport that matches messages itself. `S`, `R` and `U` are the
-/// transport's descriptors of a send, a receive and an unexpected message.
+/// In-flight operation of a transport that implements message matching itself. `S`, `R` and `U` are
+/// the transport's descriptors of a send, a receive and an unexpected message.
 pub enum Operation<S, R, U> {
     /// A send.
     Send(S),
@@ -104,7 +104,7 @@ pub enum Operation<S, R, U> {
     /// A message that a matched probe removed from the queue; it is received later.
     Taken(UnexpectedMessage<U>),
     /// A message that its sender canceled after a matched probe removed it from the queue. The
-    /// value is the completion of the future receive of the message.
+    /// value is the completion that a later receive of the message returns.
     Withdrawn(Completion),
     /// A completed operation.
     Done(Completion),

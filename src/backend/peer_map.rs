@@ -7,13 +7,13 @@
 /// Sparse map from ranks to values, for a rank that communicates with few other ranks.
 pub struct PeerMap<T> {
     /// For each rank, the index of its value in `values` plus 1, or 0 if the rank has no value. The
-    /// vector is zero-initialized, so the operating system allocates no memory for pages that are
-    /// never written.
+    /// vector is zero-initialized, so the operating system does not allocate memory for pages that
+    /// are never written.
     places: Vec<u32>,
     values: Vec<T>,
 }
 
-/// Memory for a rank that has no value, in bytes.
+/// Number of bytes that the map uses for a rank without a value.
 pub const BYTES_PER_RANK: usize = size_of::<u32>();
 
 impl<T: Default> PeerMap<T> {

@@ -2,25 +2,26 @@
 //! detection of a fork after the first library call.
 
 use super::symbol_table::SymbolTable;
+use super::try_once::TryOnce;
 use crate::error::{Result, failure};
 use crate::sys::{
     os::{
         dl::{self, SharedObject},
         process,
     },
-    sync::lock::{Mutex, RwLock},
+    sync::lock::Mutex,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Names of a vendor library for error messages, and advice on how to install it.
 #[derive(Clone, Copy)]
 pub struct Names {
     /// Name of the library, such as "OpenCL".
     pub name: &'static str,
-    /// Component of the library that is loaded, such as "loader".
+    /// Word for the file that is loaded, such as "loader" in "OpenCL loader".
     pub part: &'static str,
     /// Default soname of the library.
     pub soname: &'static str,
@@ -40,19 +41,12 @@ pub struct VendorLib<F: 'static> {
     opened: Mutex<BTreeMap<String, &'static F>>,
     /// Process ID of the process that first called the library; 0 before the first call.
     used_by: AtomicI32,
-    /// Number of calls to `begin`, which returns the incremented number.
-    generation: AtomicU64,
 }
 
 impl<F: SymbolTable> VendorLib<F> {
     /// Creates the object for a vendor library, without opening a library file.
     pub const fn new(names: Names) -> Self {
-        VendorLib {
-            names,
-            opened: Mutex::new(BTreeMap::new()),
-            used_by: AtomicI32::new(0),
-            generation: AtomicU64::new(0),
-        }
+        VendorLib { names, opened: Mutex::new(BTreeMap::new()), used_by: AtomicI32::new(0) }
     }
 
     /// Returns advice on how to install the library.
@@ -66,8 +60,8 @@ impl<F: SymbolTable> VendorLib<F> {
     }
 
     /// Checks that this process may call the library. If it may not, returns the reason: the
-    /// process runs with raised privileges (setuid, setgid), or it was forked from a process that
-    /// has called the library.
+    /// process runs with elevated privileges (set-uid, set-gid), or it was forked from a process
+    /// that has called the library.
     pub fn may_be_called(&self) -> std::result::Result<(), String> {
         if dl::is_privileged() {
             return Err(format!(
@@ -85,6 +79,21 @@ impl<F: SymbolTable> VendorLib<F> {
             ));
         }
         Ok(())
+    }
+
+    /// Opens the library like [`Self::open_named`] and records that this process uses it. Fails if
+    /// this process may not call the library.
+    ///
+    /// # Safety
+    /// This function runs the library's constructors, and callers call the library's functions
+    /// through the signatures in the table. So the file must be the vendor library that this object
+    /// names. If the user has chosen the file, the user must guarantee this.
+    pub unsafe fn load(&self, named: Option<&str>) -> std::result::Result<&'static F, String> {
+        self.may_be_called()?;
+        // SAFETY: the caller vouches for the library.
+        let table = unsafe { self.open_named(named) }?;
+        self.used_by.store(process::own_pid(), Ordering::Relaxed);
+        Ok(table)
     }
 
     /// Opens the library `named`, or the default soname if `named` is `None`. Returns its function
@@ -133,22 +142,13 @@ impl<F: SymbolTable> VendorLib<F> {
         opened.insert(file.to_owned(), table);
         Ok(table)
     }
-
-    /// Records that this process uses the library; must be called before the first library call.
-    /// Returns a number that no earlier call of this function returned.
-    pub fn begin(&self) -> u64 {
-        self.used_by.store(process::own_pid(), Ordering::Relaxed);
-        self.generation.fetch_add(1, Ordering::Relaxed) + 1
-    }
 }
 
 /// Lazily initialized object. The first call to `look` or `get` searches for it, and an object that
 /// was found is cached.
 pub struct OnDemand<D> {
     find: fn() -> std::result::Result<D, String>,
-    found: RwLock<Option<Arc<D>>>,
-    /// Locked during the search, so that only one thread searches.
-    finding: Mutex<()>,
+    found: TryOnce<Arc<D>>,
 }
 
 impl<D> OnDemand<D> {
@@ -156,26 +156,17 @@ impl<D> OnDemand<D> {
     /// reason why there is none. After a failure, the next call to `look` or `get` calls `find`
     /// again.
     pub fn new(find: fn() -> std::result::Result<D, String>) -> Self {
-        OnDemand { find, found: RwLock::new(None), finding: Mutex::new(()) }
+        OnDemand { find, found: TryOnce::default() }
     }
 
     /// Returns the object if an earlier search found it, else `None`.
     pub fn known(&self) -> Option<Arc<D>> {
-        self.found.read().clone()
+        self.found.get().cloned()
     }
 
     /// Returns the object, searching for it if necessary, or the reason why the search failed.
     pub fn look(&self) -> std::result::Result<Arc<D>, String> {
-        if let Some(found) = self.known() {
-            return Ok(found);
-        }
-        let _finding = self.finding.lock();
-        if let Some(found) = self.known() {
-            return Ok(found);
-        }
-        let found = Arc::new((self.find)()?);
-        *self.found.write() = Some(Arc::clone(&found));
-        Ok(found)
+        self.found.get_or_make(|| (self.find)().map(Arc::new)).cloned()
     }
 
     /// Returns the object, searching for it if necessary. Fails with DTL_ERROR_UNAVAILABLE if there

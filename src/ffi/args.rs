@@ -5,6 +5,7 @@ use crate::error::{Result, fail, failure};
 use crate::from_c::{blank, check_pointer, claimed_size};
 pub(super) use crate::from_c::{take, text_or_null};
 use crate::hints;
+use crate::sys::memory::buf::Region;
 use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 
@@ -52,6 +53,14 @@ pub(super) fn put_both<A, B>(outputs: (Out<A>, Out<B>), result: Result<(A, B)>) 
     })
 }
 
+/// Writes one value after the other to the caller's array.
+pub(super) fn put_all<T: Copy>(pointer: *mut T, values: &[T], name: &str) -> Result<()> {
+    for (index, &value) in values.iter().enumerate() {
+        Out::new(pointer.wrapping_add(index), name)?.set(value);
+    }
+    Ok(())
+}
+
 /// Reads a plain value, for which every bit pattern is valid.
 ///
 /// # Safety
@@ -95,6 +104,32 @@ pub(super) unsafe fn c_text<'a, 'n>(
     Ok(unsafe { CStr::from_ptr(pointer) })
 }
 
+/// Returns an array of the caller as a slice. `pointer` may be NULL if `count` is 0.
+///
+/// # Safety
+/// `pointer` is NULL or has `count` values that do not change during the call.
+pub(super) unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    if pointer.is_null() {
+        return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL (for {count} values)");
+    }
+    // SAFETY: `pointer` is not null, so it has `count` values by the contract.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
+/// Returns an array of the caller as a slice. `pointer` must be neither null nor misaligned, even
+/// if `count` is 0.
+///
+/// # Safety
+/// `pointer` is null, misaligned or has `count` values that do not change during `'a`.
+pub(super) unsafe fn slice<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T]> {
+    check_pointer(pointer, name)?;
+    // SAFETY: `pointer` is neither null nor misaligned, so it has `count` values by the contract.
+    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+}
+
 /// Reads a list of at most 256 texts.
 ///
 /// # Safety
@@ -111,9 +146,8 @@ pub(super) unsafe fn texts(
     if count > LIST_LIMIT {
         return fail!(DTL_ERROR_LIMIT, "{name} has {count} entries, at most {LIST_LIMIT} are read");
     }
-    check_pointer(list, name)?;
-    // SAFETY: `list` is not null, so it has `count` pointers by the contract.
-    let list = unsafe { std::slice::from_raw_parts(list, count as usize) };
+    // SAFETY: if `list` is not null, it has `count` pointers by the contract.
+    let list = unsafe { slice(list, count as usize, name) }?;
     // SAFETY: the entries are texts or NULLs by the contract.
     let read =
         |(index, one): (usize, &*const c_char)| unsafe { text(*one, &format!("{name}[{index}]")) };
@@ -237,14 +271,10 @@ pub(super) fn check_place(pointer: *const c_void, name: &str) -> Result<()> {
 ///
 /// # Safety
 /// `size` bytes at `pointer` must stay valid until the operation that receives the region ends.
-pub(super) unsafe fn region(
-    pointer: *const c_void,
-    size: u64,
-    name: &str,
-) -> Result<crate::sys::memory::buf::Region> {
+pub(super) unsafe fn region(pointer: *const c_void, size: u64, name: &str) -> Result<Region> {
     check_place(pointer, name)?;
     if size == 0 {
-        return Ok(crate::sys::memory::buf::Region::EMPTY);
+        return Ok(Region::EMPTY);
     }
     if pointer.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL (for {size} bytes)");
@@ -257,5 +287,5 @@ pub(super) unsafe fn region(
         );
     }
     // SAFETY: the caller guarantees that `size` bytes stay valid until the operation has ended.
-    Ok(unsafe { crate::sys::memory::buf::Region::new(pointer.cast_mut(), size as usize) })
+    Ok(unsafe { Region::new(pointer.cast_mut(), size as usize) })
 }

@@ -1,7 +1,6 @@
 //! Wrapper of every entry of the C interface: state check, epoch, panics, and the stored last error
 //! (`last_error`).
 
-use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::{Error, Result, failure};
 use crate::hints;
@@ -13,31 +12,14 @@ use crate::sys::handles::{
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+pub(super) use crate::runtime::lifecycle::{is_open_for, is_open_for_quick};
+
 /// Entry of the C interface, identified by its name, which traces show for its calls.
 #[derive(Clone, Copy)]
 pub(super) struct Entry(pub(super) &'static str);
 
 /// Entry that is not traced: internal work of the library, and calls that control tracing.
 pub(super) const UNTRACED: Entry = Entry("");
-
-/// State required for the fast path of an entry.
-#[derive(Clone, Copy)]
-pub(super) enum OpenCheck {
-    /// The library is open.
-    Library,
-    /// The library is open and serves plain memory of this backend.
-    Memory(dtl_backend_t),
-}
-
-impl OpenCheck {
-    #[inline]
-    fn is_open(self) -> bool {
-        match self {
-            OpenCheck::Library => lifecycle::is_open_for_quick(),
-            OpenCheck::Memory(backend) => lifecycle::is_open_for(backend),
-        }
-    }
-}
 
 /// Result of a fast path: success, an error that is still to be recorded, or the status of an error
 /// that is already recorded.
@@ -63,9 +45,9 @@ impl Outcome for dtl_status_t {
     }
 }
 
-/// Runs the fast path of an entry. `fast` runs inside the epoch and ends the visit itself before it
-/// continues outside. `fast` returns `None`, without any effect, if the fast path does not apply;
-/// then `general` runs as the entry.
+/// Runs the fast path of an entry if `is_open` returns true. `fast` runs inside the epoch and ends
+/// the visit itself before it continues outside. `fast` returns `None`, without any effect, if the
+/// fast path does not apply; then `general` runs as the entry.
 ///
 /// `general` calls a cold function with C calling convention, which cannot unwind and receives its
 /// arguments one by one: the call is a jump, and the fast path needs no stack space for it. (See
@@ -73,11 +55,11 @@ impl Outcome for dtl_status_t {
 /// would have to be in memory.
 #[inline(always)] // row: win_counter
 pub(super) fn quick<R: Outcome>(
-    open: OpenCheck,
+    is_open: impl FnOnce() -> bool,
     fast: impl FnOnce(Visit) -> Option<R>,
     general: impl FnOnce() -> dtl_status_t,
 ) -> dtl_status_t {
-    let visit = epoch::step_in().filter(|_| open.is_open());
+    let visit = epoch::step_in().filter(|_| is_open());
     match visit.map(|visit| catch_unwind(AssertUnwindSafe(|| fast(visit)))) {
         Some(Ok(Some(outcome))) => outcome.into_status(),
         Some(Err(panic)) => panicked(panic.as_ref()),
@@ -85,15 +67,12 @@ pub(super) fn quick<R: Outcome>(
     }
 }
 
-/// Epoch guard and whether the call is traced, if the library admits the call; else the status of
-/// the failure.
-type Entered = std::result::Result<(Guard, bool), dtl_status_t>;
-
 /// Slow path of entering, for calls that are traced, come before the library is open or after it is
-/// finalized, or need a fence on entry.
+/// finalized, or need a fence on entry. Returns the epoch guard and whether the call is traced, if
+/// the library admits the call; else the status of the failure.
 #[cold]
 #[inline(never)]
-fn admit(inside: Guard, Entry(name): Entry) -> Entered {
+fn admit(inside: Guard, Entry(name): Entry) -> std::result::Result<(Guard, bool), dtl_status_t> {
     lifecycle::admit(super::host::builtin).map_err(failed)?;
     let is_to_trace = !name.is_empty() && lifecycle::is_traced();
     // Outside the epoch, because a tool's callback may take long.
@@ -121,16 +100,12 @@ fn traced(status: dtl_status_t) -> dtl_status_t {
 }
 
 impl Entry {
-    #[inline]
-    fn enter(self) -> Entered {
-        let inside = epoch::enter_cheaply();
-        if lifecycle::is_open_for_quick() { Ok((inside, false)) } else { admit(inside, self) }
-    }
-
     /// Runs the work of an entry, starting inside the epoch.
     #[inline]
     fn run(self, work: impl FnOnce(Guard) -> Result<()>) -> dtl_status_t {
-        match self.enter() {
+        let inside = epoch::enter_cheaply();
+        let entered = if is_open_for_quick() { Ok((inside, false)) } else { admit(inside, self) };
+        match entered {
             Ok((inside, is_traced)) => {
                 let status = finish(catch_unwind(AssertUnwindSafe(|| work(inside))));
                 if is_traced { traced(status) } else { status }
@@ -160,15 +135,16 @@ impl Entry {
         })
     }
 
-    /// Runs an entry that may wait, on one object. `hold` protects the object by a hazard pointer
-    /// and leaves the epoch, without acquiring a reference.
+    /// Runs an entry that may wait, on the object of `handle`. `hold` protects the object by a
+    /// hazard pointer and leaves the epoch, without acquiring a reference.
     #[inline]
-    pub(super) fn hold<T>(
+    pub(super) fn hold<H, T>(
         self,
-        hold: impl FnOnce(Guard) -> Result<HazardRef<T>>,
+        hold: impl FnOnce(Guard, H) -> Result<HazardRef<T>>,
+        handle: H,
         body: impl FnOnce(&T) -> Result<()>,
     ) -> dtl_status_t {
-        self.run(|inside| body(&*hold(inside)?))
+        self.run(|inside| body(&*hold(inside, handle)?))
     }
 }
 

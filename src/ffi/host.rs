@@ -12,17 +12,17 @@ use crate::abi::devices::dispatch::{dtl_dispatch_handler_t, dtl_dispatch_key_t};
 use crate::abi::handle::{dtl_backend_t, dtl_registration_t};
 use crate::abi::runtime::{DTL_ABI_VERSION, DTL_LOG_DEBUG, DTL_LOG_ERROR};
 use crate::abi::status::dtl_status_t;
-use crate::backend::vtable_backend;
-use crate::error::{Result, fail};
+use crate::backend::{plugin, vtable_backend};
+use crate::error::fail;
 use crate::runtime::dispatch::{self, DEFAULT};
 use crate::runtime::registry::Backend;
 use crate::runtime::{log, plugins};
 use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
-use std::path::Path;
 use std::sync::Arc;
 
-static HOST: dtl_host_api_t = dtl_host_api_t {
+/// Function table that is passed to plugins.
+pub static HOST: dtl_host_api_t = dtl_host_api_t {
     struct_size: size_of::<dtl_host_api_t>() as u32,
     abi_version: DTL_ABI_VERSION,
     abi_version_min: vtable_backend::OLDEST_ABI,
@@ -47,20 +47,11 @@ static HOST: dtl_host_api_t = dtl_host_api_t {
     dispatch_unregister: Some(host_dispatch_unregister),
 };
 
-/// Returns the function table that is passed to plugins.
-pub fn table() -> &'static dtl_host_api_t {
-    &HOST
-}
-
 /// Returns the built-in backends and registers the function that opens plugin files.
 /// `runtime::lifecycle` calls this to open the library.
 pub fn builtin() -> Vec<Arc<Backend>> {
-    plugins::open_files_with(open);
+    plugins::open_files_with(|path, step| plugin::open(path, &HOST, step));
     crate::backend::builtin()
-}
-
-fn open(path: &Path, step: plugins::Step) -> Result<Arc<dyn plugins::Plugin>> {
-    crate::backend::plugin::open(path, &HOST, step)
 }
 
 unsafe extern "C" fn host_register(

@@ -10,7 +10,6 @@
 //! - `guard`: the wrappers that every entry runs in
 //! - `args`: conversion of C arguments
 //! - `elements`: size and bounds of elements in the caller's memory
-//! - `blocks`: counts and displacements of collectives
 //! - `library`: init, backends, devices
 //! - `memory`: allocation, copies, arrays
 //! - `exec`: streams, events, kernels
@@ -23,7 +22,6 @@
 #![allow(clippy::missing_safety_doc, reason = "the functions' C documentation is their contract")]
 
 mod args;
-mod blocks;
 mod elements;
 mod guard;
 pub mod host;

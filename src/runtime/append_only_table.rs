@@ -1,11 +1,12 @@
 //! Append-only table: slots that are set once and never cleared, so that a lookup takes no lock.
-//! Used for user-defined dtypes and operations, for members of extensible enumerations (`enums`),
-//! and for instances of their templates. Memory is allocated a chunk at a time. Objects that can be
-//! destroyed use `sys::handles::handle_table` instead.
+//! The table is used for user-defined dtypes and operations, for members of extensible enumerations
+//! (`enums`), and for instances of parameterized members (templates). Memory is allocated a chunk
+//! at a time. Objects that can be destroyed use `sys::handles::handle_table` instead.
 //!
-//! Ordering: a slot is a `OnceLock`: `set` publishes the value with release, and `get` reads it
-//! with acquire. A chunk is a `OnceLock`, too. No other order is needed: a thread that finds a slot
-//! empty and is about to set it checks the slot again under a lock of the caller.
+//! Memory ordering: each slot is a `OnceLock`, whose `set` publishes the value with release and
+//! whose `get` reads it with acquire. A chunk is a `OnceLock`, too. No other order is needed: a
+//! thread that finds a slot empty and is about to set it checks the slot again under the caller's
+//! lock.
 
 use std::sync::OnceLock;
 

@@ -81,7 +81,7 @@ pub fn forget_gone(inside: &Guard) {
     let _ = DEVICES.try_with(|devices| devices.borrow_mut().retain(|(known, _)| is_there(*known)));
 }
 
-/// Returns the thread's current device of a backend.
+/// Returns the calling thread's current device for a backend.
 pub fn get(backend: &Backend) -> Result<i32> {
     let devices = backend.device()?;
     let id = backend.handle().id;
@@ -94,12 +94,12 @@ pub fn get(backend: &Backend) -> Result<i32> {
     }
 }
 
-/// Returns the thread's current device of a backend, or 0 for a backend without devices.
+/// Returns the calling thread's current device for a backend, or 0 if the backend has no devices.
 pub fn get_or_first(backend: &Backend) -> Result<i32> {
     if backend.device.is_none() { Ok(0) } else { get(backend) }
 }
 
-/// Runs `act` with `device` as the thread's current device of the backend.
+/// Runs `act` with `device` as the calling thread's current device for the backend.
 pub fn on<T>(backend: &Backend, device: i32, act: impl FnOnce() -> Result<T>) -> Result<T> {
     let current = get_or_first(backend)?;
     if current == device {

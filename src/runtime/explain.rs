@@ -8,8 +8,8 @@ use crate::sys::sync::lock::Mutex;
 /// Recorded choices, one per topic: the topic, and the choice with its reason.
 static CHOICES: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
-/// Stores and logs the choice `what`, which the library has made automatically, unless it is
-/// already stored. Replaces an earlier choice of the same topic.
+/// Records and logs the automatic choice `what`, unless it is already recorded. The choice replaces
+/// an earlier choice on the same topic.
 pub fn chose(topic: &str, what: &str) {
     let mut choices = CHOICES.lock();
     match choices.iter_mut().find(|(known, _)| known == topic) {

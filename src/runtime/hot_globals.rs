@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 /// Process-wide flags that are read for every message, in one cache line.
 #[repr(C, align(64))]
 pub(super) struct HotGlobals {
-    /// State of the library: owned by `lifecycle`.
+    /// State of the library. Owned by `lifecycle`.
     pub(super) gate: OpenState,
-    /// Number of live allocations that the host cannot access: owned by `memory::device_only`.
+    /// Number of live allocations that the host cannot access. Owned by `memory::device_only`.
     pub(super) hidden: AtomicUsize,
-    /// Number of transports and of started requests that need progress: owned by
+    /// Number of transports and of started requests that need progress. Owned by
     /// `comm::progress_count`.
     pub(super) moving: AtomicU64,
 }

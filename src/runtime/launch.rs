@@ -53,8 +53,8 @@ pub fn read(
 }
 
 /// Returns a string that identifies the process manager of a Hydra job. Hydra passes no job id. Its
-/// proxy on this node is the peer of the PMI socket. Without a PMI socket the parent process is the
-/// best guess (wrong under `mpirun sh -c`, where each rank has its own parent).
+/// proxy on this node is the peer of the PMI socket. Without a PMI socket, the parent process is
+/// the best guess. The guess is wrong under `mpirun sh -c`, where each rank has its own parent.
 fn manager_key(pmi_fd: Option<i32>) -> String {
     let peer = pmi_fd.and_then(|fd| process::peer_of(fd).ok()).map(|peer| peer.pid);
     let pid = peer.filter(|&pid| pid > 0).unwrap_or_else(process::parent_pid);
@@ -94,7 +94,8 @@ fn hydra(env: &Env<'_>, manager: Manager<'_>) -> Result<Option<Launch>> {
 }
 
 /// First of the step ids that Slurm reserves for the batch script, the interactive shell and so on.
-/// Such a step also sets a rank and a size, although it does not run that number of tasks.
+/// In such a step, the environment also contains a rank and a size, although the step does not run
+/// that number of tasks.
 const SLURM_FIRST_SPECIAL_STEP: u32 = 0xFFFF_FFF0;
 
 fn slurm(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {
@@ -143,7 +144,8 @@ fn slurm_tasks_here(env: &Env<'_>) -> Result<i32> {
     malformed(NAME, &list, "an entry for the node of SLURM_NODEID")
 }
 
-/// Rank among the ranks on this node, and their number, if the launcher does not report them.
+/// Values of the node-local rank and of the number of ranks on this node if the launcher does not
+/// report them.
 const UNKNOWN: (i32, i32) = (0, 0);
 
 fn launch(

@@ -1,6 +1,6 @@
-//! Dispatch of the library's own operations: queries whether the program has registered a handler
-//! for an operation with the default dispatcher. Without registered handlers a query costs one load
-//! and one branch.
+//! Dispatch of the library's own operations: queries whether the program has registered, with the
+//! default dispatcher, a handler for an operation. Without registered handlers a query costs one
+//! load and one branch.
 
 use super::dispatch::bitmap_index::Slots;
 use super::dispatch::{Action, DEFAULT, Query, Registration, find_quickly};
@@ -35,7 +35,8 @@ pub fn theirs<'g>(inside: &'g Guard, query: &Query) -> Result<Option<&'g Registr
 }
 
 /// Executes an operation with the handler that the program has registered for it; returns false if
-/// there is no such handler. It is used for operations whose handlers cannot redirect to a backend.
+/// there is no such handler. This function is used for operations that a handler cannot redirect to
+/// another backend.
 pub fn perform(inside: &Guard, query: &Query) -> Result<bool> {
     match theirs(inside, query)? {
         Some(handler) => handler.invoke(query, None).map(|()| true),

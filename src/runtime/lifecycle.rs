@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// `runtime` does not depend on the module `backend`.
 pub type Builtins = fn() -> Vec<Arc<registry::Backend>>;
 
-/// Init count. No foreign code runs under its lock: neither a log callback nor work that finalize
-/// waits for.
+/// Init count. Its lock is never held while code from outside the library runs, such as a log
+/// callback or work that finalize waits for.
 static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
 
 struct Count {
@@ -60,8 +60,8 @@ pub fn admit(builtins: Builtins) -> Result<()> {
     }
 }
 
-/// Waits for a finalize in progress. Fails, unless that finalize found a thread inside the library
-/// and therefore reopened the library.
+/// Waits until a dtl_finalize call in progress has ended. Fails, unless that call found a thread
+/// inside the library and therefore reopened the library.
 fn closed() -> Result<()> {
     let _decided = COUNT.lock();
     if lets_pass() {
@@ -90,7 +90,7 @@ fn forked() -> Result<()> {
     )
 }
 
-/// Counts an init (`dtl_init`), and opens the library if it is closed. `overrides` changes the
+/// Counts a call of `dtl_init`, and opens the library if it is closed. `overrides` changes the
 /// settings that were read from environment variables.
 pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Builtins) -> Result<()> {
     if GATE.state() == OpenState::FORKED {
@@ -131,7 +131,7 @@ fn warn(complaints: &[String]) {
     }
 }
 
-/// Returns the settings from environment variables, and complaints about the variables.
+/// Returns the settings from environment variables, and warnings about the variables.
 fn read_environment() -> Result<(Settings, Vec<String>)> {
     let (mut variables, mut unusual) = (std::collections::BTreeMap::new(), Vec::new());
     for (name, value) in std::env::vars_os() {
@@ -167,7 +167,8 @@ fn put_in_force(settings: Settings) {
     settings::install(settings);
 }
 
-/// Callbacks through which the higher modules react to the registration and removal of backends.
+/// Callbacks that `registry` calls in modules that depend on it, for example when a backend is
+/// registered or removed.
 static BACKEND_EVENTS: registry::Events = registry::Events {
     adding: |backend| {
         if backend.plain_memory {
@@ -213,7 +214,7 @@ fn set_gate(state: u32) -> Result<()> {
     Err(Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, "no page for the library's state"))
 }
 
-/// Counts a finalize (`dtl_finalize`). The last finalize destroys every live object by calling the
+/// Counts a call of `dtl_finalize`. The last one destroys every live object by calling the
 /// functions of `shutdown`, in order.
 pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     if GATE.state() == OpenState::FORKED {

@@ -11,8 +11,8 @@ use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 static LEVEL: AtomicI32 = AtomicI32::new(DTL_LOG_WARN);
-/// Log level set by the last call to `dtl_log_set_callback`; 0 = none. Takes precedence over the
-/// settings.
+/// Log level set by the last call to `dtl_log_set_callback`; 0 = none. This level takes precedence
+/// over the settings.
 static CALLED_LEVEL: AtomicI32 = AtomicI32::new(0);
 static CALLBACK: RwLock<(dtl_log_fn_t, Addr)> = RwLock::new((None, Addr::NULL));
 
@@ -22,7 +22,8 @@ pub fn set_level(level: i32) {
     LEVEL.store(level, Ordering::Relaxed);
 }
 
-/// Sets the callback for lines of `level` and below; `None` = standard error.
+/// Sets the callback for log lines and the maximum level of the lines that are logged; without a
+/// callback, lines are written to standard error.
 pub fn set_callback(callback: dtl_log_fn_t, user: Addr, level: i32) {
     *CALLBACK.write() = (callback, user);
     CALLED_LEVEL.store(level, Ordering::Relaxed);
@@ -56,7 +57,8 @@ pub fn log(level: i32, text: &str) {
     }
 }
 
-/// Logs the warning "`what`: error" if `outcome` is an error that cannot be returned to a caller.
+/// Logs the warning "`what`: error" if `outcome` is an error. Used where the error cannot be
+/// returned to a caller.
 pub fn failure(what: impl Display, outcome: Result<()>) {
     if let Err(error) = outcome {
         log(DTL_LOG_WARN, &format!("{what}: {error}"));
@@ -72,8 +74,8 @@ fn level_name(level: i32) -> &'static str {
     }
 }
 
-/// Returns the log level that `name`, a value of the variable DTL_LOG, stands for; `None` if there
-/// is no such level.
+/// Returns the log level denoted by `name`, a value of the variable DTL_LOG; `None` if there is no
+/// such level.
 pub fn level_from_name(name: &str) -> Option<i32> {
     Some(match name {
         "off" => crate::abi::runtime::DTL_LOG_OFF,
@@ -85,7 +87,7 @@ pub fn level_from_name(name: &str) -> Option<i32> {
     })
 }
 
-/// Logs a line of the level `$level`; formats it only if the level is enabled.
+/// Logs a line at the level `$level`; formats it only if the level is enabled.
 macro_rules! line {
     ($level:ident, $($text:tt)+) => {
         if $crate::runtime::log::enabled($crate::abi::runtime::$level) {
@@ -93,19 +95,19 @@ macro_rules! line {
         }
     };
 }
-/// Logs a line of level debug; formats it only if the level is enabled.
+/// Logs a line at level debug; formats it only if the level is enabled.
 macro_rules! debug {
     ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_DEBUG, $($text)+) };
 }
-/// Logs a line of level info; formats it only if the level is enabled.
+/// Logs a line at level info; formats it only if the level is enabled.
 macro_rules! info {
     ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_INFO, $($text)+) };
 }
-/// Logs a line of level warning; formats it only if the level is enabled.
+/// Logs a line at level warning; formats it only if the level is enabled.
 macro_rules! warning {
     ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_WARN, $($text)+) };
 }
-/// Logs a line of level error; formats it only if the level is enabled.
+/// Logs a line at level error; formats it only if the level is enabled.
 macro_rules! error {
     ($($text:tt)+) => { $crate::runtime::log::line!(DTL_LOG_ERROR, $($text)+) };
 }

@@ -1,8 +1,8 @@
-//! Core of the library: objects, registry, generic algorithms. It refers to no specific backend and
-//! has no unsafe code.
+//! Core of the library: objects, registry, generic algorithms. It does not refer to any specific
+//! backend and has no unsafe code.
 //!
 //! In reading order:
-//! - `lifecycle`: init, finalize, fork: admission of calls
+//! - `lifecycle`: init, finalize and fork; admission of calls
 //! - `open_state`: state of the library, which determines whether calls are admitted
 //! - `hot_globals`: flags that are read for every message, in one cache line
 //! - `settings`: environment variables and the configuration of dtl_init
@@ -10,15 +10,15 @@
 //! - `explain`: choices that the library has made automatically
 //! - `launch`: rank, size and job from the launcher
 //! - `append_only_table`: tables with lock-free reads
-//! - `id_table`: objects that small numbers identify
+//! - `id_table`: objects identified by small numbers
 //! - `types`: dtypes and reduction operations
 //! - `op_kind`: kinds of operations of a communicator
 //! - `component`: the traits that backends implement
-//! - `environment`: environments that backends and kernels require
+//! - `environment`: environments (external prerequisites) that backends and kernels require
 //! - `registry`: backends, and their lookup by name
 //! - `plugins`: plugin files and their state
 //! - `enums`: extensible enumerations
-//! - `device`: devices, and the current one of a thread
+//! - `device`: devices, and the current device of each thread
 //! - `exec`: streams, events, executors, kernels
 //! - `memory`: allocation, table of allocations, copies
 //! - `dispatch`: selection of the handler of an operation
@@ -65,8 +65,8 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 
-/// Shutdown functions of one kind of object. The first destroys every live object; called at
-/// finalize. The second drops all handles without accessing the objects; called in a forked child.
+/// Shutdown functions of one kind of object. The first, called at finalize, destroys every live
+/// object. The second, called in a forked child, drops all handles without accessing the objects.
 pub type Shutdown = (fn(), fn());
 
 /// Shutdown functions of all kinds of objects. A kind whose objects use objects of another kind

@@ -38,7 +38,7 @@ impl Kind {
         self as u8 >= Kind::Barrier as u8
     }
 
-    /// Returns true if the operation creates a communicator, either for the program or for internal
+    /// Returns true if the operation creates a communicator, either for the user or for internal
     /// use.
     pub(crate) fn makes_comm(self) -> bool {
         matches!(

@@ -11,7 +11,7 @@ use std::cell::Cell;
 pub(super) static GATE: &OpenState = &HOT.gate;
 
 thread_local! {
-    /// True in threads that the library has started and that run functions of the program.
+    /// True in threads that the library has started and that run user callbacks.
     static IS_OWN_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -21,7 +21,7 @@ pub(super) fn is_own_thread() -> bool {
 }
 
 /// Marks the calling thread as a thread of the library until the thread ends. Such a thread runs
-/// the functions that the program submits to streams and executors, and finalize waits for it.
+/// user callbacks that were submitted to streams and executors, and finalize waits for the thread.
 pub fn enter_own_thread() {
     IS_OWN_THREAD.set(true);
 }
@@ -68,9 +68,9 @@ pub(super) fn forked_inside() -> Result<()> {
     )
 }
 
-/// Returns a guard for code that runs in every state of the library and takes a lock. A child that
-/// is forked while the guard exists detects that this thread was inside the library. Fails in a
-/// forked child in which a lock may still be locked.
+/// Returns a guard for code that may run in any state of the library and that takes a lock. A child
+/// process that is forked while the guard exists detects that this thread was inside the library.
+/// Fails in a forked child if another thread may have held a lock at the time of the fork.
 pub fn aside() -> Result<epoch::ForkGuard> {
     if is_fork() && epoch::another_was_inside() {
         forked_inside()?;

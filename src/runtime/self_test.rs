@@ -185,7 +185,7 @@ fn fill(backend: &Arc<Backend>) -> Result<Done> {
     })
 }
 
-/// Submits work to `stream` that increments `turn` if `turn` equals `number` when the work runs.
+/// Submits a task to `stream`. When the task runs, it increments `turn` if `turn` equals `number`.
 fn in_turn(stream: &Stream, turn: &Arc<AtomicU64>, number: u64) -> Result<()> {
     let turn = Arc::clone(turn);
     stream.run(move || {

@@ -36,7 +36,7 @@ struct Op {
 pub struct Reduction {
     /// Datatype: a DTL_DTYPE_ constant or the number of a user-defined datatype.
     pub dtype: dtl_dtype_t,
-    /// Reduction operation, DTL_OP_ constant or user-defined.
+    /// Reduction operation: a DTL_OP_ constant or a user-defined operation.
     pub op: dtl_reduce_op_t,
     /// Size of an element in bytes.
     pub element: usize,
@@ -112,11 +112,6 @@ pub fn reduction(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Reduction> {
         }
     };
     Ok(Reduction { dtype, op, element, commutes, fold })
-}
-
-/// Returns the element size of a built-in dtype in bytes; `None` if the dtype is not built in.
-pub fn builtin_size(dtype: dtl_dtype_t) -> Option<u64> {
-    elements::dtype_size(dtype).map(|size| size as u64)
 }
 
 /// Returns the element size of a dtype in bytes.
@@ -272,13 +267,13 @@ pub fn destroy_all() {
 
 // Numbers of user-defined dtypes and operations differ between processes. Ranks that
 // compare or report such numbers use portable numbers instead, which are equal on all ranks.
-/// Base of the portable numbers of user-defined dtypes, which are equal on all ranks. The portable
-/// number of a dtype is this base plus the element size, which is capped so that the sum fits into
-/// a signed 24-bit integer.
+/// Base of the portable numbers of user-defined dtypes. A portable number is equal on all ranks.
+/// The portable number of a dtype is this base plus the element size, which is capped so that the
+/// sum fits into a signed 24-bit integer.
 const DTYPE_OF_SIZE: i32 = 1 << 22;
-/// Base of the portable numbers of user-defined operations, which are equal on all ranks. The
-/// portable number of an operation is this base, plus 1 if the operation commutes. The base exceeds
-/// all nonportable operation numbers.
+/// Base of the portable numbers of user-defined operations. A portable number is equal on all
+/// ranks. The portable number of an operation is this base, plus 1 if the operation commutes. The
+/// base exceeds all nonportable operation numbers.
 const OP_OF_FLAGS: i32 = 1 << 24;
 const _: () = assert!(FIRST_OP + id_table::LIMIT as i32 <= OP_OF_FLAGS);
 

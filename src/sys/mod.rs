@@ -6,7 +6,7 @@
 //! - `handles`: objects that threads share by handle, and the reclamation of their memory
 //! - `memory`: addresses and regions, the allocator of host memory
 //! - `compute`: reductions, atomic operations on user memory, thread teams, user callbacks
-//! - `os`: descriptors, sockets, processes, shared memory, the dynamic loader, the hardware
+//! - `os`: file descriptors, sockets, processes, shared memory, the dynamic loader, the hardware
 
 pub mod compute;
 pub mod handles;

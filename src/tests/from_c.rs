@@ -3,8 +3,8 @@
 use super::*;
 use crate::abi::layouts::LAYOUTS;
 
-/// Structs of the C interface that later versions have extended, each with the first field of every
-/// extension. Taken from the history of the header files.
+/// Structs of the C interface that later versions of the library have extended, each with the first
+/// field of every extension. The list is taken from the history of the header files.
 const APPENDED: [(&str, &[&str]); 10] = [
     ("dtl_comm_desc_t", &["over"]),
     ("dtl_comm_vtable_t", &["win_create"]),

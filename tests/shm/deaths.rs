@@ -64,7 +64,7 @@ pub(crate) fn killed(how: Killed) {
         wait(comm, send(comm, &Buffer::filled(1000, 17), 0, 1));
         let op = (how != Killed::Idle).then(|| send(comm, &large, 0, 2));
         if how == Killed::InStream {
-            // Until the first pieces are on their way.
+            // Until the first fragments are on their way.
             (0..20).for_each(|_| assert_eq!(comm.outcome(op.expect("sent")).expect("test"), None));
         }
         // SAFETY: ends this process, which is what the case is about.

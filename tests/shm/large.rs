@@ -50,7 +50,7 @@ pub(crate) fn sender_away() {
     barrier(comm);
 }
 
-/// Tests that rank 1 loses the permission to read rank 0's memory: the pieces that it claimed
+/// Tests that rank 1 loses the permission to read rank 0's memory: the fragments that it claimed
 /// return to the sender.
 pub(crate) fn reading_is_forbidden_later() {
     const LEN: usize = 3_000_001;
@@ -59,7 +59,7 @@ pub(crate) fn reading_is_forbidden_later() {
     if comm.rank() == 0 {
         let data = Buffer::filled(LEN, 5);
         let op = send(comm, &data, 1, 1);
-        // Rank 1 takes pieces meanwhile, in vain.
+        // Rank 1 takes fragments meanwhile, in vain.
         assert!(wait_for_mark("forbidden", Duration::from_secs(15)), "rank 1 has not begun");
         assert_eq!(wait(comm, op).status, DTL_SUCCESS);
     } else {
@@ -162,7 +162,7 @@ pub(crate) fn killed_while_receiving() {
             let op = receive(comm, &into, from(0, 2));
             until(|| {
                 assert_eq!(comm.outcome(op).expect("test"), None);
-                // The first pieces are there.
+                // The first fragments are there.
                 (into.bytes()[1 << 20] != 0 || into.bytes()[LEN - 1] != 0).then_some(())
             });
             // SAFETY: ends this process, which is what the case is about.

@@ -28,7 +28,7 @@ const COMMON: &str = "
     share shutdown side signature simulation sleep small snapshot source spare stage
     standard start started state status step submit sum swapped taken
     teardown test tester text ticket timer token tooling transfer trial trusted try type
-    update usable usage use user value variable vendor version view wait watch watcher word
+    update usable usage user value variable vendor version view wait watch watcher word
     worker
 ";
 /// Section of the public names that cannot change; their words do not count as terms.

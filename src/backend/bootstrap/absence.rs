@@ -8,8 +8,8 @@ use crate::sys::sync::wait::Deadline;
 const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
 /// Time after the timeout within which rank 0's reply may still arrive, in nanoseconds.
 pub(super) const GRACE_NS: u64 = 2_000_000_000;
-/// Time for which rank 0, after a failure, waits for the other ranks in order to report the
-/// failure, in nanoseconds.
+/// Time, in nanoseconds, that rank 0 waits after a failure for the other ranks, so that it can
+/// report the failure to them.
 pub(super) const LINGER_NS: u64 = 2_000_000_000;
 
 /// Returns the timeout for opening a communicator in nanoseconds: `timeout_ns`, or the default if
@@ -21,11 +21,11 @@ pub(crate) fn limit_ns(timeout_ns: u64) -> u64 {
     }
 }
 
-/// Parameters of one rank for opening a communicator.
+/// Parameters with which one rank opens a communicator.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenRequest {
-    /// Key of this call that opens a communicator: equal on all ranks of the communicator,
-    /// different from the keys of other such calls.
+    /// Key of the call that opens the communicator. It is the same on all ranks of the communicator
+    /// and differs from the keys of other such calls.
     pub(super) key: u64,
     pub(crate) rank: usize,
     pub(crate) size: usize,

@@ -1,12 +1,12 @@
 //! Allgather through files in a folder that all ranks can access. Rank 0 writes an invitation with
 //! a random number. Each rank writes its contribution, with a random number of its own, to a file
 //! named after the number of the invitation. Rank 0 reads the contributions and writes a reply,
-//! which repeats the random number of each contribution. By these random numbers the ranks
+//! which repeats the random number of each contribution. These random numbers enable the ranks to
 //! recognize files that an earlier job left behind.
 //!
-//! Each file is written under another name and then renamed or linked, so other ranks never read an
-//! incomplete file. A rank removes its file after reading the reply; rank 0 removes all other
-//! files.
+//! Each file is written under a temporary name and then renamed or linked, so other ranks never
+//! read an incomplete file. A rank removes its file after reading the reply; rank 0 removes all
+//! other files.
 //!
 //! Over NFS, a file may become visible late, by up to the attribute cache timeout (mount option
 //! actimeo).
@@ -26,7 +26,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// First word of each file; changed with each incompatible change of the format.
+/// First word of each file; changed with each incompatible change to the file format.
 const MAGIC: u64 = u64::from_be_bytes(*b"dtl-fil1");
 /// Maximum interval between two scans of the folder.
 const LOOK: Duration = Duration::from_millis(10);
@@ -42,8 +42,8 @@ const ANSWER: &str = "answer";
 /// Name suffix of the file with which a rank reports that its timeout has expired.
 const LATE: &str = "late";
 
-/// Exchanges the contributions of all ranks. The inner result is the contributions or the error of
-/// the exchange; the outer error means that the folder is unusable.
+/// Exchanges the contributions of all ranks. The inner result is the contributions or the error
+/// from the exchange; the outer error means that the folder is unusable.
 pub(super) fn allgather(
     path: &Path,
     opening: &OpenRequest,
@@ -196,7 +196,8 @@ impl FolderOpening<'_> {
         decode(&answer?)
     }
 
-    /// Writes this rank's contribution in reply to `invitation`.
+    /// Writes this rank's contribution to a file named after `invitation`, the random number in
+    /// rank 0's invitation file (0 if `None`).
     fn accept(&self, invitation: Option<u64>, deadline: Deadline) -> Result<Written> {
         let name = of_rank(invitation.unwrap_or(0), self.opening.rank, "");
         let head = [self.own, self.opening.size as u64, deadline.left_ns()];
@@ -240,8 +241,8 @@ impl FolderOpening<'_> {
     }
 }
 
-/// Returns the name of a file that `rank` writes in reply to an invitation. `more` is appended to
-/// the name.
+/// Returns the name of a file that `rank` writes in an exchange; `invitation` is the random number
+/// in rank 0's invitation file. `more` is appended to the name.
 fn of_rank(invitation: u64, rank: usize, more: &str) -> String {
     format!("{invitation:016x}-{rank}{more}")
 }
@@ -252,8 +253,8 @@ struct FolderRoot<'a> {
     attendance: ArrivalDeadline,
     /// Random number and contribution of each rank; `None` until the rank has contributed.
     seats: Vec<Option<(u64, Vec<u64>)>>,
-    /// Random numbers of processes whose rank is out of range. The reply repeats these numbers too,
-    /// so that these processes accept it.
+    /// Random numbers of processes whose rank is out of range. Rank 0's reply repeats these numbers
+    /// too, so that these processes accept the reply.
     turned_away: Vec<u64>,
 }
 
@@ -398,7 +399,8 @@ fn check(folder: &Path) -> Result<()> {
         .map_err(|refusal| failure!(DTL_ERROR_UNAVAILABLE, "refused: {refusal}"))
 }
 
-/// Creates the folder and writes the invitation.
+/// Creates the folder of the exchange and writes rank 0's invitation file, which contains a random
+/// number.
 fn invite(place: &FolderOpening<'_>) -> Result<()> {
     for chance in 0.. {
         let made = DirBuilder::new().mode(0o700).create(&place.folder);

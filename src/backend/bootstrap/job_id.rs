@@ -41,8 +41,8 @@ pub(crate) struct Claim {
 struct Member {
     opens: u64,
     claim: Weak<Claim>,
-    /// Process that created the entry: a forked child has a copy of this table but does not own the
-    /// rank.
+    /// ID of the process that created this entry of `MEMBERS`: a forked child has a copy of
+    /// `MEMBERS` but does not own the rank.
     pid: i32,
 }
 

@@ -5,7 +5,7 @@
 //! failed rank.
 //!
 //! In reading order:
-//! - `absence`: timeouts, and the errors of late and absent ranks
+//! - `absence`: timeouts, and the errors for late and absent ranks
 //! - `records`: encoding of records and outcomes
 //! - `job_id`: pairing of the calls that open communicators of a job; names of the job's UNIX
 //!   sockets

@@ -2,8 +2,8 @@
 //! words, and all ranks succeed or all fail. [`BootstrapMethod`] selects the method.
 //!
 //! This module parses the method, resolves "auto", and implements the exchange over a communicator,
-//! which is either already open or opened only for the exchange. The methods of `folder` and `tcp`
-//! need no communicator. The callers define the content of a record.
+//! which is either already open or opened only for the exchange. The methods in `folder` and `tcp`
+//! do not need a communicator. The callers define the content of a record.
 
 use super::absence::{OpenRequest, limit_ns};
 use super::job_id::count;
@@ -36,8 +36,8 @@ pub enum BootstrapMethod {
     Tcp(String, u16),
 }
 
-/// Communicator kinds that cannot be used for the exchange, because they exchange no messages
-/// between processes or need a bootstrap themselves.
+/// Communicator kinds that cannot be used for the exchange, because they do not exchange messages
+/// between processes, or because they need a bootstrap themselves.
 const NO_PLACE_TO_MEET: [&str; 5] = ["self", "threads", "nccl", "rdma", "over"];
 
 impl BootstrapMethod {
@@ -201,8 +201,8 @@ fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> R
     Ok(records)
 }
 
-/// Creates the parameters of an exchange that needs no open communicator. Counts the current call
-/// that opens a communicator, unless it is the only such call of the job.
+/// Creates the parameters for an exchange that does not require an open communicator. Counts the
+/// current call that opens a communicator, unless it is the only such call of the job.
 fn opening(args: &OpenArgs, rank: i32, size: i32) -> OpenRequest {
     let number =
         if args.is_only_open { 1 } else { count((fnv1a(args.job.as_bytes()), rank), |_| ()).0 };

@@ -18,7 +18,8 @@ const MEETING: u64 = 0xF << 28;
 /// Maximum number of rounds per exchange. Each round has its own match bits, so this is also the
 /// distance between the match bits of successive exchanges.
 const ROUNDS: u64 = 64;
-/// Maximum time for the transport to release a buffer after a cancel, in nanoseconds.
+/// Maximum time, in nanoseconds, that the transport may take to release a buffer after a
+/// cancellation.
 const LET_GO_NS: u64 = 1_000_000_000;
 
 /// Allgather over an open transport. All ranks must call `allgather` the same number of times.

@@ -135,7 +135,8 @@ impl RankRecord {
     }
 }
 
-/// Returns the error that the contribution of `rank` reports, or `None` if it reports no failure.
+/// Returns the error that the contribution of `rank` reports, or `None` if it does not report a
+/// failure.
 pub(super) fn failure(rank: usize, words: &[u64]) -> Option<Error> {
     let status = *words.first().filter(|status| **status != 0)?;
     let bytes = bytes_of(words.get(BEFORE..).unwrap_or_default());

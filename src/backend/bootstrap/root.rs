@@ -23,14 +23,15 @@ use std::time::Duration;
 /// Frame kind of a hello, the first frame that a rank sends to rank 0. Payload: magic number, key
 /// of the exchange, rank, number of ranks, time until the deadline in nanoseconds, contribution.
 const HELLO: u8 = 1;
-/// Frame kind of rank 0's confirmation of a hello; the outcome follows later.
+/// Frame kind with which rank 0 confirms a hello (first frame from a rank); the outcome follows
+/// later.
 const SEAT: u8 = 2;
 /// Frame kind of a rejection: the listening rank 0 belongs to another job, or opens another
 /// communicator of this job.
 const OTHER: u8 = 3;
 /// Frame kind of the encoded outcome of the exchange.
 pub(super) const ANSWER: u8 = 4;
-/// Number of 64-bit words that precede the contribution in a hello frame.
+/// Number of 64-bit words that precede the contribution in a hello (first frame from a rank).
 const HEAD: usize = 5;
 /// Maximum number of bytes by which a contribution may be longer than rank 0's contribution. It may
 /// be longer because it may contain an error message.
@@ -45,8 +46,8 @@ pub(super) trait Sockets {
     type Stream: Stream;
     /// Magic number; changed with each protocol change on which the ranks must agree.
     const MAGIC: u64;
-    /// True if only processes of this user can connect. If true, a hello has no timeout, and rank 0
-    /// reports a failure even on connections without a hello.
+    /// True if only processes of this user can connect. If true, the first frame (hello) has no
+    /// timeout, and rank 0 reports a failure even on connections on which no hello has arrived.
     const ARE_TRUSTED: bool;
     /// Maximum interval between two connection attempts.
     const MOST_PAUSE: Duration;
@@ -70,7 +71,7 @@ pub(super) trait Sockets {
     /// Returns an error if a rank with this contribution is incompatible with rank 0, else `None`.
     /// `own` is the number of words of rank 0's contribution.
     fn unlike(&self, rank: u64, contribution: &[u64], own: usize) -> Option<Error>;
-    /// Returns the error that the contribution of `rank` reports, or `None` if it reports no
+    /// Returns the error that the contribution of `rank` reports, or `None` if it does not report a
     /// failure.
     fn reported(&self, rank: usize, contribution: &[u64]) -> Option<Error>;
     /// Creates the error for a second process that joins as `rank`.
@@ -119,8 +120,8 @@ pub(super) fn connect<N: Sockets>(
     }
 }
 
-/// Runs the exchange on a rank other than 0. Returns the connection to rank 0 and the contributions
-/// of all ranks.
+/// Runs the bootstrap exchange on a rank other than 0. Returns the connection to rank 0 and the
+/// contributions of all ranks.
 pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Vec<u64>)> {
     let mine = sockets.contribution();
     loop {
@@ -136,8 +137,8 @@ pub(super) fn join<N: Sockets>(mut sockets: N) -> Result<(Channel<N::Stream>, Ve
     }
 }
 
-/// Waits for the outcome of the exchange. If the listening process is not rank 0 of this job,
-/// returns the reason for a retry as a string.
+/// Waits for the outcome of the bootstrap exchange. If the listening process is not rank 0 of this
+/// job, returns the reason for a retry as a string.
 fn await_answer<N: Sockets>(
     sockets: &N,
     channel: &mut Channel<N::Stream>,
@@ -189,11 +190,11 @@ pub(super) struct Root<N: Sockets> {
     guests: Vec<Guest<N::Stream>>,
     /// Ranks that have joined, indexed by rank; the entry of rank 0 is always `None`.
     seats: Vec<Option<Seat<N::Stream>>>,
-    /// Connections of ranks that could not join. Rank 0 must send the failure on each of these
+    /// Connections from ranks that could not join. Rank 0 must send the failure on each of these
     /// connections.
     turned_away: Vec<Channel<N::Stream>>,
-    /// True if waiting for or accepting connections has failed, so that rank 0 waits for no further
-    /// ranks.
+    /// True if waiting for or accepting connections has failed, so that rank 0 does not wait for
+    /// any further ranks.
     pub(super) is_full: bool,
 }
 
@@ -219,7 +220,7 @@ impl<N: Sockets> Root<N> {
     }
 
     /// Waits until all ranks have joined. Returns the contributions in rank order, or the error,
-    /// which the caller must send to the joined ranks.
+    /// which the caller must send to the ranks that have joined.
     pub(super) fn gather(&mut self) -> Result<Vec<u64>> {
         loop {
             let missing = self.missing();
@@ -274,8 +275,8 @@ impl<N: Sockets> Root<N> {
         if knock { self.admit(now) } else { Ok(()) }
     }
 
-    /// Accepts all pending connections. If no complete hello (first frame) has arrived on too many
-    /// connections, drops the oldest of these connections.
+    /// Accepts all pending connections. If there are too many connections on which no complete
+    /// hello (first frame) has arrived yet, drops the oldest of them.
     fn admit(&mut self, now: u64) -> io::Result<()> {
         while let Some(stream) = self.sockets.accept(&self.listener)? {
             if self.guests.len() > 4 * self.seats.len() + 64 {
@@ -286,8 +287,9 @@ impl<N: Sockets> Root<N> {
         Ok(())
     }
 
-    /// Reads from the connection of a joined rank, which sends nothing at this stage. If the
-    /// connection has ended, records a failure.
+    /// Reads from the connection of a rank that has joined, and records a failure if the connection
+    /// has ended. The rank does not send anything at this stage, so the read serves only to detect
+    /// the end.
     fn look_at(&mut self, rank: usize) {
         let Some(Some(seat)) = self.seats.get_mut(rank) else { return };
         if seat.channel.fill().is_ok() {
@@ -362,7 +364,7 @@ impl<N: Sockets> Root<N> {
         self.attendance.deadline().left_ns()
     }
 
-    /// Iterates over the joined ranks and their connections.
+    /// Iterates over the ranks that have joined and their connections.
     pub(super) fn seated(&mut self) -> impl Iterator<Item = (usize, &mut Channel<N::Stream>)> {
         let seats = self.seats.iter_mut().enumerate();
         seats.filter_map(|(rank, seat)| seat.as_mut().map(|seat| (rank, &mut seat.channel)))

@@ -23,8 +23,8 @@ const MOMENT_NS: u64 = 1_000_000;
 /// A connected socket in nonblocking mode.
 pub(super) trait Stream: AsFd {
     fn read_some(&self, into: &mut [u8]) -> io::Result<usize>;
-    /// Writes some bytes. If the peer has closed the connection, returns an error and raises no
-    /// SIGPIPE.
+    /// Writes some bytes. If the peer has closed the connection, returns an error and does not
+    /// raise SIGPIPE.
     fn write_some(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
@@ -51,15 +51,15 @@ impl Stream for UnixStream {
 /// One end of a connection, with its receive and send buffers.
 pub(super) struct Channel<S: Stream = TcpStream> {
     pub(super) stream: CloseOnFork<S>,
-    /// Received bytes; the first `read` bytes are consumed.
+    /// Received bytes; the first `read` bytes have been consumed.
     inbox: Vec<u8>,
     read: usize,
-    /// Bytes to send; the first `written` bytes are written.
+    /// Bytes to send; the first `written` bytes have been written.
     outbox: Vec<u8>,
     written: usize,
 }
 
-/// Reason why `receive` returned no frame.
+/// Reason why `receive` did not return a frame.
 pub(super) enum FrameFailure {
     /// The deadline passed before a complete frame arrived.
     Silent,
@@ -155,7 +155,7 @@ impl<S: Stream> Channel<S> {
         Ok(Some((kind, bytes)))
     }
 
-    /// Writes queued frames and waits for the next frame. Reads nothing beyond that frame, so that
+    /// Writes queued frames and waits for the next frame. Does not read beyond that frame, so that
     /// a file descriptor sent after the frame stays in the socket.
     pub(super) fn receive(
         &mut self,

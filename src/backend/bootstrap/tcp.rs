@@ -39,7 +39,7 @@ pub(super) fn allgather(
     outcome
 }
 
-/// Socket address of rank 0, and this rank's parameters of the exchange.
+/// Socket address of rank 0, and this rank's parameters for the exchange.
 struct TcpSockets<'a> {
     host: &'a str,
     port: u16,
@@ -172,7 +172,8 @@ impl TcpSockets<'_> {
         Err(last)
     }
 
-    /// Resolves the host name in a thread, because the system's resolver supports no timeout.
+    /// Resolves the host name in a thread, because the system's resolver does not support a
+    /// timeout.
     fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = self.host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, self.port)]);

@@ -60,7 +60,7 @@ fn check_whole(met: &[Result<Records>]) -> u64 {
     cookie
 }
 
-/// A folder that only this test uses.
+/// Temporary folder of one test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -179,7 +179,7 @@ fn the_automatic_way_follows_the_rules() {
     }
 }
 
-/// Creates the ranks of a "threads" communicator, which lives as long as the process.
+/// Creates the ranks of a "threads" communicator. The ranks are never freed (`Box::leak`).
 fn fabric(size: i32) -> Vec<Arc<dyn Exchange>> {
     let [_, threads] = inproc::backends();
     let ranks =

@@ -6,8 +6,8 @@
 //!
 //! No files remain, because abstract socket names do not exist in the file system. A rank that
 //! cannot participate reports its failure to the ranks that are present (`excuse`), so that they
-//! need not wait for it. This is best effort: if the process has no file descriptor left for the
-//! report, the other ranks detect the absence when their timeout expires.
+//! need not wait for it. This is best effort: if the process has run out of file descriptors and
+//! cannot send the report, the other ranks detect the absence when their timeout expires.
 
 use super::absence::{GRACE_NS, LINGER_NS, OpenRequest};
 use super::job_id::{JobId, holder, other_users};
@@ -258,7 +258,8 @@ impl<'a> NodeRoot<'a> {
         pids(&self.contributions)
     }
 
-    /// Sends the contributions and the file descriptor `passed` to all ranks.
+    /// Sends each rank the contributions of all ranks and, if `passed` is not `None`, the file
+    /// descriptor in `passed`.
     pub(crate) fn share(&mut self, passed: Option<BorrowedFd<'_>>) -> Result<()> {
         let answer = bytes_of(&encode(&Ok(self.contributions.clone())));
         for (rank, channel) in self.root.seated() {
@@ -313,7 +314,7 @@ fn died(rank: usize, error: &Error) -> Error {
 /// State of a rank other than 0 after all ranks have joined.
 pub(crate) struct NodeRank {
     channel: Channel<UnixStream>,
-    /// Deadline for replies of rank 0.
+    /// Deadline for replies from rank 0.
     late: Deadline,
     rank: usize,
     pub(crate) pids: Vec<i32>,
@@ -345,8 +346,8 @@ impl NodeRank {
         received.map_err(of_root)
     }
 
-    /// Reports to rank 0 whether this rank could use the file descriptor (`own`), and waits for the
-    /// final outcome.
+    /// Reports `own`, the result of this rank's use of the file descriptor, to rank 0. Waits for
+    /// the final outcome.
     pub(crate) fn finish<T>(mut self, own: Result<T>) -> Result<T> {
         let named = |error: &Error| error.clone().within(&format!("rank {}", self.rank));
         let report = own.as_ref().map(|_| Vec::new()).map_err(named);

@@ -10,12 +10,12 @@ use crate::runtime::copy_text;
 use std::cell::Cell;
 use std::fs;
 
-/// Device type kDLCUDA of DLPack.
+/// DLPack device type kDLCUDA.
 const DLPACK_CUDA: i32 = 2;
 
 thread_local! {
-    /// Device that the thread has selected, with the number of the driver initialization
-    /// (`CudaDriver::generation`) for which the selection is valid.
+    /// Device that the thread has selected, with the number of the backend
+    /// (`DeviceBackend::generation`) for which the selection is valid.
     pub(super) static CHOSEN: Cell<(u64, i32)> = const { Cell::new((0, 0)) };
 }
 
@@ -57,11 +57,10 @@ impl Devices for CudaDriver {
     }
 
     fn memory_info(&self, device: i32) -> Result<(u64, u64)> {
-        let inside = self.enter(device)?;
+        let _inside = self.enter(device)?;
         let (mut free, mut total) = (0, 0);
         // SAFETY: `free` and `total` are valid for writing a size.
         let code = unsafe { (self.cuda.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
-        drop(inside);
         self.cuda.check(code, "cuMemGetInfo").map(|()| (free as u64, total as u64))
     }
 

@@ -6,7 +6,7 @@ use super::modules::CudaModule;
 use super::staging;
 use super::stream::CudaStream;
 use super::symbols::*;
-use crate::backend::driver::{self, CurrentDevice, Stream, TryOnce};
+use crate::backend::driver::{self, CurrentDevice, Stream};
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::Result;
 use crate::runtime::component::{Availability, BackendProbe};
@@ -34,11 +34,24 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
 
 impl BackendProbe for Arc<Cuda> {
     fn available(&self) -> Availability {
-        self.availability()
+        self.driver.look().map(drop)
     }
 
+    /// Returns true if the application has loaded and initialized the driver. The query neither
+    /// loads nor initializes the driver: after cuInit, forked children cannot use CUDA, and an
+    /// application may load the driver long before it initializes it.
     fn is_in_use(&self) -> bool {
-        is_in_use()
+        let named = settings::current().driver_library;
+        let name = LIBRARY.file(named.as_deref());
+        if LIBRARY.may_be_called().is_err() || dl::SharedObject::loaded(Path::new(name)).is_none() {
+            return false;
+        }
+        // SAFETY: the name is that of CUDA's driver library, or the user who named another library
+        // vouches for it.
+        let Ok(cuda) = (unsafe { LIBRARY.open(name) }) else { return false };
+        let mut current = ptr::null_mut();
+        // SAFETY: `current` is writable; before cuInit the call returns an error code.
+        unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) == CUDA_SUCCESS }
     }
 
     fn passed_over_reason(&self) -> Option<String> {
@@ -66,9 +79,9 @@ impl driver::Driver for CudaDriver {
     type Module = CudaModule;
 
     fn find() -> std::result::Result<Self, String> {
-        LIBRARY.may_be_called()?;
-        let cuda = open()?;
-        let generation = LIBRARY.begin();
+        // SAFETY: the name is that of CUDA's driver library, or the user who named another library
+        // vouches for it.
+        let cuda = unsafe { LIBRARY.load(settings::current().driver_library.as_deref()) }?;
         let mut version = 0;
         // SAFETY: `version` is valid for writing an int. cuDriverGetVersion may be called before
         // cuInit.
@@ -93,11 +106,7 @@ impl driver::Driver for CudaDriver {
         if cards.is_empty() {
             return Err("the CUDA driver counts 0 devices".into());
         }
-        Ok(CudaDriver { cuda, generation, cards, staging: Mutex::default() })
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
+        Ok(CudaDriver { cuda, version, cards, staging: Mutex::default() })
     }
 
     fn cards(&self) -> &[Card] {
@@ -118,8 +127,9 @@ impl Drop for CudaDriver {
         staging::trim(self);
         for card in &mut self.cards {
             let Some(context) = card.context.take() else { continue };
-            if let Ok(inside) = enter(self.cuda, context) {
-                for stream in card.own.iter_mut().filter_map(TryOnce::take) {
+            if let Ok(_inside) = enter(self.cuda, context) {
+                let own = [card.copies.take(), card.allocations.take()];
+                for stream in own.into_iter().flatten() {
                     // SAFETY: this driver object owns the stream and destroys it once.
                     let _ = unsafe { (self.cuda.cuStreamDestroy_v2)(stream.ptr()) };
                 }
@@ -134,33 +144,11 @@ impl Drop for CudaDriver {
                     // context is current, and all streams of the library are destroyed.
                     let _ = unsafe { (self.cuda.cuMemFreeHost)(page.ptr()) };
                 }
-                drop(inside);
             }
             // SAFETY: `context` retained the primary context once, and this call releases it once.
             let _ = unsafe { (self.cuda.cuDevicePrimaryCtxRelease_v2)(card.id) };
         }
     }
-}
-
-/// Returns true if the application has loaded and initialized the driver. The query neither loads
-/// nor initializes the driver: after cuInit, forked children cannot use CUDA, and an application
-/// may load the driver long before it initializes it.
-fn is_in_use() -> bool {
-    let named = settings::current().driver_library;
-    let name = LIBRARY.file(named.as_deref());
-    if LIBRARY.may_be_called().is_err() || dl::SharedObject::loaded(Path::new(name)).is_none() {
-        return false;
-    }
-    let Ok(cuda) = open() else { return false };
-    let mut current = ptr::null_mut();
-    // SAFETY: `current` is writable; before cuInit the call returns an error code.
-    unsafe { (cuda.cuCtxGetCurrent)(&raw mut current) == CUDA_SUCCESS }
-}
-
-fn open() -> std::result::Result<&'static Functions, String> {
-    // SAFETY: the name is that of CUDA's driver library, or the user who named another library
-    // vouches for it.
-    unsafe { LIBRARY.open_named(settings::current().driver_library.as_deref()) }
 }
 
 fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
@@ -176,8 +164,8 @@ fn list(cuda: &'static Functions) -> Result<Vec<Card>> {
             // SAFETY: `id` is a device of the driver, and `out` is valid for writing `room` bytes.
             unsafe { (cuda.cuDeviceGetName)(out, room, id) }
         });
-        let (context, own, pool, words) = Default::default();
-        cards.push(Card { id, name, context, own, pool, words });
+        let (context, copies, allocations, pool, words) = Default::default();
+        cards.push(Card { id, name, context, copies, allocations, pool, words });
     }
     Ok(cards)
 }

@@ -8,11 +8,12 @@
 
 use super::symbols::*;
 use crate::abi::word::*;
-use crate::backend::driver::{self, DeviceBackend, Driver as _, TryOnce};
+use crate::backend::driver::{self, DeviceBackend, Driver as _};
+use crate::backend::try_once::TryOnce;
 use crate::error::Result;
+use crate::from_c::text_in;
 use crate::sys::memory::buf::{Addr, AlignedBlock};
 use crate::sys::sync::lock::Mutex;
-use std::ffi::CStr;
 use std::ptr;
 
 /// Backend "cuda".
@@ -22,8 +23,8 @@ pub type Cuda = DeviceBackend<CudaDriver>;
 pub struct CudaDriver {
     /// Function table of the driver library.
     pub(super) cuda: &'static Functions,
-    /// Number that identifies this initialization of the driver and is unique within the process.
-    pub(super) generation: u64,
+    /// Version of the driver as cuDriverGetVersion encodes it, such as 12040.
+    pub(super) version: i32,
     /// Devices, in the order of the driver's ordinals.
     pub(super) cards: Vec<Card>,
     /// Cache of page-locked host buffers through which messages are staged.
@@ -37,8 +38,11 @@ pub struct Card {
     /// Name of the device.
     pub(super) name: String,
     pub(super) context: TryOnce<Addr>,
-    /// Internal streams for the work of synchronous calls, indexed by `Use`.
-    pub(super) own: [TryOnce<Addr>; 2],
+    /// Internal stream for the copies and fills of synchronous calls.
+    pub(super) copies: TryOnce<Addr>,
+    /// Internal stream for allocations from the memory pool and their release. It is separate from
+    /// `copies` so that an allocation never waits for a copy.
+    pub(super) allocations: TryOnce<Addr>,
     pub(super) pool: TryOnce<Option<Addr>>,
     /// Words in page-locked memory. A stream waits on such a word (cuStreamWaitValue32) while the
     /// host executes work that is ordered in this stream.
@@ -79,7 +83,7 @@ pub enum AllocOrigin {
     Host,
     /// Device memory imported from another process.
     Opened,
-    /// Host memory of the application that this backend has registered with the driver.
+    /// Host memory of the application, registered with the driver by this backend.
     Program,
     /// Memory that the application allocated or registered through the driver; the value is its
     /// memory kind (DTL_MEMORY_*).
@@ -99,16 +103,6 @@ impl Block {
         is_ours
             || matches!(self.origin, AllocOrigin::Foreign(DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED))
     }
-}
-
-/// Purpose of an internal stream of a device. The purposes are separate so that an allocation never
-/// waits for a copy.
-#[derive(Clone, Copy)]
-pub(super) enum Use {
-    /// Copies and fills.
-    Copies,
-    /// Allocations from a memory pool and their release.
-    Memory,
 }
 
 /// Guard during whose lifetime a context is current in the calling thread. Dropping the guard pops
@@ -168,30 +162,16 @@ impl CudaDriver {
         self.enter(made.unwrap_or(0) as i32).ok()
     }
 
-    /// Returns the internal stream of a device for `purpose`; creates the stream at its first use.
-    /// The caller must have made the device's context current.
-    pub(super) fn own_stream(&self, device: i32, purpose: Use) -> Result<Addr> {
-        let stream = self.card(device)?.own_stream(purpose);
+    /// Returns `stream`, an internal stream of a device, which is created at its first use. The
+    /// caller must have made the device's context current.
+    pub(super) fn own_stream(&self, stream: &TryOnce<Addr>) -> Result<Addr> {
         stream.get_or_make(|| new_stream(self.cuda)).copied()
-    }
-
-    /// Returns the internal stream of a device for `purpose`; `None` if the stream has not been
-    /// created yet.
-    pub(super) fn own_stream_so_far(&self, device: i32, purpose: Use) -> Result<Option<Addr>> {
-        Ok(self.card(device)?.own_stream(purpose).get().copied())
     }
 
     /// Returns the memory pool of a device, created at its first use; `None` if the device does not
     /// support pools. The caller must have made the device's context current.
-    pub(super) fn pool(&self, device: i32) -> Result<Option<Addr>> {
-        let card = self.card(device)?;
+    pub(super) fn pool(&self, card: &Card) -> Result<Option<Addr>> {
         card.pool.get_or_make(|| new_pool(self, card)).copied()
-    }
-
-    /// Returns the memory pool of a device; `None` if the pool has not been created or the device
-    /// does not support pools.
-    pub(super) fn pool_so_far(&self, device: i32) -> Option<Addr> {
-        self.card(device).ok()?.pool.get().copied().flatten()
     }
 
     /// Queries an integer attribute of a device. Returns 0 if the driver does not support the
@@ -204,16 +184,6 @@ impl CudaDriver {
     }
 }
 
-impl Card {
-    fn own_stream(&self, purpose: Use) -> &TryOnce<Addr> {
-        let [copies, memory] = &self.own;
-        match purpose {
-            Use::Copies => copies,
-            Use::Memory => memory,
-        }
-    }
-}
-
 /// Creates, in the current context, a stream that does not synchronize with the legacy default
 /// stream.
 pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
@@ -223,9 +193,9 @@ pub(super) fn new_stream(cuda: &Functions) -> Result<Addr> {
     cuda.check(code, "cuStreamCreate").map(|()| Addr::new(stream))
 }
 
-/// Creates the library's memory pool of a device; returns `None` if the device or driver does not
-/// support pools. The pool caches all freed memory. The library does not use the device's default
-/// pool, because the application may tune that pool.
+/// Creates the library's own memory pool for a device; returns `None` if the device or driver does
+/// not support pools. The pool caches all freed memory. The library does not use the device's
+/// default pool, because the application may tune that pool.
 fn new_pool(driver: &CudaDriver, card: &Card) -> Result<Option<Addr>> {
     let cuda = driver.cuda;
     let (Some(create), Some(set), Some(_), Some(_)) = (
@@ -263,9 +233,7 @@ pub(super) fn text<const ROOM: usize>(ask: impl Fn(c_int, *mut c_char) -> CUresu
     if ask(ROOM as c_int, bytes.as_mut_ptr().cast()) != CUDA_SUCCESS {
         return String::new();
     }
-    CStr::from_bytes_until_nul(&bytes)
-        .map(|text| text.to_string_lossy().into_owned())
-        .unwrap_or_default()
+    text_in(&bytes)
 }
 
 /// Converts a device pointer into an address. The host may be unable to read memory at this

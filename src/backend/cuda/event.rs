@@ -87,13 +87,12 @@ impl driver::Event for CudaEvent {
             );
         }
         let cuda = self.driver.cuda;
-        let inside = enter(cuda, self.context)?;
+        let _inside = enter(cuda, self.context)?;
         let mut milliseconds = 0.0;
         // SAFETY: `milliseconds` is valid for writing a float, and both events are alive.
         let code = unsafe {
             (cuda.cuEventElapsedTime)(&raw mut milliseconds, self.id.ptr(), stop.id.ptr())
         };
-        drop(inside);
         match code {
             CUDA_SUCCESS => Ok(Some((f64::from(milliseconds) * 1e6).round() as i64)),
             CUDA_ERROR_NOT_READY => Ok(None),

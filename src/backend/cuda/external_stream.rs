@@ -2,9 +2,8 @@
 //! operations that this use requires.
 
 use super::driver::{Cuda, CudaDriver};
-use super::stream::CudaStream;
 use super::symbols::*;
-use crate::backend::driver::{Driver as _, EventRecord, Queue as _, Stream};
+use crate::backend::driver::{Driver as _, EventRecord, Stream};
 use crate::error::Result;
 use crate::sys::memory::buf::{Addr, Region};
 use crate::sys::sync::lock::Mutex;
@@ -16,12 +15,12 @@ const SPARE: usize = 16;
 /// CUDA stream of one device for the work of another library, such as NCCL.
 pub struct ExternalStream {
     stream: Arc<Stream<CudaDriver>>,
-    spare: Mutex<Vec<EventRecord<CudaDriver>>>,
+    spare: Mutex<Vec<Point>>,
 }
 
 /// Position in a stream: the end of the work that was queued on the stream when the point was
 /// created.
-pub struct Point(EventRecord<CudaDriver>);
+pub type Point = EventRecord<CudaDriver>;
 
 impl ExternalStream {
     /// Creates a stream on `device`, or on the calling thread's current device if `device` is
@@ -32,29 +31,25 @@ impl ExternalStream {
         Ok(ExternalStream { stream: driver.create_stream(device)?, spare: Mutex::default() })
     }
 
-    fn queue(&self) -> &CudaStream {
-        self.stream.queue()
-    }
-
     /// Returns the index of the stream's device in the backend's device list.
     pub fn device(&self) -> i32 {
-        self.queue().device
+        self.stream.queue.device
     }
 
     /// Returns the native stream handle (`CUstream`).
     pub fn stream(&self) -> CUstream {
-        self.queue().native().ptr()
+        self.stream.queue.id.ptr()
     }
 
     /// Makes the context of the stream's device current in the calling thread until the returned
     /// guard is dropped. The device is then the current device of the CUDA runtime API too.
     pub fn enter(&self) -> Result<impl Sized + use<>> {
-        self.queue().enter()
+        self.stream.queue.enter()
     }
 
     /// Queues a copy. The caller must keep both regions allocated until the copy has completed.
     pub fn copy(&self, into: Region, from: Region) -> Result<()> {
-        let cuda = self.queue().driver.cuda;
+        let cuda = self.stream.queue.driver.cuda;
         let _inside = self.enter()?;
         let number = |of: Region| of.addr().get() as CUdeviceptr;
         // SAFETY: both regions are memory of the device. The caller keeps them allocated until a
@@ -67,12 +62,12 @@ impl ExternalStream {
     /// Creates a [`Point`] at the end of the work queued on the stream so far.
     pub fn point(&self) -> Result<Point> {
         let spare = self.spare.lock().pop();
-        if let Some(mut record) = spare {
-            if record.renew(&self.stream)? {
-                return Ok(Point(record));
+        if let Some(mut point) = spare {
+            if point.renew(&self.stream)? {
+                return Ok(point);
             }
         }
-        EventRecord::new(&self.stream, false).map(Point)
+        Point::new(&self.stream, false)
     }
 
     /// Caches `point`, whose work must have completed, so that a later call to [`Self::point`] can
@@ -80,16 +75,8 @@ impl ExternalStream {
     pub fn recycle(&self, point: Point) {
         let mut spare = self.spare.lock();
         if spare.len() < SPARE {
-            spare.push(point.0);
+            spare.push(point);
         }
-    }
-}
-
-impl Point {
-    /// Returns true if all work queued before the point has completed. Returns an error if the
-    /// device has faulted.
-    pub fn is_reached(&self) -> Result<bool> {
-        self.0.is_done()
     }
 }
 

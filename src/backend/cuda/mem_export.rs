@@ -4,7 +4,7 @@
 use super::driver::{AllocOrigin, Block, Cuda, CudaDriver, address};
 use super::symbols::*;
 use crate::backend::driver::Driver as _;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::component::{Exports, Extent, Ticket};
 use crate::runtime::enums::describe;
 use crate::sys::memory::buf::{Addr, Region};
@@ -14,17 +14,14 @@ impl Cuda {
     /// Page-locks host memory of the application for access by all devices.
     pub(super) fn register_range(&self, region: Region) -> Result<()> {
         let driver = self.driver.get()?;
-        let Some(register) = driver.cuda.cuMemHostRegister_v2 else {
-            return absent("cuMemHostRegister_v2");
-        };
+        let register = required(driver.cuda.cuMemHostRegister_v2, "cuMemHostRegister_v2")?;
         let device = self.current(&driver);
-        let inside = driver.enter(device)?;
+        let _inside = driver.enter(device)?;
         let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: the caller keeps the memory allocated until it is unregistered. The driver
         // rejects a range that is not valid memory.
         let code = unsafe { register(region.addr().ptr(), region.len(), flags) };
         driver.cuda.check(code, "registering host memory (cuMemHostRegister)")?;
-        drop(inside);
         let (base, size) = (region.addr(), region.len() as u64);
         self.blocks.insert(base, Block { base, size, device, origin: AllocOrigin::Program });
         Ok(())
@@ -33,9 +30,7 @@ impl Cuda {
 
 /// Unregisters host memory of the application, which unlocks its pages.
 pub(super) fn unregister(driver: &CudaDriver, addr: Addr) -> Result<()> {
-    let Some(unregister) = driver.cuda.cuMemHostUnregister else {
-        return absent("cuMemHostUnregister");
-    };
+    let unregister = required(driver.cuda.cuMemHostUnregister, "cuMemHostUnregister")?;
     // SAFETY: the memory was registered and is unregistered once. A context is current, and the
     // caller guarantees that nothing uses the memory.
     driver.cuda.check_release(unsafe { unregister(addr.ptr()) }, "cuMemHostUnregister")
@@ -48,9 +43,8 @@ pub(super) fn dmabuf(
     block: Option<Block>,
     region: Region,
 ) -> Result<(i32, u64)> {
-    let Some(get) = driver.cuda.cuMemGetHandleForAddressRange else {
-        return absent("cuMemGetHandleForAddressRange (CUDA 11.7)");
-    };
+    let name = "cuMemGetHandleForAddressRange (CUDA 11.7)";
+    let get = required(driver.cuda.cuMemGetHandleForAddressRange, name)?;
     let Some(block) = block.filter(Block::is_on_device) else {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
@@ -87,14 +81,17 @@ pub(super) fn dmabuf(
 
 /// Unmaps device memory that another process exported.
 pub(super) fn close(driver: &CudaDriver, number: CUdeviceptr) -> Result<()> {
-    let Some(close) = driver.cuda.cuIpcCloseMemHandle else { return absent("cuIpcCloseMemHandle") };
+    let close = required(driver.cuda.cuIpcCloseMemHandle, "cuIpcCloseMemHandle")?;
     // SAFETY: cuIpcOpenMemHandle returned the address, which is closed once. Its context is
     // current, and nothing uses the memory.
     driver.cuda.check_release(unsafe { close(number) }, "cuIpcCloseMemHandle")
 }
 
-fn absent<T>(function: &str) -> Result<T> {
-    fail!(DTL_ERROR_NOT_SUPPORTED, "this driver has no {function}: use a newer one")
+/// Returns an optional function of the driver; NOT_SUPPORTED if the driver lacks it.
+fn required<F>(function: Option<F>, name: &str) -> Result<F> {
+    function.ok_or_else(|| {
+        failure!(DTL_ERROR_NOT_SUPPORTED, "this driver has no {name}: use a newer one")
+    })
 }
 
 impl Exports for Cuda {
@@ -116,9 +113,7 @@ impl Exports for Cuda {
                 CudaDriver::ALIGNMENT
             );
         }
-        let Some(export) = driver.cuda.cuIpcGetMemHandle else {
-            return absent("cuIpcGetMemHandle");
-        };
+        let export = required(driver.cuda.cuIpcGetMemHandle, "cuIpcGetMemHandle")?;
         let _inside = driver.enter(block.device)?;
         let mut handle = CUipcMemHandle { reserved: [0; 64] };
         // SAFETY: `handle` is valid for writing, and `block.base` is the first byte of an
@@ -135,11 +130,9 @@ impl Exports for Cuda {
 
     fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr> {
         let driver = self.driver.get()?;
-        let Some(open) = driver.cuda.cuIpcOpenMemHandle_v2 else {
-            return absent("cuIpcOpenMemHandle_v2");
-        };
+        let open = required(driver.cuda.cuIpcOpenMemHandle_v2, "cuIpcOpenMemHandle_v2")?;
         let device = self.current(&driver);
-        let inside = driver.enter(device)?;
+        let _inside = driver.enter(device)?;
         let mut handle = CUipcMemHandle { reserved: [0; 64] };
         let bytes = ticket.iter().flat_map(|word| word.to_ne_bytes());
         for (to, byte) in handle.reserved.iter_mut().zip(bytes) {
@@ -181,7 +174,6 @@ impl Exports for Cuda {
                 "it is imported here already, at {base:?}: use that"
             );
         }
-        drop(inside);
         Ok(base)
     }
 

@@ -4,13 +4,13 @@
 //! Allocation from the driver's pool is stream-ordered, but the library's allocation calls are not.
 //! Therefore an allocation is queued on an internal stream, and the call waits for that stream.
 
-use super::driver::{AllocOrigin, Block, Cuda, CudaDriver, Use, address};
+use super::driver::{AllocOrigin, Block, Card, ContextGuard, Cuda, CudaDriver, address};
 use super::errors::is_lost;
 use super::symbols::*;
 use super::{mem_export, staging};
 use crate::abi::devices::device::*;
 use crate::abi::word::*;
-use crate::backend::driver::{Driver as _, room_for, stream_of};
+use crate::backend::driver::{Devices as _, Driver as _, room_for, stream_of};
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{CopySide, DriverAllocation, Exports, Extent, Memory, Token};
 use crate::runtime::device::new_kind_info;
@@ -24,57 +24,9 @@ impl Cuda {
     /// registered.
     pub(super) fn side(&self, place: CopySide) -> Option<Block> {
         let CopySide { region, kind, device } = place;
-        let foreign = || Block {
-            base: region.addr(),
-            size: region.len() as u64,
-            device,
-            origin: AllocOrigin::Foreign(kind),
-        };
+        let foreign = || foreign(region.addr(), region.len() as u64, device, kind);
         let is_ours = kind != DTL_MEMORY_HOST;
         self.blocks.find(region.addr()).or_else(|| is_ours.then(foreign))
-    }
-
-    /// Allocates `room` bytes of memory of kind `kind` on `device`. Returns the address and the
-    /// origin of the allocation. The caller must have made the device's context current.
-    fn take(
-        &self,
-        driver: &CudaDriver,
-        device: i32,
-        kind: dtl_enum_word_t,
-        room: usize,
-    ) -> Result<(Addr, AllocOrigin)> {
-        let cuda = driver.cuda;
-        let (mut number, mut pointer) = (0, std::ptr::null_mut());
-        let origin = match kind {
-            DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED => {
-                // SHARED memory is not allocated from the pool: pool memory is exported to other
-                // processes by another mechanism.
-                if kind == DTL_MEMORY_DEVICE {
-                    if let Some(taken) = take_from_pool(driver, device, room)? {
-                        return Ok((taken, AllocOrigin::Pool));
-                    }
-                }
-                // SAFETY: `number` is valid for writing a device pointer.
-                cuda.check(unsafe { (cuda.cuMemAlloc_v2)(&raw mut number, room) }, "cuMemAlloc")?;
-                AllocOrigin::Device
-            }
-            DTL_MEMORY_MANAGED => {
-                // SAFETY: `number` is valid for writing a device pointer.
-                let code = unsafe {
-                    (cuda.cuMemAllocManaged)(&raw mut number, room, CU_MEM_ATTACH_GLOBAL)
-                };
-                cuda.check(code, "cuMemAllocManaged")?;
-                AllocOrigin::Managed
-            }
-            _ => {
-                let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-                // SAFETY: `pointer` is valid for writing a pointer.
-                let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut pointer, room, flags) };
-                cuda.check(code, "cuMemHostAlloc")?;
-                return Ok((Addr::new(pointer), AllocOrigin::Host));
-            }
-        };
-        Ok((address(number), origin))
     }
 
     /// Frees the allocation at `addr`. Returns DTL_ERROR_INTERNAL if there is no such allocation.
@@ -89,40 +41,39 @@ impl Cuda {
 
     fn describe(&self, kind: dtl_enum_word_t) -> Result<dtl_mem_kind_info_t> {
         let driver = self.driver.get()?;
-        let device = self.current(&driver);
-        let card = driver.card(device)?;
-        check_kind(&driver, device, kind)?;
-        let info = |properties, name| {
-            let common = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
-            Ok(new_kind_info(common | properties, CudaDriver::ALIGNMENT, name))
+        let card = check_kind(&driver, self.current(&driver), kind)?;
+        let has = |what| driver.attribute(card, what) != 0;
+        let mut unified = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
+        if has(CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED) {
+            unified |= DTL_MEMORY_ATOMICS;
+        }
+        let (properties, name) = match kind {
+            DTL_MEMORY_DEVICE => (0, "CUDA, device"),
+            DTL_MEMORY_SHARED => {
+                (DTL_MEMORY_EXPORTABLE, "CUDA, device (other processes can open it)")
+            }
+            DTL_MEMORY_PINNED => (unified, "CUDA, host (page-locked)"),
+            _ if has(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) => (unified, "CUDA, managed"),
+            _ => (unified, "CUDA, managed (host: only while the device is idle)"),
         };
-        if kind == DTL_MEMORY_DEVICE {
-            return info(0, "CUDA, device");
-        }
-        if kind == DTL_MEMORY_SHARED {
-            return info(DTL_MEMORY_EXPORTABLE, "CUDA, device (other processes can open it)");
-        }
-        let mut properties = DTL_MEMORY_HOST_ACCESSIBLE | DTL_MEMORY_UNIFIED;
-        if driver.attribute(card, CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED) != 0 {
-            properties |= DTL_MEMORY_ATOMICS;
-        }
-        let concurrent = driver.attribute(card, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) != 0;
-        let name = match kind {
-            DTL_MEMORY_PINNED => "CUDA, host (page-locked)",
-            _ if concurrent => "CUDA, managed",
-            _ => "CUDA, managed (host: only while the device is idle)",
-        };
-        info(properties, name)
+        let common = DTL_MEMORY_DEVICE_ACCESSIBLE | DTL_MEMORY_THREAD_SAFE;
+        Ok(new_kind_info(common | properties, CudaDriver::ALIGNMENT, name))
     }
 }
 
-fn check_kind(driver: &CudaDriver, device: i32, kind: dtl_enum_word_t) -> Result<()> {
+/// Returns a descriptor of memory that the application allocated or registered through the driver.
+fn foreign(base: Addr, size: u64, device: i32, kind: dtl_enum_word_t) -> Block {
+    Block { base, size, device, origin: AllocOrigin::Foreign(kind) }
+}
+
+/// Returns device `device`, or an error unless it supports the memory kind `kind`.
+fn check_kind(driver: &CudaDriver, device: i32, kind: dtl_enum_word_t) -> Result<&Card> {
     let card = driver.card(device)?;
     match kind {
-        DTL_MEMORY_DEVICE | DTL_MEMORY_PINNED => Ok(()),
-        DTL_MEMORY_SHARED if driver.cuda.cuIpcGetMemHandle.is_some() => Ok(()),
+        DTL_MEMORY_DEVICE | DTL_MEMORY_PINNED => Ok(card),
+        DTL_MEMORY_SHARED if driver.cuda.cuIpcGetMemHandle.is_some() => Ok(card),
         DTL_MEMORY_MANAGED if driver.attribute(card, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) != 0 => {
-            Ok(())
+            Ok(card)
         }
         DTL_MEMORY_MANAGED => fail!(
             DTL_ERROR_NOT_SUPPORTED,
@@ -138,11 +89,52 @@ fn check_kind(driver: &CudaDriver, device: i32, kind: dtl_enum_word_t) -> Result
     }
 }
 
+/// Allocates `room` bytes of memory of kind `kind` on a device. Returns the address and the origin
+/// of the allocation. The caller must have made the device's context current.
+fn take(
+    driver: &CudaDriver,
+    card: &Card,
+    kind: dtl_enum_word_t,
+    room: usize,
+) -> Result<(Addr, AllocOrigin)> {
+    let cuda = driver.cuda;
+    let (mut number, mut pointer) = (0, std::ptr::null_mut());
+    let (code, what, origin) = match kind {
+        DTL_MEMORY_DEVICE | DTL_MEMORY_SHARED => {
+            // SHARED memory is not allocated from the pool: pool memory is exported to other
+            // processes by another mechanism.
+            if kind == DTL_MEMORY_DEVICE {
+                if let Some(taken) = take_from_pool(driver, card, room)? {
+                    return Ok((taken, AllocOrigin::Pool));
+                }
+            }
+            // SAFETY: `number` is valid for writing a device pointer.
+            let code = unsafe { (cuda.cuMemAlloc_v2)(&raw mut number, room) };
+            (code, "cuMemAlloc", AllocOrigin::Device)
+        }
+        DTL_MEMORY_MANAGED => {
+            let flags = CU_MEM_ATTACH_GLOBAL;
+            // SAFETY: `number` is valid for writing a device pointer.
+            let code = unsafe { (cuda.cuMemAllocManaged)(&raw mut number, room, flags) };
+            (code, "cuMemAllocManaged", AllocOrigin::Managed)
+        }
+        _ => {
+            let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+            // SAFETY: `pointer` is valid for writing a pointer.
+            let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut pointer, room, flags) };
+            (code, "cuMemHostAlloc", AllocOrigin::Host)
+        }
+    };
+    cuda.check(code, what)?;
+    let base = if origin == AllocOrigin::Host { Addr::new(pointer) } else { address(number) };
+    Ok((base, origin))
+}
+
 /// Allocates `room` bytes from the device's pool and waits for the allocation. Returns `None` if
 /// the device has no pool.
-fn take_from_pool(driver: &CudaDriver, device: i32, room: usize) -> Result<Option<Addr>> {
-    let Some(pool) = driver.pool(device)? else { return Ok(None) };
-    let stream = driver.own_stream(device, Use::Memory)?;
+fn take_from_pool(driver: &CudaDriver, card: &Card, room: usize) -> Result<Option<Addr>> {
+    let Some(pool) = driver.pool(card)? else { return Ok(None) };
+    let stream = driver.own_stream(&card.allocations)?;
     let Some(taken) = queue_take(driver, pool, stream, room)? else { return Ok(None) };
     let cuda = driver.cuda;
     // SAFETY: `stream` is an internal stream of the library, so it is alive.
@@ -152,7 +144,8 @@ fn take_from_pool(driver: &CudaDriver, device: i32, room: usize) -> Result<Optio
 }
 
 /// Queues an allocation of `room` bytes from `pool` on `stream`. The caller must have made the
-/// stream's context current. Returns `None` if the driver has no stream-ordered allocation.
+/// stream's context current. Returns `None` if the driver does not support stream-ordered
+/// allocation.
 fn queue_take(driver: &CudaDriver, pool: Addr, stream: Addr, room: usize) -> Result<Option<Addr>> {
     let Some(alloc) = driver.cuda.cuMemAllocFromPoolAsync else { return Ok(None) };
     let mut number = 0;
@@ -173,7 +166,7 @@ fn give_back(driver: &CudaDriver, block: &Block) -> Result<()> {
     let number = block.base.get() as CUdeviceptr;
     let (code, what) = match (block.origin, cuda.cuMemFreeAsync) {
         (AllocOrigin::Pool, Some(free)) => {
-            let stream = driver.own_stream(block.device, Use::Memory)?;
+            let stream = driver.own_stream(&driver.card(block.device)?.allocations)?;
             // SAFETY: the memory comes from the pool and is freed once. The caller guarantees that
             // nothing uses it.
             (unsafe { free(number, stream.ptr()) }, "cuMemFreeAsync")
@@ -196,19 +189,11 @@ impl Memory for Arc<Cuda> {
     fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
         let driver = self.driver.get()?;
         let device = self.current(&driver);
-        check_kind(&driver, device, kind)?;
+        let card = check_kind(&driver, device, kind)?;
         let inside = driver.enter(device)?;
         let room = room_for::<CudaDriver>(size, align);
-        let taken = match self.take(&driver, device, kind, room) {
-            // The pool may cache enough unused memory for this allocation: trim the pool and try
-            // again.
-            Err(error) if is_shortage(&error) && trim(&driver, device) => {
-                self.take(&driver, device, kind, room)
-            }
-            taken => taken,
-        };
-        drop(inside);
-        let (base, origin) = taken.map_err(|error| explain(&driver, device, size, error))?;
+        let take = || take(&driver, card, kind, room);
+        let (base, origin) = allocate(&driver, device, size, inside, take)?;
         Ok(self.blocks.add(Block { base, size, device, origin }, align))
     }
 
@@ -217,32 +202,22 @@ impl Memory for Arc<Cuda> {
         if kind != DTL_MEMORY_DEVICE {
             return None;
         }
-        let queue = stream_of::<CudaDriver>(stream).queue();
+        let queue = &stream_of::<CudaDriver>(stream).queue;
         let (driver, device) = (&queue.driver, queue.device);
-        let take = || {
+        let alloc = || {
             let inside = queue.enter()?;
-            let Some(pool) = driver.pool(device)? else { return Ok(None) };
-            let taken =
-                match queue_take(driver, pool, queue.id, room_for::<CudaDriver>(size, align)) {
-                    Err(error) if is_shortage(&error) && trim(driver, device) => {
-                        queue_take(driver, pool, queue.id, room_for::<CudaDriver>(size, align))
-                    }
-                    taken => taken,
-                };
-            drop(inside);
-            taken.map_err(|error| explain(driver, device, size, error))
+            let Some(pool) = driver.pool(driver.card(device)?)? else { return Ok(None) };
+            let room = room_for::<CudaDriver>(size, align);
+            let take = || queue_take(driver, pool, queue.id, room);
+            let block = |base| Block { base, size, device, origin: AllocOrigin::Pool };
+            let taken = allocate(driver, device, size, inside, take)?;
+            Ok(taken.map(|base| self.blocks.add(block(base), align)))
         };
-        take()
-            .map(|taken| {
-                taken.map(|base| {
-                    self.blocks.add(Block { base, size, device, origin: AllocOrigin::Pool }, align)
-                })
-            })
-            .transpose()
+        alloc().transpose()
     }
 
     fn free_async(&self, stream: Token, addr: Addr, _extent: Extent) -> Option<Result<()>> {
-        let queue = stream_of::<CudaDriver>(stream).queue();
+        let queue = &stream_of::<CudaDriver>(stream).queue;
         let free = queue.driver.cuda.cuMemFreeAsync?;
         let block = self
             .blocks
@@ -272,16 +247,10 @@ impl Memory for Arc<Cuda> {
     }
 
     fn dmabuf(&self, region: Region) -> Option<Result<(i32, u64)>> {
-        let foreign = |DriverAllocation { kind, device, base, size }| Block {
-            base,
-            size,
-            device,
-            origin: AllocOrigin::Foreign(kind),
-        };
         let make = |driver: Arc<CudaDriver>| {
-            let block = self.blocks.find(region.addr());
-            let block = match block {
-                None => identify(&driver, region.addr())?.map(foreign),
+            let block = match self.blocks.find(region.addr()) {
+                None => identify(&driver, region.addr())?
+                    .map(|found| foreign(found.base, found.size, found.device, found.kind)),
                 block => block,
             };
             mem_export::dmabuf(&driver, block, region)
@@ -300,11 +269,10 @@ impl Memory for Arc<Cuda> {
     fn trim(&self) {
         if let Some(driver) = self.driver.known() {
             staging::trim(&driver);
-            for device in 0..driver.cards.len() as i32 {
-                if driver.pool_so_far(device).is_some() {
-                    let inside = driver.enter(device);
-                    trim(&driver, device);
-                    drop(inside);
+            for (device, card) in (0..).zip(&driver.cards) {
+                if card.pool.get().is_some_and(Option::is_some) {
+                    let _inside = driver.enter(device);
+                    trim(&driver, card);
                 }
             }
         }
@@ -323,8 +291,8 @@ impl Memory for Arc<Cuda> {
     }
 }
 
-/// Queries the driver about the allocation that contains `addr`. Returns `None` if the address
-/// belongs to no allocation of the driver (memory type 0).
+/// Queries the driver about the allocation that contains `addr`. Returns `None` if the address does
+/// not belong to any allocation known to the driver (memory type 0).
 ///
 /// If a device fault has made the context unusable, the function returns `None` for every address:
 /// all device memory is lost too, but a program must still be able to send from host memory. Any
@@ -347,17 +315,11 @@ fn identify(driver: &CudaDriver, addr: Addr) -> Result<Option<DriverAllocation>>
         (&raw mut size).cast(),
     ];
     let (count, number) = (names.len() as c_uint, addr.get() as CUdeviceptr);
-    let mut ask = || {
+    let (names, places) = (names.as_mut_ptr(), places.as_mut_ptr());
+    let ask = || {
         // SAFETY: `names` has five attributes, and `places` has a valid output for each of them.
         // The driver accepts any address.
-        unsafe {
-            (driver.cuda.cuPointerGetAttributes)(
-                count,
-                names.as_mut_ptr(),
-                places.as_mut_ptr(),
-                number,
-            )
-        }
+        unsafe { (driver.cuda.cuPointerGetAttributes)(count, names, places, number) }
     };
     // The query needs no specific context, because unified addressing makes addresses equal in all
     // contexts. Retaining a primary context would cost device memory and time.
@@ -394,11 +356,11 @@ fn is_shortage(error: &Error) -> bool {
 
 /// Frees the unused memory that the device's pool caches. The caller must have made the device's
 /// context current. Returns false if the device has no pool or the driver call fails.
-fn trim(driver: &CudaDriver, device: i32) -> bool {
-    let (Some(pool), Some(trim)) = (driver.pool_so_far(device), driver.cuda.cuMemPoolTrimTo) else {
+fn trim(driver: &CudaDriver, card: &Card) -> bool {
+    let (Some(Some(pool)), Some(trim)) = (card.pool.get(), driver.cuda.cuMemPoolTrimTo) else {
         return false;
     };
-    if let Ok(Some(stream)) = driver.own_stream_so_far(device, Use::Memory) {
+    if let Some(stream) = card.allocations.get() {
         // SAFETY: `stream` is an internal stream of the library, so it is alive. After the wait,
         // all memory freed on this stream is unused.
         let _ = unsafe { (driver.cuda.cuStreamSynchronize)(stream.ptr()) };
@@ -408,19 +370,34 @@ fn trim(driver: &CudaDriver, device: i32) -> bool {
     code == CUDA_SUCCESS
 }
 
-/// Adds the size, the device and the device's free memory to the error of a failed allocation.
+/// Calls `take` to allocate `size` bytes on `device`. If the device has too little memory, trims
+/// its pool, which may cache enough unused memory, and calls `take` again. `inside` is the guard of
+/// the context that `take` needs.
+fn allocate<T>(
+    driver: &CudaDriver,
+    device: i32,
+    size: u64,
+    inside: ContextGuard,
+    take: impl Fn() -> Result<T>,
+) -> Result<T> {
+    let card = driver.card(device)?;
+    let taken = match take() {
+        Err(error) if is_shortage(&error) && trim(driver, card) => take(),
+        taken => taken,
+    };
+    drop(inside);
+    taken.map_err(|error| explain(driver, device, size, error))
+}
+
+/// Adds the size, the device and the device's free memory to the error message of a failed
+/// allocation.
 fn explain(driver: &CudaDriver, device: i32, size: u64, error: Error) -> Error {
     if !is_shortage(&error) {
         return error;
     }
-    let (mut free, mut total) = (0, 0);
-    let _inside = driver.enter(device);
-    // SAFETY: `free` and `total` are valid for writing a size.
-    let code = unsafe { (driver.cuda.cuMemGetInfo_v2)(&raw mut free, &raw mut total) };
-    let known = if code == CUDA_SUCCESS {
-        format!(" of {total} bytes {free} are free")
-    } else {
-        String::new()
+    let known = match driver.memory_info(device) {
+        Ok((free, total)) => format!(" of {total} bytes {free} are free"),
+        Err(_) => String::new(),
     };
     let name = driver.card(device).map_or("?", |card| card.name.as_str());
     error.within(&format!("{size} bytes on device {device} ({name}){known}"))

@@ -1,7 +1,7 @@
 //! Host buffers through which messages in device memory are staged. The buffers are page-locked, so
 //! the driver copies by DMA instead of through an internal bounce buffer.
 //!
-//! Page-locking takes longer than a copy, and unlocking waits for all work of the device, so
+//! Page-locking takes longer than a copy, and unlocking waits for all work on the device, so
 //! buffers are cached for later messages. The library allocates and registers the buffers instead
 //! of calling cuMemHostAlloc, so that another process can read them (process_vm_readv).
 

@@ -1,7 +1,7 @@
 //! Command queue of a library stream, implemented by a CUstream.
 //!
 //! After a device fault, CUDA returns the fault's error code from every later call in the context.
-//! Therefore the library needs no event per copy, fill or launch to detect failures.
+//! Therefore the library does not need an event per copy, fill or launch to detect failures.
 //!
 //! Module [`super::stream_hold`] blocks a stream while a host callback runs.
 
@@ -36,9 +36,8 @@ impl CudaStream {
     /// Creates a stream on `device`.
     pub(super) fn create(driver: &Arc<CudaDriver>, device: i32) -> Result<Self> {
         let context = driver.context(device)?;
-        let inside = driver.enter(device)?;
+        let _inside = driver.enter(device)?;
         let id = new_stream(driver.cuda)?;
-        drop(inside);
         Ok(CudaStream::new(driver, id, context, device, false))
     }
 
@@ -56,11 +55,10 @@ impl CudaStream {
         let code = unsafe { (driver.cuda.cuStreamGetCtx)(id.ptr(), &raw mut context) };
         driver.cuda.check(code, "the CUstream to wrap (cuStreamGetCtx)")?;
         let context = Addr::new(context);
-        let inside = enter(driver.cuda, context)?;
+        let _inside = enter(driver.cuda, context)?;
         let mut ordinal = 0;
         // SAFETY: `ordinal` is valid for writing a device handle.
         let code = unsafe { (driver.cuda.cuCtxGetDevice)(&raw mut ordinal) };
-        drop(inside);
         driver.cuda.check(code, "cuCtxGetDevice")?;
         if driver.card(device)?.id != ordinal {
             return fail!(
@@ -88,10 +86,6 @@ impl CudaStream {
     pub(super) fn enter(&self) -> Result<ContextGuard> {
         enter(self.driver.cuda, self.context)
     }
-
-    fn new_event(&self, flags: c_uint) -> Result<CudaEvent> {
-        CudaEvent::create(&self.driver, self.context, self.device, flags)
-    }
 }
 
 impl driver::Queue for CudaStream {
@@ -107,8 +101,8 @@ impl driver::Queue for CudaStream {
 
     fn record(&self, is_timed: bool) -> Result<CudaEvent> {
         let _inside = self.enter()?;
-        let event =
-            self.new_event(if is_timed { CU_EVENT_DEFAULT } else { CU_EVENT_DISABLE_TIMING })?;
+        let flags = if is_timed { CU_EVENT_DEFAULT } else { CU_EVENT_DISABLE_TIMING };
+        let event = CudaEvent::create(&self.driver, self.context, self.device, flags)?;
         event.record(self.id).map(|()| event)
     }
 
@@ -151,18 +145,16 @@ impl driver::Queue for CudaStream {
     }
 
     fn synchronize(&self) -> Result<()> {
-        let inside = self.enter()?;
+        let _inside = self.enter()?;
         // SAFETY: the stream is alive.
         let code = unsafe { (self.driver.cuda.cuStreamSynchronize)(self.id.ptr()) };
-        drop(inside);
         self.driver.cuda.check(code, "work of a stream (cuStreamSynchronize)")
     }
 
     fn is_idle(&self, _last: u64, _ended: u64) -> Result<bool> {
-        let inside = self.enter()?;
+        let _inside = self.enter()?;
         // SAFETY: the stream is alive.
         let code = unsafe { (self.driver.cuda.cuStreamQuery)(self.id.ptr()) };
-        drop(inside);
         if code == CUDA_ERROR_NOT_READY {
             return Ok(false);
         }

@@ -5,20 +5,20 @@
 //! device fault the driver would not call them at all. Instead, the stream waits for a value in
 //! page-locked memory (cuStreamWaitValue32).
 //!
-//! The thread that runs the callbacks makes no driver call. cuMemFree, cuMemFreeHost,
+//! The thread that runs the callbacks does not make any driver calls. cuMemFree, cuMemFreeHost,
 //! cuMemHostUnregister and cuModuleLoadDataEx wait for all work of the context and hold the
 //! context's lock meanwhile. If the callback thread needed that lock to release a stream, such a
-//! call would deadlock. Two measures avoid the deadlock. A function passed to cuStreamAddCallback,
-//! which the driver calls even after a fault, signals that the stream has arrived. The page-locked
-//! memory is reused instead of freed.
+//! call would deadlock. Two measures avoid the deadlock. First, a callback queued with
+//! cuStreamAddCallback signals that the stream has reached the wait; the driver calls this callback
+//! even after a fault. Second, the page-locked memory is reused instead of freed.
 
 use super::driver::{CudaDriver, Words};
 use super::symbols::*;
 use crate::backend::driver::Driver as _;
 use crate::backend::driver::stream_callbacks::Hold;
 use crate::error::Result;
+use crate::runtime::exec::fence::Fence;
 use crate::sys::memory::buf::Addr;
-use crate::sys::sync::lock::{Condvar, Mutex};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,11 +35,10 @@ impl Words {
     fn grow(&mut self, driver: &CudaDriver, device: i32) -> Result<Addr> {
         let (cuda, mut page) = (driver.cuda, ptr::null_mut());
         let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-        let inside = driver.enter(device)?;
+        let _inside = driver.enter(device)?;
         // SAFETY: `page` is valid for writing a pointer, and the context is current.
         let code = unsafe { (cuda.cuMemHostAlloc)(&raw mut page, PAGE, flags) };
         cuda.check(code, "page-locked words for streams' host callbacks (cuMemHostAlloc)")?;
-        drop(inside);
         // SAFETY: the page has `PAGE` bytes, was just allocated, and nothing else uses it.
         unsafe { page.cast::<u8>().write_bytes(0, PAGE) };
         self.pages.push(Addr::new(page));
@@ -49,7 +48,8 @@ impl Words {
     }
 }
 
-/// Word of page-locked memory on which a stream waits: the device compares it with a value.
+/// 32-bit word in page-locked memory. The device can block a stream until the word reaches a given
+/// value.
 struct Word {
     driver: Arc<CudaDriver>,
     device: i32,
@@ -115,7 +115,7 @@ impl Gate {
         else {
             return Ok(None);
         };
-        let arrival = Arc::new(StreamArrival::default());
+        let arrival = Arc::new(Fence::pending());
         let user = Arc::into_raw(Arc::clone(&arrival));
         // SAFETY: the stream is alive, and `arrive` takes ownership of the reference that `user`
         // points to.
@@ -140,35 +140,26 @@ impl Gate {
     }
 }
 
-/// Flag that is set when a stream reaches the position at which it is blocked.
-#[derive(Default)]
-struct StreamArrival {
-    has_arrived: Mutex<bool>,
-    change: Condvar,
-}
-
 /// Callback that signals that a stream has reached the position at which it is blocked. It must not
 /// block, because the driver's callback thread serves all streams.
 unsafe extern "C" fn arrive(_stream: CUstream, _status: CUresult, arrival: *mut c_void) {
     // SAFETY: `arrival` is the reference that `hold` passed; the driver calls this function once.
-    let arrival = unsafe { Arc::from_raw(arrival.cast::<StreamArrival>().cast_const()) };
-    *arrival.has_arrived.lock() = true;
-    arrival.change.notify_one();
+    let arrival = unsafe { Arc::from_raw(arrival.cast::<Fence>().cast_const()) };
+    arrival.complete(None);
 }
 
-/// Position at which a stream is blocked. The stream continues after a call to `release`.
+/// Wait operation that blocks a stream at one position in its queue until `release` is called.
 pub(super) struct StreamWait {
-    arrival: Arc<StreamArrival>,
+    /// Completed when the stream reaches the position.
+    arrival: Arc<Fence>,
     word: Arc<Word>,
     value: u32,
 }
 
 impl Hold for StreamWait {
     fn wait(&self) {
-        let mut has_arrived = self.arrival.has_arrived.lock();
-        while !*has_arrived {
-            has_arrived = self.arrival.change.wait(has_arrived);
-        }
+        // A fence that is completed without a failure, and that belongs to no queue, cannot fail.
+        let _ = self.arrival.join();
     }
 
     fn release(&self) {

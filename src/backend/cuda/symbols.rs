@@ -2,8 +2,8 @@
 //!
 //! Types and constants are those of NVIDIA's cuda.h: [`super::cuda_sys`], which tools/vendor_sys.py
 //! generates. The names are the exported ones: macros of cuda.h add the suffix `_v2`. Functions
-//! that CUDA 11.0 exports are required, later functions are optional. Result codes remain plain
-//! integers, because a driver may return a code that no enumeration lists.
+//! that CUDA 11.0 exports are required; functions that later versions added are optional. Result
+//! codes remain plain integers, because a driver may return a code that no enumeration lists.
 //!
 //! See [`super::errors`] for the conversion of result codes, and [`super::driver`] for the callers.
 

@@ -6,8 +6,7 @@
 //! both devices to the driver, because memory from one device's pool is not accessible to the other
 //! device.
 
-use super::driver::{Block, Cuda, CudaDriver, Use, new_stream};
-use super::event::CudaEvent;
+use super::driver::{Block, Cuda, CudaDriver};
 use super::staging;
 use super::stream::CudaStream;
 use super::symbols::*;
@@ -16,31 +15,20 @@ use crate::backend::driver::{Driver as _, Queue as _, stream_of};
 use crate::error::{Result, failure};
 use crate::runtime::component::{CopySide, Rows, StagingBuffer, Token, Transfer};
 use crate::sys::memory::buf::{Addr, Region};
-use std::ptr;
+use std::mem;
 use std::sync::Arc;
 
-/// Route of a copy: determines the device whose stream executes the copy, and the driver call that
-/// performs it.
-enum CopyRoute {
-    /// Copy that involves device memory of the given device only.
-    On(i32),
-    /// Copy between two devices: the destination device, then the source device.
-    Between(i32, i32),
-}
-
 impl Cuda {
-    fn way(&self, dst: CopySide, src: CopySide) -> Result<CopyRoute> {
+    /// Returns the destination device and the source device of a copy. They are equal unless the
+    /// copy involves device memory of two devices.
+    fn devices(&self, dst: CopySide, src: CopySide) -> Result<(i32, i32)> {
         match (self.side(dst), self.side(src)) {
-            (Some(to), Some(from))
-                if to.is_on_device() && from.is_on_device() && to.device != from.device =>
-            {
-                Ok(CopyRoute::Between(to.device, from.device))
+            (Some(to), Some(from)) if from.is_on_device() => {
+                let target = if to.is_on_device() { to.device } else { from.device };
+                Ok((target, from.device))
             }
-            (Some(to), Some(from)) if from.is_on_device() && !to.is_on_device() => {
-                Ok(CopyRoute::On(from.device))
-            }
-            (Some(block), _) | (None, Some(block)) => Ok(CopyRoute::On(block.device)),
-            (None, None) => self.block_of(dst).map(|block| CopyRoute::On(block.device)),
+            (Some(block), _) | (None, Some(block)) => Ok((block.device, block.device)),
+            (None, None) => self.block_of(dst).map(|block| (block.device, block.device)),
         }
     }
 
@@ -51,36 +39,29 @@ impl Cuda {
     }
 }
 
-/// Queues a copy on `stream`. The caller must have made the stream's context current.
+/// Queues a copy from device `source` to device `target` on `stream`. The caller must have made the
+/// stream's context current.
 fn queue(
     driver: &CudaDriver,
     stream: Addr,
-    way: &CopyRoute,
+    (target, source): (i32, i32),
     dst: Region,
     src: Region,
 ) -> Result<()> {
     let cuda = driver.cuda;
     let (to, from, stream) =
         (dst.addr().get() as CUdeviceptr, src.addr().get() as CUdeviceptr, stream.ptr());
-    match *way {
-        CopyRoute::On(_) => {
-            // SAFETY: both ranges have this length, and the caller reserves them for this copy
-            // until the copy has ended.
-            cuda.check(
-                unsafe { (cuda.cuMemcpyAsync)(to, from, dst.len(), stream) },
-                "a copy (cuMemcpyAsync)",
-            )
-        }
-        CopyRoute::Between(target, source) => {
-            let (target, source) = (driver.context(target)?.ptr(), driver.context(source)?.ptr());
-            // SAFETY: both ranges have this length, and the caller reserves them for this copy
-            // until the copy has ended. Each range is accessible in the primary context of its
-            // device.
-            let code =
-                unsafe { (cuda.cuMemcpyPeerAsync)(to, target, from, source, dst.len(), stream) };
-            cuda.check(code, "a copy between two devices (cuMemcpyPeerAsync)")
-        }
+    if target == source {
+        // SAFETY: both ranges have this length, and the caller reserves them for this copy until
+        // the copy has ended.
+        let code = unsafe { (cuda.cuMemcpyAsync)(to, from, dst.len(), stream) };
+        return cuda.check(code, "a copy (cuMemcpyAsync)");
     }
+    let (target, source) = (driver.context(target)?.ptr(), driver.context(source)?.ptr());
+    // SAFETY: both ranges have this length, and the caller reserves them for this copy until the
+    // copy has ended. Each range is accessible in the primary context of its device.
+    let code = unsafe { (cuda.cuMemcpyPeerAsync)(to, target, from, source, dst.len(), stream) };
+    cuda.check(code, "a copy between two devices (cuMemcpyPeerAsync)")
 }
 
 /// Queues a fill of every byte of `dst` on `stream`. The caller must have made the stream's context
@@ -96,7 +77,7 @@ fn queue_fill(driver: &CudaDriver, stream: Addr, dst: Region, value: u8) -> Resu
 /// commands have completed. The device's context is current during the call to `work`.
 fn done_on(driver: &CudaDriver, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
     let _inside = driver.enter(device)?;
-    let stream = driver.own_stream(device, Use::Copies)?;
+    let stream = driver.own_stream(&driver.card(device)?.copies)?;
     work(stream)?;
     // SAFETY: `stream` is an internal stream of the library, so it is alive.
     let code = unsafe { (driver.cuda.cuStreamSynchronize)(stream.ptr()) };
@@ -108,97 +89,73 @@ fn done_on(driver: &CudaDriver, device: i32, work: impl FnOnce(Addr) -> Result<(
 /// stream waits for the commands already queued on `on`, and `on` then waits for the temporary
 /// stream.
 fn in_order(on: &CudaStream, device: i32, work: impl FnOnce(Addr) -> Result<()>) -> Result<()> {
-    let inside = on.enter()?;
+    let _inside = on.enter()?;
     if on.device == device {
         return work(on.id);
     }
-    let driver = &on.driver;
-    let before = CudaEvent::create(driver, on.context, on.device, CU_EVENT_DISABLE_TIMING)?;
-    before.record(on.id)?;
-    let there = driver.enter(device)?;
-    let beside = Beside { driver, stream: new_stream(driver.cuda)? };
-    before.hold(beside.stream)?;
-    work(beside.stream)?;
-    let after =
-        CudaEvent::create(driver, driver.context(device)?, device, CU_EVENT_DISABLE_TIMING)?;
-    after.record(beside.stream)?;
+    let before = on.record(false)?;
+    let beside = CudaStream::create(&on.driver, device)?;
+    let there = beside.enter()?;
+    beside.wait_event(&before)?;
+    work(beside.id)?;
+    let after = beside.record(false)?;
+    // Destroys the temporary stream; the driver still executes the commands that are queued on the
+    // stream.
     drop(beside);
     drop(there);
-    let result = after.hold(on.id);
-    drop(inside);
-    result
-}
-
-/// Temporary stream for one copy or fill. Dropping this object destroys the stream; commands that
-/// are still queued complete nevertheless.
-struct Beside<'d> {
-    driver: &'d CudaDriver,
-    stream: Addr,
-}
-
-impl Drop for Beside<'_> {
-    fn drop(&mut self) {
-        // SAFETY: this object owns the stream and destroys it once. The stream's context is
-        // current.
-        let _ = unsafe { (self.driver.cuda.cuStreamDestroy_v2)(self.stream.ptr()) };
-    }
+    on.wait_event(&after).map(drop)
 }
 
 impl Transfer for Arc<Cuda> {
     fn copy(&self, dst: CopySide, src: CopySide) -> Result<()> {
-        let (driver, way) = (self.driver.get()?, self.way(dst, src)?);
-        let (CopyRoute::On(device) | CopyRoute::Between(device, _)) = way;
-        done_on(&driver, device, |stream| queue(&driver, stream, &way, dst.region, src.region))
+        let (driver, (target, source)) = (self.driver.get()?, self.devices(dst, src)?);
+        done_on(&driver, target, |stream| {
+            queue(&driver, stream, (target, source), dst.region, src.region)
+        })
     }
 
     fn copy_async(&self, stream: Token, dst: CopySide, src: CopySide) -> Option<Result<()>> {
-        let on = stream_of::<CudaDriver>(stream).queue();
-        let way = match self.way(dst, src) {
-            Ok(way) => way,
-            Err(error) => return Some(Err(error)),
-        };
-        // The driver reads pageable memory before the call returns. The copy is in stream order
-        // only if no command precedes it; otherwise the caller waits for the stream.
-        if self.side(src).is_none() {
-            match on.is_idle(0, 0) {
-                Ok(true) => {}
-                Ok(false) => return None,
-                Err(error) => return Some(Err(error)),
+        let on = &stream_of::<CudaDriver>(stream).queue;
+        let copy = || {
+            let (target, source) = self.devices(dst, src)?;
+            // The driver reads pageable memory before the call returns. The copy is in stream order
+            // only if no command precedes it; otherwise the caller waits for the stream.
+            if self.side(src).is_none() && !on.is_idle(0, 0)? {
+                return Ok(None);
             }
-        }
-        let device = match way {
-            CopyRoute::Between(_, source) if on.device == source => source,
-            CopyRoute::On(device) | CopyRoute::Between(device, _) => device,
+            let device = if on.device == source { source } else { target };
+            let queued = in_order(on, device, |stream| {
+                queue(&on.driver, stream, (target, source), dst.region, src.region)
+            });
+            queued.map(Some)
         };
-        Some(in_order(on, device, |stream| queue(&on.driver, stream, &way, dst.region, src.region)))
+        copy().transpose()
     }
 
     fn copy_2d(&self, dst: CopySide, src: CopySide, rows: Rows) -> Option<Result<()>> {
         let Rows { pitches: (dst_pitch, src_pitch), width, height } = rows;
-        let work = || {
+        let copy = || {
             let driver = self.driver.get()?;
-            let CopyRoute::On(device) = self.way(dst, src)? else { return Ok(false) };
+            let (device, source) = self.devices(dst, src)?;
+            if device != source {
+                return Ok(None); // the caller copies row by row
+            }
             let most = driver.attribute(driver.card(device)?, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
             if dst_pitch.max(src_pitch) > u64::try_from(most).unwrap_or(0) {
-                return Ok(false);
+                return Ok(None);
             }
+            // SAFETY: the struct has only integers and raw pointers, which may be 0.
+            let zeroed: CUDA_MEMCPY2D = unsafe { mem::zeroed() };
             let rows = CUDA_MEMCPY2D {
-                srcXInBytes: 0,
-                srcY: 0,
                 srcMemoryType: CU_MEMORYTYPE_UNIFIED,
-                srcHost: ptr::null(),
                 srcDevice: src.region.addr().get() as CUdeviceptr,
-                srcArray: ptr::null_mut(),
                 srcPitch: src_pitch as usize,
-                dstXInBytes: 0,
-                dstY: 0,
                 dstMemoryType: CU_MEMORYTYPE_UNIFIED,
-                dstHost: ptr::null_mut(),
                 dstDevice: dst.region.addr().get() as CUdeviceptr,
-                dstArray: ptr::null_mut(),
                 dstPitch: dst_pitch as usize,
                 WidthInBytes: width as usize,
                 Height: height as usize,
+                ..zeroed
             };
             let queue = |stream: Addr| {
                 // SAFETY: all rows lie within two ranges that the caller reserves for this copy
@@ -207,13 +164,9 @@ impl Transfer for Arc<Cuda> {
                     unsafe { (driver.cuda.cuMemcpy2DAsync_v2)(&raw const rows, stream.ptr()) };
                 driver.cuda.check(code, "a copy of rows (cuMemcpy2DAsync)")
             };
-            done_on(&driver, device, queue).map(|()| true)
+            done_on(&driver, device, queue).map(Some)
         };
-        match work() {
-            Ok(true) => Some(Ok(())),
-            Ok(false) => None, // the caller copies row by row
-            Err(error) => Some(Err(error)),
-        }
+        copy().transpose()
     }
 
     fn fill(&self, dst: CopySide, value: u8) -> Option<Result<()>> {
@@ -225,7 +178,7 @@ impl Transfer for Arc<Cuda> {
     }
 
     fn fill_async(&self, stream: Token, dst: CopySide, value: u8) -> Option<Result<()>> {
-        let on = stream_of::<CudaDriver>(stream).queue();
+        let on = &stream_of::<CudaDriver>(stream).queue;
         let fill = || {
             let device = self.block_of(dst)?.device;
             in_order(on, device, |stream| queue_fill(&on.driver, stream, dst.region, value))
@@ -238,7 +191,7 @@ impl Transfer for Arc<Cuda> {
     }
 
     fn prefetch(&self, stream: Token, place: CopySide, device: i32) -> Option<Result<()>> {
-        let on = stream_of::<CudaDriver>(stream).queue();
+        let on = &stream_of::<CudaDriver>(stream).queue;
         let (driver, prefetch) = (&on.driver, on.driver.cuda.cuMemPrefetchAsync?);
         self.side(place).filter(Block::is_managed)?;
         let queue = || {

@@ -48,8 +48,8 @@ impl<O: Copy> Blocks<O> {
         self.0.write().insert(first.get(), block);
     }
 
-    /// Adds an allocation under the address `first` and returns true. Returns false, without
-    /// change, if the table already has an allocation at `first`.
+    /// Adds an allocation under the address `first` and returns true. Returns false, and leaves the
+    /// table unchanged, if the table already contains an allocation at `first`.
     pub fn try_insert(&self, first: Addr, block: Block<O>) -> bool {
         let mut blocks = self.0.write();
         let is_new = !blocks.contains_key(&first.get());

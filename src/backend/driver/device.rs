@@ -12,9 +12,8 @@ impl<D: Driver> Device for Arc<DeviceBackend<D>> {
     }
 
     fn set(&self, device: i32) -> Result<()> {
-        let driver = self.driver.get()?;
-        driver.card(device)?;
-        D::CHOSEN.set((driver.generation(), device));
+        self.driver.get()?.card(device)?;
+        D::CHOSEN.set((self.generation, device));
         Ok(())
     }
 

@@ -3,16 +3,16 @@
 //! the event's latest [`EventRecord`], because an application may record an event repeatedly and on
 //! any device, while a driver's event belongs to one device.
 
-use super::{DeviceBackend, Driver, EventRecord, Stream, token};
+use super::{DeviceBackend, Driver, Event as _, EventRecord, Queue as _, Stream, token};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::runtime::component::{Exec, ExecGroups, HostExec, TaskCall, Token};
 use crate::sys::memory::buf::Addr;
 use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 
-/// Event of the runtime, with its latest [`EventRecord`] (`None` if the event has not been
-/// recorded).
+/// Event that the runtime identifies by a token, with its latest [`EventRecord`] (`None` if the
+/// event has not been recorded).
 struct EventHandle<D: Driver> {
     is_timed: bool,
     latest: Mutex<Option<Arc<EventRecord<D>>>>,
@@ -74,7 +74,7 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
     }
 
     fn stream_native(&self, stream: Token) -> Addr {
-        stream_of::<D>(stream).native()
+        stream_of::<D>(stream).queue.native()
     }
 
     fn stream_destroy(&self, stream: Token) -> Result<()> {
@@ -86,7 +86,7 @@ impl<D: Driver> Exec for Arc<DeviceBackend<D>> {
         let stream = from_token::<D>(stream);
         // If the wrapped native stream belongs to a stream of the library, that stream remains in
         // use.
-        if stream.is_wrapped() {
+        if stream.queue.is_wrapped() {
             stream.close();
         }
     }
@@ -155,17 +155,14 @@ fn elapsed<D: Driver>(start: Token, stop: Token) -> Result<u64> {
         }
     };
     let (from, to) = (record(start, "start")?, record(stop, "stop")?);
-    let Some(elapsed) = from.nanoseconds_to(&to)? else {
+    let Some(elapsed) = from.event.nanoseconds_to(&to.event)? else {
         let role = if from.is_done()? { "stop" } else { "start" };
         return fail!(
             DTL_ERROR_INVALID_STATE,
             "the {role} event is still pending; wait for it first"
         );
     };
-    match u64::try_from(elapsed) {
-        Ok(elapsed) => Ok(elapsed),
-        Err(_) => {
-            fail!(DTL_ERROR_INVALID_ARGUMENT, "the stop event came before the start; swap them")
-        }
-    }
+    u64::try_from(elapsed).map_err(|_| {
+        failure!(DTL_ERROR_INVALID_ARGUMENT, "the stop event came before the start; swap them")
+    })
 }

@@ -2,10 +2,9 @@
 //! implements [`Driver`], [`Queue`] and [`Event`], and its own memory and copies.
 //!
 //! In reading order:
-//! - `try_once`: a value created at its first use
 //! - `blocks`: table of allocations
-//! - `stream_callbacks`: failures of queued work, host callbacks
-//! - `stream`: a driver queue with failures and callbacks
+//! - `stream_callbacks`: record of the failures of queued work, and execution of host callbacks
+//! - `stream`: a driver queue that also reports failures of queued work and runs host callbacks
 //! - `exec`: handles of streams and events
 //! - `device`: current device of a thread
 //! - `modules`: handles of modules and kernels
@@ -16,18 +15,16 @@ mod exec;
 mod modules;
 mod stream;
 pub mod stream_callbacks;
-mod try_once;
 
 pub use blocks::{Block, Blocks};
 pub use exec::stream_of;
 pub use stream::{Command, EventRecord, Stream};
-pub use try_once::TryOnce;
 
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Error, Result, failure};
 use crate::runtime::component::{
-    Availability, BackendProbe, KernelQuery, Memory, ModuleLaunch, Source, Token, Transfer,
+    BackendProbe, KernelQuery, Memory, ModuleLaunch, Source, Token, Transfer,
 };
 use crate::runtime::registry::Backend;
 use crate::sys::memory::buf::Addr;
@@ -35,11 +32,12 @@ use std::cell::Cell;
 use std::ffi::CStr;
 use std::fmt::Arguments;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::LocalKey;
 use stream_callbacks::Hold;
 
-/// Thread-local pair: the number of a driver initialization (`Driver::generation`), and the device
-/// that the thread selected after that initialization.
+/// Thread-local pair: the number of a backend (`DeviceBackend::generation`), and the device that
+/// the thread selected in that backend.
 pub type CurrentDevice = LocalKey<Cell<(u64, i32)>>;
 
 /// Vendor driver and its list of devices.
@@ -52,7 +50,7 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     const CALLBACK_THREAD: &'static str;
     /// Alignment of every allocation, in bytes.
     const ALIGNMENT: u64;
-    /// Device that the calling thread selected, with the driver's `generation` at that time
+    /// Device that the calling thread selected, with the `generation` of the backend at that time
     /// (thread-local).
     const CHOSEN: &'static CurrentDevice;
     /// Entry of the driver's device list.
@@ -66,8 +64,6 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
 
     /// Loads the driver and lists its devices. On failure, returns the reason as a string.
     fn find() -> std::result::Result<Self, String>;
-    /// Returns the generation of the driver: a number unique to this initialization.
-    fn generation(&self) -> u64;
     /// Returns the list of devices.
     fn cards(&self) -> &[Self::Card];
     /// Creates a stream on `device`.
@@ -75,7 +71,8 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     /// Wraps `native`, a stream of `device` that the application created.
     fn wrap_stream(self: &Arc<Self>, device: i32, native: Addr) -> Result<Arc<Stream<Self>>>;
 
-    /// Returns device `device` of the list, or OUT_OF_BOUNDS if there is no such device.
+    /// Returns the entry with index `device` in the device list, or DTL_ERROR_OUT_OF_BOUNDS if
+    /// there is no such device.
     fn card(&self, device: i32) -> Result<&Self::Card> {
         let cards = self.cards();
         usize::try_from(device).ok().and_then(|index| cards.get(index)).ok_or_else(|| {
@@ -132,10 +129,10 @@ pub trait Queue: Send + Sync + Sized + 'static {
     /// Records `event` again, after all commands queued so far. Returns false and leaves `event`
     /// unchanged if the driver cannot record it again.
     fn record_again(&self, event: &Self::Event) -> Result<bool>;
-    /// Returns true if commands of this queue can wait for events of the queue `other`.
+    /// Returns true if commands on this queue can wait for events recorded on the queue `other`.
     fn can_wait_for(&self, other: &Self) -> bool;
     /// Makes commands queued later wait for `event`. Returns the event of the wait command, or
-    /// `None` if the driver creates no such event.
+    /// `None` if the driver does not create an event for this command.
     fn wait_event(&self, event: &Self::Event) -> Result<Option<Self::Event>>;
     /// Submits the queued commands to the device.
     fn flush(&self) -> Result<()>;
@@ -147,8 +144,8 @@ pub trait Queue: Send + Sync + Sized + 'static {
     fn hold(&self) -> Result<Option<Box<dyn Hold>>>;
     /// Waits until all queued commands have completed.
     fn synchronize(&self) -> Result<()>;
-    /// Returns true if all queued commands have ended. `last` is the number of the latest command
-    /// in the stream's log; `ended` is the number up to which commands are known to have ended.
+    /// Returns true if all queued commands have ended. `last` is the number of the command that was
+    /// queued last; `ended` is the number up to which commands are known to have ended.
     fn is_idle(&self, last: u64, ended: u64) -> Result<bool>;
 }
 
@@ -158,8 +155,9 @@ pub trait Event: Send + Sync + Sized + 'static {
     fn is_reached(&self) -> Result<bool>;
     /// Waits until the event has completed. Returns an error if the device has faulted.
     fn wait(&self) -> Result<()>;
-    /// Returns the error of the command that the event tracks; `None` if the event has no error.
-    /// The command must have ended. `what` names the command in the error message.
+    /// Returns the error that the driver reports for the command that the event tracks; `None` if
+    /// the driver does not report an error. The command must have ended. `what` names the command
+    /// in the error message.
     fn failure(&self, what: Arguments<'_>) -> Option<Error>;
     /// Returns the time from this event to `stop` in nanoseconds, or `None` if one of the two
     /// events has not completed yet.
@@ -172,29 +170,29 @@ pub struct DeviceBackend<D: Driver> {
     pub driver: OnDemand<D>,
     /// Live allocations of the backend, keyed by address.
     pub blocks: Blocks<D::Origin>,
+    /// Number that is unique to this object: the library creates a backend in each initialization.
+    generation: u64,
 }
+
+/// Number of objects of type [`DeviceBackend`] created so far.
+static GENERATIONS: AtomicU64 = AtomicU64::new(0);
 
 impl<D: Driver> Default for DeviceBackend<D> {
     fn default() -> Self {
-        DeviceBackend { driver: OnDemand::new(D::find), blocks: Blocks::default() }
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed) + 1;
+        DeviceBackend { driver: OnDemand::new(D::find), blocks: Blocks::default(), generation }
     }
 }
 
 impl<D: Driver> DeviceBackend<D> {
-    /// Returns `Ok` if the driver is loaded or can be loaded; otherwise returns the reason why it
-    /// cannot be loaded.
-    pub fn availability(&self) -> Availability {
-        self.driver.look().map(|_| ())
-    }
-
     /// Returns the device that the calling thread selected, else the driver's default device.
     pub fn current(&self, driver: &D) -> i32 {
         let (generation, device) = D::CHOSEN.get();
-        if generation == driver.generation() { device } else { driver.default_device() }
+        if generation == self.generation { device } else { driver.default_device() }
     }
 
     /// Removes the allocation at `addr` from the table and returns it for the caller to free.
-    /// Returns INTERNAL if the table has no allocation at `addr`.
+    /// Returns DTL_ERROR_INTERNAL if the table has no allocation at `addr`.
     pub fn remove_block(&self, addr: Addr) -> Result<Block<D::Origin>> {
         self.blocks.remove(addr).ok_or_else(|| {
             failure!(

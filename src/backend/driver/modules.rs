@@ -1,5 +1,5 @@
-//! Modules and kernels of a driver backend. The tokens by which the runtime identifies them point
-//! to objects of the backend.
+//! Modules and kernels of a driver backend. The runtime identifies them by tokens, which point to
+//! objects of the backend.
 
 use super::{DeviceBackend, Driver, Kernel, Module, stream_of, token};
 use crate::error::Result;

@@ -3,8 +3,8 @@
 //!
 //! A driver reports the failure of a command either by that command's event alone (OpenCL), or by
 //! failing every later call (CUDA, after a device fault). No driver stores the status of a
-//! callback, and in no driver does a stream that waited for an event inherit the failures that
-//! precede the event. [`Stream`] stores the status and inherits the failures.
+//! callback, and in no driver does a stream that waits for an event inherit the failures that
+//! precede the event. [`Stream`] provides both.
 //!
 //! Callbacks run on a thread of the stream, because the driver's callback thread serves all streams
 //! and must not block. The queue is blocked while a callback runs. It is released even if the
@@ -20,8 +20,9 @@ use std::sync::Arc;
 
 /// Stream of a driver backend.
 pub struct Stream<D: Driver> {
-    queue: D::Queue,
-    log: Arc<Mutex<Log<QueuedWork<D>>>>,
+    /// Queue of the driver, on which the stream executes its work.
+    pub queue: D::Queue,
+    log: Arc<Mutex<Log>>,
     worker: Mutex<Option<Worker>>,
 }
 
@@ -40,8 +41,8 @@ pub enum Command {
 /// Queued work whose failure is reported only by its event.
 enum QueuedWork<D: Driver> {
     Command(EventOf<D>, Command),
-    /// Wait for an event record, with the event of the wait command (`None` if the driver creates
-    /// no such event).
+    /// Command that waits for an event record. Contains the event of this command; `None` if the
+    /// driver does not create one.
     Wait(Option<EventOf<D>>, Arc<EventRecord<D>>),
 }
 
@@ -49,7 +50,8 @@ enum QueuedWork<D: Driver> {
 /// reports.
 pub struct EventRecord<D: Driver> {
     stream: Arc<Stream<D>>,
-    event: EventOf<D>,
+    /// Native event that was recorded.
+    pub event: EventOf<D>,
     /// Number of the last piece of queued work before the range whose failures this event reports.
     after: u64,
     /// Number of the last piece of queued work whose failure this event reports.
@@ -67,15 +69,11 @@ impl<D: Driver> Piece for QueuedWork<D> {
 
     fn failure(&self) -> Option<Error> {
         match self {
-            QueuedWork::Command(event, Command::Copy) => {
-                event.failure(format_args!("a queued copy"))
-            }
-            QueuedWork::Command(event, Command::Fill) => {
-                event.failure(format_args!("a queued fill"))
-            }
-            QueuedWork::Command(event, Command::Launch(kernel)) => {
-                event.failure(format_args!("kernel '{kernel}'"))
-            }
+            QueuedWork::Command(event, command) => match command {
+                Command::Copy => event.failure(format_args!("a queued copy")),
+                Command::Fill => event.failure(format_args!("a queued fill")),
+                Command::Launch(kernel) => event.failure(format_args!("kernel '{kernel}'")),
+            },
             QueuedWork::Wait(event, record) => record.failure().or_else(|| {
                 event.as_ref().and_then(|event| event.failure(format_args!("waiting for an event")))
             }),
@@ -123,12 +121,6 @@ impl<D: Driver> EventRecord<D> {
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// Returns the time from this event to `stop` in nanoseconds, or `None` if one of the two
-    /// events has not completed yet.
-    pub fn nanoseconds_to(&self, stop: &EventRecord<D>) -> Result<Option<i64>> {
-        self.event.nanoseconds_to(&stop.event)
-    }
-
     /// Returns the first failure that this event reports, or `None` if there is none. The event
     /// must have completed.
     fn failure(&self) -> Option<Error> {
@@ -144,23 +136,8 @@ impl<D: Driver> Stream<D> {
         Arc::new(Stream { queue, log: Arc::default(), worker: Mutex::new(None) })
     }
 
-    /// Returns the queue of the stream.
-    pub fn queue(&self) -> &D::Queue {
-        &self.queue
-    }
-
-    /// Returns the native handle of the stream's queue.
-    pub fn native(&self) -> Addr {
-        self.queue.native()
-    }
-
-    /// Returns true if the application created the stream's queue.
-    pub fn is_wrapped(&self) -> bool {
-        self.queue.is_wrapped()
-    }
-
-    /// Queues `command` by calling `enqueue`, which returns the event that reports the command's
-    /// failure.
+    /// Queues `command` by calling `enqueue`, which returns the event that reports whether the
+    /// command has failed.
     pub fn enqueue(
         &self,
         command: Command,
@@ -168,7 +145,7 @@ impl<D: Driver> Stream<D> {
     ) -> Result<()> {
         collect(&self.log, u64::MAX);
         let mut log = self.log.lock();
-        log.add(QueuedWork::Command(enqueue(&self.queue)?, command));
+        log.add(QueuedWork::<D>::Command(enqueue(&self.queue)?, command));
         self.queue.flush()
     }
 
@@ -210,7 +187,7 @@ impl<D: Driver> Stream<D> {
 
     /// Waits for all work queued so far. Returns the first failure of this work that no earlier
     /// call has returned. A failure is returned once; the loss of the device is returned by every
-    /// call. Returns INVALID_STATE if called on the stream's callback thread.
+    /// call. Returns DTL_ERROR_INVALID_STATE if called on the stream's callback thread.
     pub fn synchronize(&self) -> Result<()> {
         if self.is_own_thread() {
             return fail!(
@@ -224,8 +201,9 @@ impl<D: Driver> Stream<D> {
         self.log.lock().report(upto)
     }
 
-    /// Returns true if all work queued so far has ended. If it has, returns the first unreported
-    /// failure of that work as an error, which `synchronize` will return too.
+    /// Returns true if all work queued so far has ended. If some of that work failed and the
+    /// failure has not been reported, returns the first such failure as an error instead of true.
+    /// `synchronize` will return the same error.
     pub fn query(&self) -> Result<bool> {
         let log = self.log.lock();
         let (upto, ended) = (log.last, log.ended);
@@ -239,8 +217,8 @@ impl<D: Driver> Stream<D> {
         log.unreported(upto).map(|()| true)
     }
 
-    /// Waits for the queued work, unless called on the stream's callback thread. Then ends that
-    /// thread.
+    /// Waits for the queued work (unless called on the stream's callback thread), and then ends the
+    /// callback thread.
     pub fn close(&self) {
         if !self.is_own_thread() {
             // No caller remains to receive a failure.

@@ -8,60 +8,50 @@
 //! that precede it.
 
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::error::{Error, Result, fail};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::exec::host_callback;
 use crate::runtime::open_state;
 use crate::sys::{handles::epoch, memory::buf::Addr, os::process::spawn, sync::lock::Mutex};
 use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};
-use std::thread::{JoinHandle, ThreadId};
+use std::thread::{self, JoinHandle};
 
-/// Maximum number of failures that a stream stores; beyond it, the oldest is dropped.
+/// Maximum number of failures that a stream stores; if a further failure occurs, the oldest is
+/// dropped.
 const FAILURES_KEPT: usize = 64;
 
 /// Queued work that can fail without making later driver calls fail.
-pub trait Piece {
+pub trait Piece: Send + Sync {
     /// Returns true if the work has ended, successfully or not.
     fn has_ended(&self) -> bool;
     /// Returns the error of the work; `None` if it succeeded. The work must have ended.
     fn failure(&self) -> Option<Error>;
 }
 
-/// Log of a stream's queued work and of its failures.
-pub struct Log<P> {
+/// Log of the work that is queued on a stream, and of the failures of this work.
+#[derive(Default)]
+pub struct Log {
     /// Number of the latest queued piece of work.
     pub last: u64,
     /// Pieces of work not yet known to have ended, each with its number.
-    unfinished: VecDeque<(u64, Arc<P>)>,
+    unfinished: VecDeque<(u64, Arc<dyn Piece>)>,
     failures: VecDeque<Failure>,
     /// Number of the last piece of work for which `Stream::synchronize` has reported success or
     /// failure.
     pub reported: u64,
-    /// Number up to which all work is known to have ended.
+    /// Number of a piece of work: this piece and all earlier ones are known to have ended.
     pub ended: u64,
 }
 
 struct Failure {
     number: u64,
-    /// True for the failure of an application callback: the runtime stores such a failure too and
-    /// returns it from synchronize.
+    /// True for the failure of a user callback: the runtime stores such a failure too and returns
+    /// it from synchronize.
     known: bool,
     error: Error,
 }
 
-impl<P> Default for Log<P> {
-    fn default() -> Self {
-        Log {
-            last: 0,
-            unfinished: VecDeque::new(),
-            failures: VecDeque::new(),
-            reported: 0,
-            ended: 0,
-        }
-    }
-}
-
-impl<P: Piece> Log<P> {
+impl Log {
     /// Assigns the next number to work that was just queued, and returns the number.
     pub fn number(&mut self) -> u64 {
         self.last += 1;
@@ -69,7 +59,7 @@ impl<P: Piece> Log<P> {
     }
 
     /// Assigns the next number to a command and appends the command to the list of unfinished work.
-    pub fn add(&mut self, piece: P) {
+    pub fn add(&mut self, piece: impl Piece + 'static) {
         let number = self.number();
         self.unfinished.push_back((number, Arc::new(piece)));
     }
@@ -86,15 +76,15 @@ impl<P: Piece> Log<P> {
         self.failures.iter().find(|failure| failure.number > after && failure.number <= upto)
     }
 
-    /// Returns the first stored failure of the work with numbers above `after` and up to `upto`;
-    /// `None` if there is none.
+    /// Returns the first stored failure of a command whose number is greater than `after` and at
+    /// most `upto`; `None` if there is none.
     pub fn first_failure(&self, after: u64, upto: u64) -> Option<Error> {
         self.first(after, upto).map(|failure| failure.error.clone())
     }
 
-    /// Returns the first failure of the work with numbers up to `upto` that `Stream::synchronize`
-    /// has not returned yet. Returns `Ok` if there is no such failure or if the runtime stores that
-    /// failure too.
+    /// Returns the first failure that `Stream::synchronize` has not returned yet, among the
+    /// failures of commands with numbers up to `upto`. Returns `Ok` if there is no such failure or
+    /// if the runtime stores that failure too.
     pub fn unreported(&self, upto: u64) -> Result<()> {
         match self.first(self.reported, upto) {
             Some(Failure { known: false, error, .. }) => Err(error.clone()),
@@ -102,8 +92,8 @@ impl<P: Piece> Log<P> {
         }
     }
 
-    /// Returns the first unreported failure of the work with numbers up to `upto`, and marks that
-    /// work as ended and reported. That work must have ended.
+    /// Returns the first unreported failure of the commands with numbers up to `upto`, and marks
+    /// these commands as ended and reported. They must have ended.
     pub fn report(&mut self, upto: u64) -> Result<()> {
         let result = self.unreported(upto);
         (self.reported, self.ended) = (self.reported.max(upto), self.ended.max(upto));
@@ -111,10 +101,10 @@ impl<P: Piece> Log<P> {
     }
 }
 
-/// Removes ended work with numbers up to `upto` from the log and stores its failures. The log is
-/// not locked while a piece of work is queried: the query may query another stream, which may query
-/// this stream.
-pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
+/// Removes from the front of the log the work that has ended, up to number `upto`, and stores its
+/// failures. The log is not locked while a piece of work is queried: the query may query another
+/// stream, which may query this stream.
+pub fn collect(log: &Mutex<Log>, upto: u64) {
     loop {
         let first = log.lock().unfinished.front().cloned();
         let Some((number, piece)) =
@@ -136,7 +126,7 @@ pub fn collect<P: Piece>(log: &Mutex<Log<P>>, upto: u64) {
     }
 }
 
-/// Blocked position of a queue: commands queued later wait until `release` is called.
+/// Position at which a queue is blocked: commands queued later wait until `release` is called.
 pub trait Hold: Send {
     /// Waits until the commands before the blocked position have ended, successfully or not.
     fn wait(&self);
@@ -146,7 +136,7 @@ pub trait Hold: Send {
 
 /// Host work that runs in the order of a queue's commands.
 pub enum HostTask {
-    /// Callback of the application, with its argument.
+    /// User callback, with its argument.
     Call(dtl_task_fn_t, Addr),
     /// Internal work of the backend. If this work fails, the worker stores the failure in the log.
     Own(Box<dyn FnOnce() -> Result<()> + Send>),
@@ -161,33 +151,27 @@ struct CallbackJob {
 /// Thread that runs the host work of one stream in stream order. The driver's callback thread
 /// cannot run this work, because that thread must not block.
 pub struct Worker {
-    thread: ThreadId,
     handle: JoinHandle<()>,
     jobs: mpsc::Sender<CallbackJob>,
 }
 
 impl Worker {
     /// Starts the thread, which stores the failures of its tasks in `log`.
-    pub fn start<P: Piece + Send + Sync + 'static>(
-        name: &str,
-        log: Arc<Mutex<Log<P>>>,
-    ) -> Result<Self> {
+    pub fn start(name: &str, log: Arc<Mutex<Log>>) -> Result<Self> {
         let (jobs, queue) = mpsc::channel();
-        match spawn(name, move || serve(&queue, &log)) {
-            Ok(handle) => Ok(Worker { thread: handle.thread().id(), handle, jobs }),
-            Err(error) => {
-                fail!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}")
-            }
-        }
+        let handle = spawn(name, move || serve(&queue, &log)).map_err(|error| {
+            failure!(DTL_ERROR_LIMIT, "no thread for a stream's host callbacks: {error}")
+        })?;
+        Ok(Worker { handle, jobs })
     }
 
     /// Returns true if the calling thread is this worker's thread.
     pub fn is_calling(&self) -> bool {
-        self.thread == std::thread::current().id()
+        self.handle.thread().id() == thread::current().id()
     }
 
-    /// Sends `task` to the thread, with the number of the task in the log. The thread releases
-    /// `hold` after the task.
+    /// Sends `task` to the worker's thread, together with its number in the log. The thread
+    /// releases `hold` after the task.
     pub fn give(&self, number: u64, hold: Box<dyn Hold>, task: HostTask) -> Result<()> {
         self.jobs.send(CallbackJob { number, hold, task }).or_else(|mpsc::SendError(job)| {
             job.hold.release();
@@ -207,7 +191,7 @@ impl Worker {
 }
 
 /// Main loop of a stream's callback thread.
-fn serve<P: Piece>(jobs: &mpsc::Receiver<CallbackJob>, log: &Mutex<Log<P>>) {
+fn serve(jobs: &mpsc::Receiver<CallbackJob>, log: &Mutex<Log>) {
     open_state::enter_own_thread();
     for CallbackJob { number, hold, task } in jobs {
         // The result of the preceding work does not matter here: a callback is called even after a

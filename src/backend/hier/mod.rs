@@ -1,6 +1,6 @@
 //! Transport "hier": one communicator over several nodes, composed of two transports: shared memory
-//! within each node, and another transport between nodes. This module itself moves no bytes; this
-//! file opens the communicator.
+//! within each node, and another transport between nodes. This module does not transfer any data
+//! itself; this file opens the communicator.
 //!
 //! In reading order:
 //! - `nodes`: ranks of each node
@@ -199,7 +199,8 @@ impl Hier {
 }
 
 /// Returns the identity of this rank's node: two words that are equal on two ranks if and only if
-/// both are on one node. Containers of one machine cannot share memory, so each counts as a node.
+/// both are on one node. Containers on one machine cannot share memory, so each container counts as
+/// a node of its own.
 fn own_node(rank: i32, size: i32) -> Result<(u64, u64)> {
     if let Some(text) = settings::current().fake_nodes {
         let pretended = nodes::pretended(&text, size)?;

@@ -1,5 +1,5 @@
-//! Mapping of ranks to nodes, computed from the node identity of each rank or simulated
-//! (`DTL_FAKE_NODES`).
+//! Mapping of ranks to nodes. The mapping is computed from the ranks' node identities or, if
+//! `DTL_FAKE_NODES` is set, simulated.
 
 use crate::error::{Result, fail};
 use std::sync::Arc;

@@ -6,10 +6,10 @@
 //! transports, so it is deferred: each call to `progress` probes both transports for a matching
 //! message. A receive that could match the same message as an earlier deferred receive is deferred
 //! too, so that receives match in posting order. Therefore the candidates for deferred receives are
-//! exactly the unexpected messages of the two transports. A message of a rank to itself uses the
+//! exactly the unexpected messages in the two transports. A message from a rank to itself uses the
 //! node's transport.
 //!
-//! No function of this file except `close` blocks. `transport` protects the router with a lock.
+//! No function in this file except `close` blocks. `transport` protects the router with a lock.
 
 use super::nodes::Nodes;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -58,12 +58,12 @@ enum HierOperation {
     },
     /// A message that a matched probe of the transport at this level has reserved.
     Taken(HierLevel, OpId),
-    /// A deferred receive: it is posted on no transport.
+    /// A deferred receive, which has not been posted on either transport.
     Held,
     Done(Completion),
 }
 
-/// A receive that is posted on no transport yet.
+/// A receive that has not been posted on either transport yet.
 #[derive(Clone, Copy)]
 struct DeferredReceive {
     id: OpId,
@@ -99,7 +99,8 @@ impl Router {
         }
     }
 
-    /// Returns the level of the transport to `rank`, and the rank's number on that transport.
+    /// Returns the level (within the node or between nodes) of the transport to `rank`, and the
+    /// rank's number in that transport.
     pub(super) fn level(&self, rank: i32) -> Result<(HierLevel, i32)> {
         let index = usize::try_from(rank).unwrap_or(usize::MAX);
         let node = self.nodes.of.get(index).ok_or_else(|| {
@@ -174,7 +175,7 @@ impl Router {
         self.start(level, |side| side.isend(data, rank, word, mode))
     }
 
-    /// Starts a pipelined send. Returns `None` and sends nothing if the transport does not support
+    /// Starts a pipelined send. Returns `None`, without sending, if the transport does not support
     /// a pipelined send of this message.
     pub(super) fn isend_pipelined(
         &mut self,
@@ -294,8 +295,8 @@ impl Router {
         }
     }
 
-    /// Posts the deferred receive at `index`. No earlier deferred receive may match the same
-    /// message.
+    /// Posts the deferred receive at `index`. The caller must ensure that no earlier deferred
+    /// receive can match the same message.
     fn post(&mut self, index: usize, held: &DeferredReceive) {
         let started = self.level(held.select.source).and_then(|(level, source)| {
             let posted = self.side(level).irecv(held.into, Selector { source, ..held.select });

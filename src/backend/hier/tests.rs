@@ -1,4 +1,4 @@
-//! Tests of the router, with ranks of one process that simulate nodes.
+//! Tests of the router. All ranks are in one process, and the nodes are simulated.
 
 use super::nodes::Nodes;
 use super::router::HierLevel;

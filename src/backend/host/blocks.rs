@@ -1,5 +1,5 @@
-//! Host memory of kind SHARED. Each block is an in-memory file that other processes of the node can
-//! map too.
+//! Host memory of kind DTL_MEMORY_SHARED. Each block is an in-memory file that other processes of
+//! the node can map too.
 //!
 //! The process that allocated a block keeps the file descriptor. The exported handle of a block
 //! contains the ID of that process and the number of the descriptor; another process opens the file
@@ -28,6 +28,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 /// Blocks that this process has allocated or imported, keyed by the address of the first byte.
+#[derive(Default)]
 pub(super) struct HostBlocks(Mutex<BTreeMap<usize, HostBlock>>);
 
 struct HostBlock {
@@ -35,7 +36,7 @@ struct HostBlock {
     nonce: u64,
 }
 
-/// Content of an exported handle: the data by which other processes find a block.
+/// Content of an exported handle: the data that other processes use to find a block.
 #[derive(Clone, Copy)]
 struct Location {
     pid: i32,
@@ -49,10 +50,6 @@ struct Location {
 }
 
 impl HostBlocks {
-    pub(super) const fn new() -> Self {
-        HostBlocks(Mutex::new(BTreeMap::new()))
-    }
-
     pub(super) fn alloc(&self, size: u64, align: u64) -> Result<Addr> {
         let failed = |error| memory_error(&format!("{size} bytes of shared host memory"), &error);
         let nonce = process::random_u64().map_err(failed)?;
@@ -95,9 +92,7 @@ impl Exports for HostBlocks {
         let pid = process::own_pid();
         let owner =
             process::start_time(pid).and_then(|started| Ok((started, process::pid_namespace()?)));
-        let (started, namespace) = owner.map_err(|error| {
-            os_error(DTL_ERROR_MEMORY, "what names this process cannot be read (/proc)", &error)
-        })?;
+        let (started, namespace) = owner.map_err(|error| nameless(&error))?;
         let descriptor = descriptor.as_raw_fd();
         let uid = process::own_uid();
         let location = Location { pid, descriptor, started, namespace, nonce, uid };
@@ -174,9 +169,7 @@ impl Location {
     /// Returns an error unless other processes find this process in /proc under its process ID, and
     /// the descriptor still refers to the block.
     fn check_own(&self) -> Result<()> {
-        let seen = process::pid_in_proc().map_err(|error| {
-            os_error(DTL_ERROR_MEMORY, "what names this process cannot be read (/proc)", &error)
-        })?;
+        let seen = process::pid_in_proc().map_err(|error| nameless(&error))?;
         if seen != self.pid {
             return fail!(
                 DTL_ERROR_UNAVAILABLE,
@@ -207,29 +200,24 @@ impl Location {
                  reached from here: start all ranks of the node in one"
             );
         }
-        match process::start_time(self.pid) {
-            Ok(started) if started == self.started => Ok(()),
-            Ok(_) => fail!(
-                DTL_ERROR_INVALID_HANDLE,
-                "handle is stale: {self} has ended (its id is another's now), and whoever had not \
-                 imported the memory cannot any more"
-            ),
-            Err(error) if is_missing(&error) => fail!(
-                DTL_ERROR_INVALID_HANDLE,
-                "handle is stale: {self} has ended{}, and whoever had not imported the memory \
-                 cannot any more",
-                if self.uid == process::own_uid() {
-                    ""
-                } else {
-                    ", or /proc hides other users' processes (hidepid)"
-                }
-            ),
-            Err(error) => Err(self.refused("looking at it in /proc", &error)),
-        }
+        let why = match process::start_time(self.pid) {
+            Ok(started) if started == self.started => return Ok(()),
+            Ok(_) => " (its id is another's now)",
+            Err(error) if !is_missing(&error) => {
+                return Err(self.refused("looking at it in /proc", &error));
+            }
+            Err(_) if self.uid == process::own_uid() => "",
+            Err(_) => ", or /proc hides other users' processes (hidepid)",
+        };
+        fail!(
+            DTL_ERROR_INVALID_HANDLE,
+            "handle is stale: {self} has ended{why}, and whoever had not imported the memory \
+             cannot any more"
+        )
     }
 
-    /// Looks up the file of the handle without opening it. Returns an error if it is not the
-    /// exported file.
+    /// Looks up the file to which the handle refers, without opening it. Returns an error if it is
+    /// not the exported file.
     fn look(&self) -> Result<PathFd> {
         let gone = || {
             failure!(
@@ -278,6 +266,10 @@ impl std::fmt::Display for Location {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "process {}", self.pid)
     }
+}
+
+fn nameless(error: &io::Error) -> Error {
+    os_error(DTL_ERROR_MEMORY, "what names this process cannot be read (/proc)", error)
 }
 
 /// Returns true if `error` means that the process or the descriptor does not exist. The error is

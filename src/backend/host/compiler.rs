@@ -1,8 +1,8 @@
 //! C compiler of the machine: selection, the inputs that determine its output, and one compilation.
 
 use crate::abi::status::*;
-use crate::backend::kernel_cache::{CompilerOutput, Inputs, too_large, unwritten, write};
-use crate::error::{Error, Result, fail};
+use crate::backend::kernel_cache::{Inputs, too_large, unwritten, write};
+use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::Source;
 use crate::runtime::settings;
 use crate::sys::os::{
@@ -10,6 +10,7 @@ use crate::sys::os::{
     process::{self, Capture},
 };
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -36,7 +37,7 @@ const FLAGS: [&str; 6] = ["-x", "c", "-std=gnu11", "-O3", "-fPIC", "-Wframe-larg
 /// Compiler options that follow the caller's options.
 const LAST_FLAGS: [&str; 2] = ["-shared", "-MD"];
 /// Shell command that runs the compiler and prints its exit status. Without the shell, the status
-/// would be lost if the program reaped the child process before the library did.
+/// would be lost if the application reaped the child process before the library did.
 const SHELL: [&str; 4] =
     ["/bin/sh", "-c", "\"$@\"; printf '\\n%s%d\\n' 'dtl: ended with ' $?", "sh"];
 const ENDED: &str = "\ndtl: ended with ";
@@ -64,35 +65,30 @@ pub(super) struct Compiler {
 impl Compiler {
     pub(super) fn find(settings: &settings::Compiler) -> Result<Self> {
         let limit = Duration::from_nanos(settings.limit_ns());
-        if let Some(name) = &settings.program {
-            let Some(program) = search(name, &settings.search_path) else {
-                return fail!(
+        let found = |name: &str| search(name, &settings.search_path);
+        let program = match &settings.program {
+            Some(name) => found(name).ok_or_else(|| {
+                failure!(
                     DTL_ERROR_UNAVAILABLE,
                     "DTL_CC={name} is no program that can be run: give the path of a C compiler, \
                      or a name in PATH, without options (those go into dtl_source_t)"
-                );
-            };
-            return Self::checked(program, limit);
-        }
-        match USUAL.iter().find_map(|name| search(name, &settings.search_path)) {
-            Some(program) => Self::checked(program, limit),
-            None => fail!(
-                DTL_ERROR_UNAVAILABLE,
-                "there is no C compiler: no cc, gcc or clang in PATH ({}); install one (apt-get \
-                 install gcc libc6-dev, dnf install gcc) or set DTL_CC",
-                settings.search_path
-            ),
-        }
-    }
-
-    fn checked(program: PathBuf, limit: Duration) -> Result<Self> {
+                )
+            }),
+            None => USUAL.into_iter().find_map(found).ok_or_else(|| {
+                failure!(
+                    DTL_ERROR_UNAVAILABLE,
+                    "there is no C compiler: no cc, gcc or clang in PATH ({}); install one \
+                     (apt-get install gcc libc6-dev, dnf install gcc) or set DTL_CC",
+                    settings.search_path
+                )
+            }),
+        }?;
         match dl::check_named_file(&program) {
             Ok(_) => Ok(Compiler { program, limit }),
             Err(why) => fail!(
                 DTL_ERROR_UNAVAILABLE,
-                "the C compiler {} is not run: {}; set DTL_CC to another",
-                program.display(),
-                why
+                "the C compiler {} is not run: {why}; set DTL_CC to another",
+                program.display()
             ),
         }
     }
@@ -103,13 +99,9 @@ impl Compiler {
         let mut inputs = Inputs::new();
         inputs.add("header", HEADER_TEXT.as_bytes());
         inputs.add("called", self.program.as_os_str().as_bytes());
-        if let Err(error) = inputs.add_program("compiler", &self.program) {
-            return fail!(
-                DTL_ERROR_UNAVAILABLE,
-                "the C compiler {}: {error}",
-                self.program.display()
-            );
-        }
+        inputs.add_program("compiler", &self.program).map_err(|error| {
+            failure!(DTL_ERROR_UNAVAILABLE, "the C compiler {}: {error}", self.program.display())
+        })?;
         inputs.add("processor", processor().as_bytes());
         for name in VARIABLES {
             inputs.add(name, std::env::var_os(name).unwrap_or_default().as_bytes());
@@ -139,12 +131,13 @@ impl Compiler {
     }
 
     /// Compiles `source` in `folder`. On success, the object is the only file left in `folder`.
+    /// Returns the files that the compiler read outside `folder`, and its messages.
     pub(super) fn make(
         &self,
         source: &Source,
         folder: &Path,
         log: &mut String,
-    ) -> Result<CompilerOutput> {
+    ) -> Result<(Vec<PathBuf>, String)> {
         log.clear();
         self.run(source, folder, log)?;
         let rule = fs::read_to_string(folder.join(NEEDS))
@@ -156,7 +149,7 @@ impl Compiler {
             let _ = fs::remove_file(folder.join(done));
         }
         let _ = fs::remove_dir_all(folder.join(FILES));
-        Ok(CompilerOutput { needs, log: log.clone() })
+        Ok((needs, log.clone()))
     }
 
     /// Runs the compiler on `source` in `folder`. The compiler's messages are appended to `log`.
@@ -175,31 +168,27 @@ impl Compiler {
         command.args(script).arg(&self.program);
         command.args(FLAGS).arg("-I").arg(folder).arg("-I").arg(files);
         command.args(source.options.iter().map(|option| OsStr::from_bytes(option.as_bytes())));
-        command
-            .args(LAST_FLAGS)
-            .arg("-MF")
-            .arg(folder.join(NEEDS))
-            .arg("-o")
-            .arg(folder.join(OBJECT));
+        command.args(LAST_FLAGS).arg("-MF").arg(folder.join(NEEDS));
+        command.arg("-o").arg(folder.join(OBJECT));
         command.arg(folder.join(SOURCE)).args(["-x", "none"]);
         source.libraries.iter().for_each(|library| link(&mut command, library));
         command.arg("-lm");
         // Messages are in English, and a killed compiler leaves temporary files only in this
         // folder.
         command.env("LC_ALL", "C").env("TMPDIR", folder);
-        let answer = match process::run(&mut command, Capture::Everything, self.limit) {
-            Ok(answer) => answer,
-            Err(error) => {
-                return fail!(
-                    DTL_ERROR_UNAVAILABLE,
-                    "the C compiler {} cannot be run: {error}; set DTL_CC to another",
-                    self.program.display()
-                );
-            }
-        };
+        let answer = process::run(&mut command, Capture::Everything, self.limit)
+            .map_err(|error| self.not_run(&error))?;
         log.push_str(&String::from_utf8_lossy(&answer.output));
         let code = taken_code(log);
         self.judge(answer.in_time, code, &folder.join(OBJECT), log)
+    }
+
+    fn not_run(&self, why: &dyn Display) -> Error {
+        failure!(
+            DTL_ERROR_UNAVAILABLE,
+            "the C compiler {} cannot be run: {why}; set DTL_CC to another",
+            self.program.display()
+        )
     }
 
     fn judge(&self, in_time: bool, code: Option<i32>, object: &Path, log: &str) -> Result<()> {
@@ -234,11 +223,7 @@ impl Compiler {
                     .to_owned()
             }
             Some(UNFOUND | NO_PROGRAM) => {
-                let why = log.lines().last().unwrap_or_default();
-                return fail!(
-                    DTL_ERROR_UNAVAILABLE,
-                    "the C compiler {program} cannot be run: {why}; set DTL_CC to another"
-                );
+                return Err(self.not_run(&log.lines().last().unwrap_or_default()));
             }
             Some(code) if code > KILLED => format!("was killed by signal {}", code - KILLED),
             Some(code) => format!("ended with {code}"),
@@ -310,8 +295,8 @@ fn search(name: &str, folders: &str) -> Option<PathBuf> {
     folders.map(|folder| Path::new(folder).join(name)).find(runs)
 }
 
-/// Returns the processor properties that -march=native depends on: different machines may share a
-/// cache folder.
+/// Returns the processor properties on which -march=native depends. They are compiler inputs,
+/// because machines with different processors may share a cache folder.
 fn processor() -> String {
     const KEYS: [&str; 8] = [
         "vendor_id",
@@ -330,7 +315,7 @@ fn processor() -> String {
     first.lines().filter(wanted).collect::<Vec<_>>().join("\n")
 }
 
-/// Parses the prerequisites of a make rule as compilers write it.
+/// Returns the prerequisites in a make rule that a compiler has written (option -MD).
 fn prerequisites(rule: &str) -> Vec<String> {
     let rule = rule.replace("\\\n", " ");
     let Some((_, list)) = rule.split_once(": ") else { return Vec::new() };

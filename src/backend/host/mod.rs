@@ -1,11 +1,11 @@
 //! Backend "host": one CPU device, memory of the process, and copies by the CPU. This backend is
 //! always available.
 //!
-//! `runtime::exec` implements streams, events, executors and kernels of the host; [`modules`]
+//! `runtime::exec` implements streams, events, executors and kernels for the host; [`modules`]
 //! compiles kernels from source.
 //!
 //! In reading order:
-//! - `blocks`: memory of kind SHARED
+//! - `blocks`: memory of kind DTL_MEMORY_SHARED
 //! - `compiler`: the machine's C compiler
 //! - `modules`: kernels from C source
 
@@ -17,7 +17,7 @@ use crate::abi::devices::device::*;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
 use crate::runtime::component::{
-    Availability, BackendProbe, CopySide, Device, Exports, Extent, Memory, Transfer,
+    BackendProbe, CopySide, Device, Exports, Extent, Memory, Transfer,
 };
 use crate::runtime::device::new_kind_info;
 use crate::runtime::enums::describe;
@@ -38,8 +38,7 @@ const PAGE: u64 = 4096;
 pub fn backend() -> Backend {
     let mut backend = Backend::new(c"host", 0, true, Box::new(Host));
     backend.device = Some(Box::new(Host));
-    backend.memory =
-        Some(Box::new(HostMemory { shared: HostBlocks::new(), edges: Mutex::default() }));
+    backend.memory = Some(Box::new(HostMemory::default()));
     backend.plain_memory = true;
     backend.transfer = Some(Box::new(Host));
     backend.modules = Some(Box::new(modules::HostModules::default()));
@@ -48,11 +47,7 @@ pub fn backend() -> Backend {
 
 struct Host;
 
-impl BackendProbe for Host {
-    fn available(&self) -> Availability {
-        Ok(())
-    }
-}
+impl BackendProbe for Host {}
 
 impl Device for Host {
     fn count(&self) -> Result<i32> {
@@ -80,10 +75,6 @@ impl Device for Host {
         Some(Ok(hwinfo::memory()))
     }
 
-    fn synchronize(&self, _device: i32) -> Option<Result<()>> {
-        None
-    }
-
     fn dlpack(&self, _device: i32) -> Option<Result<(i32, i32)>> {
         Some(Ok((1, 0))) // kDLCPU
     }
@@ -97,6 +88,7 @@ fn pages(size: u64, align: u64) -> (u64, u64) {
 
 /// Page-locked and shared host memory. Memory of all other kinds (DTL_MEMORY_*) is ordinary
 /// pageable memory of the process.
+#[derive(Default)]
 struct HostMemory {
     shared: HostBlocks,
     /// For each page, the number of registered ranges that begin in it plus the number that end in
@@ -105,17 +97,15 @@ struct HostMemory {
     edges: Mutex<BTreeMap<u64, u32>>,
 }
 
-impl HostMemory {
-    /// Returns the numbers of the first and the last page that a range touches.
-    fn edges(region: Region) -> [u64; 2] {
-        let first = region.addr().get() as u64;
-        [first / PAGE, (first + region.len() as u64 - 1) / PAGE]
-    }
+/// Returns the numbers of the first and the last page that a range touches.
+fn edge_pages(region: Region) -> [u64; 2] {
+    let first = region.addr().get() as u64;
+    [first / PAGE, (first + region.len() as u64 - 1) / PAGE]
 }
 
 impl Memory for HostMemory {
     fn alloc(&self, Extent { kind, size, align }: Extent) -> Result<Addr> {
-        check_kind(kind)?;
+        kind_properties(kind)?;
         if kind == DTL_MEMORY_SHARED {
             return self.shared.alloc(size, align);
         }
@@ -150,7 +140,7 @@ impl Memory for HostMemory {
         if let Err(error) = lock(addr, size) {
             return Some(Err(error));
         }
-        HostMemory::edges(region).into_iter().for_each(|page| *edges.entry(page).or_default() += 1);
+        edge_pages(region).into_iter().for_each(|page| *edges.entry(page).or_default() += 1);
         Some(Ok(()))
     }
 
@@ -167,7 +157,7 @@ impl Memory for HostMemory {
             left == 0
         };
         // The pages between the first and the last one belong to this range only.
-        let [first, last] = HostMemory::edges(region);
+        let [first, last] = edge_pages(region);
         let (first_goes, last_goes) = (is_last(first), is_last(last));
         let (begin, end) = (first + u64::from(!first_goes), last + u64::from(last_goes));
         if begin < end {
@@ -178,24 +168,15 @@ impl Memory for HostMemory {
     }
 
     fn kind_info(&self, kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
-        if let Err(error) = check_kind(kind) {
-            return Some(Err(error));
-        }
         let common = DTL_MEMORY_HOST_ACCESSIBLE
             | DTL_MEMORY_DEVICE_ACCESSIBLE
             | DTL_MEMORY_UNIFIED
             | DTL_MEMORY_ATOMICS
             | DTL_MEMORY_THREAD_SAFE;
-        let (properties, alignment, name) = match kind {
-            DTL_MEMORY_PINNED => (0, ALIGNMENT, "host (page-locked where the limit allows)"),
-            DTL_MEMORY_SHARED => (
-                DTL_MEMORY_PAGEABLE | DTL_MEMORY_EXPORTABLE,
-                PAGE,
-                "host (other processes of the node can map it)",
-            ),
-            _ => (DTL_MEMORY_PAGEABLE, ALIGNMENT, "host"),
-        };
-        Some(Ok(new_kind_info(common | properties, alignment, name)))
+        let info = kind_properties(kind).map(|(properties, alignment, name)| {
+            new_kind_info(common | properties, alignment, name)
+        });
+        Some(info)
     }
 
     fn exports(&self) -> Option<&dyn Exports> {
@@ -211,24 +192,25 @@ fn lock(addr: Addr, size: u64) -> Result<()> {
         .or_else(|why| explain::degraded("pinned host memory", &format!("not page-locked: {why}")))
 }
 
-/// Returns an error unless the host supports the memory kind `kind`. For the host,
+/// Returns the properties that the memory kind `kind` has beyond those of all host memory, its
+/// alignment and its name; an error unless the host supports the kind. For the host,
 /// DTL_MEMORY_DEVICE means host memory, so that programs written for a device run unchanged.
-fn check_kind(kind: dtl_enum_word_t) -> Result<()> {
-    let known = [
-        DTL_MEMORY_HOST,
-        DTL_MEMORY_DEVICE,
-        DTL_MEMORY_PINNED,
-        DTL_MEMORY_MANAGED,
-        DTL_MEMORY_SHARED,
-    ];
-    if known.contains(&kind) {
-        return Ok(());
+fn kind_properties(kind: dtl_enum_word_t) -> Result<(u64, u64, &'static str)> {
+    match kind {
+        DTL_MEMORY_HOST | DTL_MEMORY_DEVICE | DTL_MEMORY_MANAGED => {
+            Ok((DTL_MEMORY_PAGEABLE, ALIGNMENT, "host"))
+        }
+        DTL_MEMORY_PINNED => Ok((0, ALIGNMENT, "host (page-locked where the limit allows)")),
+        DTL_MEMORY_SHARED => {
+            let properties = DTL_MEMORY_PAGEABLE | DTL_MEMORY_EXPORTABLE;
+            Ok((properties, PAGE, "host (other processes of the node can map it)"))
+        }
+        _ => fail!(
+            DTL_ERROR_NOT_SUPPORTED,
+            "backend host has no memory kind {}: use HOST, DEVICE, PINNED, MANAGED or SHARED",
+            describe(kind)
+        ),
     }
-    fail!(
-        DTL_ERROR_NOT_SUPPORTED,
-        "backend host has no memory kind {}: use HOST, DEVICE, PINNED, MANAGED or SHARED",
-        describe(kind)
-    )
 }
 
 impl Transfer for Host {

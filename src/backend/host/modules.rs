@@ -10,7 +10,7 @@ use super::compiler::{Compiler, OBJECT};
 use crate::abi::devices::exec::dtl_kernel_context_t;
 use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, DTL_ERROR_UNAVAILABLE, dtl_status_t};
 use crate::abi::word::DTL_LANGUAGE_C;
-use crate::backend::kernel_cache::{self, KernelCache};
+use crate::backend::kernel_cache::{CachedObject, KernelCache};
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{
     Compiled, FoundKernel, KernelFn, KernelQuery, ModuleLaunch, Modules, Source, Token,
@@ -20,9 +20,10 @@ use crate::runtime::settings;
 use crate::sys::{memory::buf::Addr, os::dl, sync::lock::Mutex};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
+use std::path::Path;
 
-/// Descriptor of a kernel: `struct dtl_kernel_entry_` of dtl_kernel.h. The symbol's name also
-/// contains the version.
+/// Descriptor of a kernel: `struct dtl_kernel_entry_` of dtl_kernel.h. The name of the exported
+/// symbol, dtl_kernel_VERSION_NAME, also contains the version.
 #[repr(C)]
 struct KernelEntry {
     version: u32,
@@ -44,12 +45,15 @@ struct Loaded {
 }
 
 impl HostModules {
-    fn keep(&self, object: dl::SharedObject) -> Token {
+    /// Loads a compiled object and stores it as a module. Copies the compiler's messages to `log`.
+    fn load(&self, entry: &CachedObject, log: &mut String) -> Result<Token> {
+        let object = load(&entry.object)?;
+        log.clone_from(&entry.log);
         let mut loaded = self.0.lock();
         loaded.last += 1;
         let number = loaded.last;
         loaded.objects.insert(number, object);
-        Addr::new(std::ptr::without_provenance_mut(number))
+        Ok(Addr::new(std::ptr::without_provenance_mut(number)))
     }
 }
 
@@ -74,24 +78,15 @@ impl Modules for HostModules {
         let compiler = Compiler::find(&settings)?;
         let cache = KernelCache::open(settings.cache.as_deref(), OBJECT)?;
         let inputs = compiler.inputs(source)?;
-        // The second iteration runs only if the cached object was damaged or another process
-        // removed it meanwhile.
-        let mut found = cache.find(inputs.bytes())?;
-        loop {
-            let was_there = found.is_some();
-            let entry = match found.take() {
-                Some(entry) => entry,
-                None => cache.make(inputs.bytes(), |folder| compiler.make(source, folder, log))?,
-            };
-            match load(&entry) {
-                Ok(object) => {
-                    log.clone_from(&entry.log);
-                    return Ok(self.keep(object));
-                }
-                Err(_) if was_there => {}
-                Err(error) => return Err(error),
+        // A cached object cannot be loaded if it was damaged or another process removed it
+        // meanwhile; then the source is compiled again.
+        if let Some(entry) = cache.find(inputs.bytes())? {
+            if let Ok(module) = self.load(&entry, log) {
+                return Ok(module);
             }
         }
+        let entry = cache.make(inputs.bytes(), |folder| compiler.make(source, folder, log))?;
+        self.load(&entry, log)
     }
 
     fn destroy(&self, module: Token) -> Result<()> {
@@ -100,17 +95,15 @@ impl Modules for HostModules {
     }
 
     fn kernel(&self, module: Token, wanted: KernelQuery<'_>) -> Result<FoundKernel> {
-        let symbol =
-            CString::new(format!("dtl_kernel_{VERSION}_{}", wanted.name)).unwrap_or_default();
+        let name = wanted.name;
+        let symbol = CString::new(format!("dtl_kernel_{VERSION}_{name}")).unwrap_or_default();
         let found =
             self.0.lock().objects.get(&module.get()).and_then(|object| object.symbol(&symbol));
         let Some(address) = found else {
             return fail!(
                 DTL_ERROR_NOT_FOUND,
-                "it has no kernel '{}': write it as DTL_KERNEL({}, (type, name), …) with \
-                 dtl_kernel.h",
-                wanted.name,
-                wanted.name
+                "it has no kernel '{name}': write it as DTL_KERNEL({name}, (type, name), …) with \
+                 dtl_kernel.h"
             );
         };
         // SAFETY: dtl_kernel.h defines every symbol of this name as a constant of this type, and
@@ -123,9 +116,8 @@ impl Modules for HostModules {
             }
             _ => fail!(
                 DTL_ERROR_NOT_FOUND,
-                "what it calls kernel '{}' was not made by DTL_KERNEL of this library's \
-                 dtl_kernel.h",
-                wanted.name
+                "what it calls kernel '{name}' was not made by DTL_KERNEL of this library's \
+                 dtl_kernel.h"
             ),
         }
     }
@@ -139,10 +131,10 @@ impl Modules for HostModules {
     }
 }
 
-fn load(entry: &kernel_cache::CachedObject) -> Result<dl::SharedObject> {
+fn load(object: &Path) -> Result<dl::SharedObject> {
     // SAFETY: the object was compiled from the caller's source, in a folder to which only this user
     // can write. The caller intends the code to run.
-    let opened = unsafe { dl::SharedObject::open(&entry.object) };
+    let opened = unsafe { dl::SharedObject::open(object) };
     opened.map_err(|why| {
         if why.contains("undefined symbol") {
             let text = format!(

@@ -41,8 +41,8 @@ impl Mailboxes {
         if has_boards { self.room.get_or_init(make).as_ref() } else { None }
     }
 
-    /// Reserves a slot for a rank's mailbox. Returns `None` if no slot is free or if `room` returns
-    /// no memory for mailboxes.
+    /// Reserves a slot for a rank's mailbox. Returns `None` if no slot is free, or if `room` does
+    /// not return memory for the mailboxes.
     pub(super) fn reserve(
         &self,
         places: &mut Places,
@@ -53,8 +53,8 @@ impl Mailboxes {
         u32::try_from(place).ok()
     }
 
-    /// Opens the mailboxes of `members` for rank `own`. Returns `None` if `room` returns no memory
-    /// for mailboxes.
+    /// Opens the mailboxes of `members` for rank `own`. Returns `None` if `room` does not return
+    /// memory for the mailboxes.
     pub(super) fn open(
         &self,
         places: &mut Places,

@@ -6,7 +6,7 @@
 //! - `rank_state`: operations of one rank
 //! - `coll_mailbox`: mailboxes of small collectives
 //! - `wakeup`: doorbell for threads that wait for a message in a mailbox
-//! - `shared_region`: memory of windows
+//! - `shared_region`: memory of RMA windows
 
 mod coll_mailbox;
 mod rank_state;

@@ -83,8 +83,8 @@ impl RankSlot {
         operations.cancel_message(matcher, sender, is)
     }
 
-    /// Counts an event (a completed operation or an arrived message) and wakes all sleeping threads
-    /// of the rank.
+    /// Counts an event (the completion of an operation or the arrival of an unexpected message) and
+    /// wakes all sleeping threads of the rank.
     pub(super) fn wake(&self, state: &mut RankState) {
         state.events += 1;
         if state.sleepers > 0 {

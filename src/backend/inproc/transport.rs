@@ -66,7 +66,7 @@ pub(super) fn endpoints(count: i32) -> Result<Vec<InprocTransport>> {
 
 /// Checks that memory for the tables of all ranks is available. Each rank has a table with an entry
 /// per rank, so with thousands of ranks the tables may exceed a memory limit. Allocates the total
-/// at once (and frees it), so that the error message can state the total.
+/// in a single allocation and frees it again, so that the error message can state the total.
 fn check_room(ranks: usize) -> Result<()> {
     let bytes = ranks * (ranks * BYTES_PER_RANK + size_of::<RankSlot>());
     if Vec::<u8>::new().try_reserve_exact(bytes).is_err() {
@@ -168,7 +168,7 @@ impl InprocTransport {
         Ok(())
     }
 
-    /// Completes with RANK_FAILURE a send whose target rank has left.
+    /// Completes a send to a rank that has left, with the status DTL_ERROR_RANK_FAILURE.
     fn send_to_nobody(
         &self,
         target: &RankSlot,
@@ -192,8 +192,8 @@ impl InprocTransport {
         }
     }
 
-    /// Returns the result of a probe that found nothing: `None` if a message can still arrive, or
-    /// an error if rank `source` has left.
+    /// Returns the result of a probe that did not find a message: `None` if a message can still
+    /// arrive, or an error if rank `source` has left.
     fn nothing_from<T>(&self, source: Option<&RankSlot>) -> Result<Option<T>> {
         let Some(source) = source.filter(|source| source.has_left()) else { return Ok(None) };
         self.fabric.blame(source);
@@ -232,8 +232,8 @@ impl InprocTransport {
         Ok(())
     }
 
-    /// Completes other ranks' operations that need this rank, which is leaving. Messages from it
-    /// that were copied can still be received.
+    /// Completes other ranks' operations that need this rank, which is leaving. Messages from this
+    /// rank that have already been copied can still be received.
     fn end_others(&self) {
         let mut was_needed = false;
         for (_, side) in self.fabric.all().filter(|(rank, _)| *rank != self.rank) {
@@ -367,7 +367,7 @@ impl Transport for InprocTransport {
     }
 
     /// Leaves the communicator: operations of other ranks that need this rank complete with
-    /// RANK_FAILURE.
+    /// DTL_ERROR_RANK_FAILURE.
     fn close(&self) -> Result<()> {
         let own = self.own()?;
         let mut state = own.state.lock();
@@ -432,7 +432,7 @@ impl SharedMemory for InprocTransport {
         self.fabric.side(rank).is_ok_and(RankSlot::has_left)
     }
 
-    /// Does nothing: a leaving rank itself completes the operations of other ranks that need it.
+    /// Does nothing: a rank that leaves completes the operations of other ranks that depend on it.
     fn look_around(&self) {}
 
     /// Does nothing: senders put messages directly into the receiver's queues.

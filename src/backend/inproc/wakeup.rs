@@ -3,8 +3,9 @@
 //! The writer publishes a message by storing the message's stamp (communicator ID and message
 //! number), then checks for sleepers. A thread that is about to sleep registers as a sleeper, then
 //! checks the stamp once more. With a full fence between the two steps on both sides, at least one
-//! side observes the store of the other. A thread reads the ring count before these steps, so that
-//! if the doorbell rings in between, its futex wait returns immediately.
+//! side observes the store of the other. Before these steps, the thread reads how often the
+//! doorbell has rung. If the doorbell rings in between, the thread's futex wait returns
+//! immediately.
 
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use crate::sys::sync::{AtomicU32, fence, futex};
@@ -35,7 +36,7 @@ impl Doorbell {
     }
 
     /// Sleeps until the doorbell rings, for at most `limit`. Returns at once if `is_there` returns
-    /// true, which means that the message has been published.
+    /// true, which means that the awaited message has been published.
     pub(super) fn sleep(&self, is_there: impl FnOnce() -> bool, limit: Duration) {
         let rings = self.rings.load(Acquire);
         self.sleepers.fetch_add(1, Relaxed);

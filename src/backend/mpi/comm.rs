@@ -1,4 +1,4 @@
-//! MPI communicators: duplication, release, and this process' rank and size.
+//! MPI communicators: duplication, release, and this process's rank and size.
 
 use super::library::functions::Handle;
 use super::library::mpi_library::{Mpi, PendingFree};
@@ -41,8 +41,8 @@ pub(super) fn place_in(mpi: &Mpi, comm: Handle) -> Result<(c_int, c_int)> {
     Ok((rank, size))
 }
 
-/// Receives all messages that have arrived on a communicator of the library, and frees the
-/// communicator. The caller must hold an `MpiGuard`, which permits calls to MPI.
+/// Receives all messages that have arrived on a communicator that the library created, and frees
+/// the communicator. The caller must hold an `MpiGuard`, which permits calls to MPI.
 pub(super) fn free(mpi: &Mpi, mut comm: Handle) -> Result<()> {
     let received = stale_messages::receive_all(mpi, comm);
     // SAFETY: the library created the communicator, which is freed once.

@@ -88,9 +88,9 @@ fn of_fortran(mpi: &Mpi, fint: i32) -> Result<Handle> {
 }
 
 /// Converts a Fortran handle of MPICH, where the Fortran and the C handle are the same number;
-/// returns 0 if the number is not a communicator's. MPICH aborts the process if it is called with a
-/// number that is not a communicator's, so the object type that the number encodes is checked
-/// first.
+/// returns 0 if the number does not denote a communicator. MPICH aborts the process if it is called
+/// with a number that does not denote a communicator, so the object type that the number encodes is
+/// checked first.
 fn of_mpich(fint: c_int) -> Handle {
     const COMMUNICATOR: u32 = 1;
     let word = u32::from_ne_bytes(fint.to_ne_bytes());

@@ -33,7 +33,8 @@ struct MpiWire {
 
 /// Opens a transport over an MPI communicator that the library owns; frees the communicator and
 /// returns an error if the highest tag that this MPI supports (MPI_TAG_UB) is below `DTL_TAG_MAX`.
-/// The caller must not hold an `MpiGuard`, because opening may exchange messages.
+/// The caller must not hold an `MpiGuard` (guard that permits MPI calls), because opening may
+/// exchange messages.
 pub(super) fn open(mpi: &'static Mpi, comm: Handle) -> Result<Box<dyn Transport>> {
     let turn = mpi.enter()?;
     let (rank, size) = place_in(mpi, comm)?;
@@ -149,8 +150,7 @@ impl Wire for MpiWire {
     }
 }
 
-/// Converts the 28-bit tag `word` of a message of the library's own protocol (`p2p_protocol`) to an
-/// MPI tag.
+/// Converts `word`, the 28-bit tag of a `p2p_protocol` message, to an MPI tag.
 fn tag_of(word: u64) -> c_int {
     (word & DTL_TAG_MAX as u64) as c_int
 }

@@ -1,22 +1,22 @@
 //! Encoding of an MPI operation in a 64-bit word: MPI's request, and two low bits for the kind of
 //! the operation.
 //!
-//! Requests are pointers, or `int`s in words that are zeroed first, so the three highest bits of a
-//! request are equal and two of them can be omitted. The lowest bit marks a send. The next bit
-//! marks a persistent operation, for which the word holds the address of its `PersistentRequest`.
+//! A request is a pointer, or an `int` in a zeroed word. So its three highest bits are equal, and
+//! the encoding omits two of them. The lowest bit marks a send. The next bit marks a persistent
+//! operation, for which the word holds the address of its `PersistentRequest`.
 
 use super::library::functions::Handle;
 use super::persistent::PersistentRequest;
 use crate::runtime::component::OpId;
 use crate::sys::compute::callback::{OTHER as KEPT, SEND, request_in};
 
-/// Encodes a request in the word that identifies an operation.
+/// Encodes a request, and whether it is a send, as an operation ID.
 pub(super) fn id_of(request: Handle, is_send: bool) -> OpId {
     OpId(request << 2 | if is_send { SEND } else { 0 })
 }
 
-/// Encodes a persistent operation in a word, which then owns the `PersistentRequest`. [`kept`]
-/// returns a reference to it until [`end`] reclaims it.
+/// Encodes a persistent request as an operation ID, which then owns the `PersistentRequest`.
+/// [`kept`] returns a reference to the `PersistentRequest` until [`end`] reclaims it.
 pub(super) fn lend(kept: Box<PersistentRequest>) -> OpId {
     let is_send = kept.is_send;
     OpId(id_of(Box::into_raw(kept).expose_provenance() as u64, is_send).0 | KEPT)
@@ -37,8 +37,8 @@ pub(super) fn kept<'a>(op: OpId) -> Option<&'a PersistentRequest> {
     is_kept(op).then(|| unsafe { &*address(op) })
 }
 
-/// Reclaims the `PersistentRequest` whose ownership [`lend`] passed to the word `op`; returns
-/// `None` if `op` is not persistent.
+/// Takes the `PersistentRequest` back from the operation ID `op`, to which [`lend`] passed its
+/// ownership; returns `None` if `op` is not persistent.
 pub(super) fn end(op: OpId) -> Option<Box<PersistentRequest>> {
     // SAFETY: only words of `lend` have the bit set, and they come from `Box::into_raw`; the
     // runtime completes an operation once and does not use its word afterwards, so the box is

@@ -12,8 +12,8 @@ use crate::error::{Result, failure};
 use crate::sys::os::process;
 use std::ffi::c_int;
 
-/// Size of the processor mask in bytes, with one bit per processor. On machines with more than 1024
-/// processors, processors share bits.
+/// Size, in bytes, of the processor mask, which has one bit per processor. On machines with more
+/// than 1024 processors, processors share bits.
 const BYTES: usize = 128;
 
 /// Placement of a communicator's ranks on nodes and processors.
@@ -21,8 +21,8 @@ const BYTES: usize = 128;
 pub(super) struct Node {
     /// True if all ranks of the communicator are on this node.
     pub(super) has_all: bool,
-    /// True if the number of ranks on this node exceeds the number of processors that at least one
-    /// of them may use.
+    /// True if the ranks on this node outnumber the processors in the union of their CPU affinity
+    /// masks.
     pub(super) is_oversubscribed: bool,
 }
 
@@ -44,8 +44,8 @@ impl Node {
     }
 }
 
-/// Returns the number of ranks on a node, and the number of processors that at least one of them
-/// may use.
+/// Returns the number of ranks on a node, and the number of processors in the union of their CPU
+/// affinity masks.
 fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
     let mut ranks = 0;
     // SAFETY: the communicator has just been created; `ranks` is a writable local.

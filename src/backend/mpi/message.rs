@@ -1,5 +1,5 @@
-//! Messages of any size over MPI, even if MPI has only functions with `int` counts, and queries of
-//! MPI's tag limit and support for device memory.
+//! Messages of any size over MPI, even if the MPI library has only functions with `int` counts. The
+//! module also queries MPI's tag limit and its support for device memory.
 
 use super::library::abi::Int;
 use super::library::functions::{Count, Handle, Status};
@@ -39,7 +39,7 @@ pub(super) fn recv(mpi: &Mpi, from: Envelope, data: Region, status: &mut Status)
     unsafe { (mpi.call.MPI_Recv)(at, count, mpi.byte, peer, tag, comm, status) }
 }
 
-/// Starts a send. `data` must stay valid until it completes. Requires an `MpiGuard`.
+/// Starts a send. `data` must stay valid until the send completes. Requires an `MpiGuard`.
 pub(super) fn start_send(mpi: &Mpi, to: Envelope, data: Region, mode: SendMode) -> Result<Handle> {
     if data.len() > LARGE {
         return start_large_send(mpi, to, data, mode);
@@ -77,7 +77,7 @@ fn start_large_send(mpi: &Mpi, to: Envelope, data: Region, mode: SendMode) -> Re
     mpi.check("MPI_Isend", code).map(|()| request)
 }
 
-/// Starts a receive. `data` must stay valid until it completes. Requires an `MpiGuard`.
+/// Starts a receive. `data` must stay valid until the receive completes. Requires an `MpiGuard`.
 pub(super) fn start_recv(mpi: &Mpi, from: Envelope, data: Region) -> Result<Handle> {
     if data.len() > LARGE {
         return start_large_recv(mpi, from, data);
@@ -117,14 +117,15 @@ pub(super) fn wait(mpi: &Mpi, mut request: Handle) -> Result<()> {
     mpi.check("MPI_Wait", code)
 }
 
-/// Returns the request that this MPI returns for every send that is complete when it starts, or
-/// `None` if this MPI has no such request. A send with that request needs no test.
+/// Returns the request that this MPI library returns for every send that is complete when it
+/// starts, or `None` if this MPI library has no such request. A send for which MPI returns this
+/// request does not have to be tested for completion.
 ///
-/// The function starts two empty messages from this rank to itself, over a communicator that
-/// nothing uses yet. If both sends have the same request before either of them is completed, the
-/// request does not identify one send: it only means completion. In this case one of the two sends
-/// is not completed here, so that the request stays valid; the caller completes that send. Requires
-/// an `MpiGuard`.
+/// The function starts two empty messages from this rank to itself, over a communicator that has
+/// not been used yet. If both sends have the same request before either of them is completed, the
+/// request does not identify one send: it only indicates completion. In this case the function does
+/// not complete one of the two sends, so that the request stays valid; the caller completes that
+/// send. Requires an `MpiGuard`.
 pub(super) fn over_at_once(mpi: &Mpi, comm: Handle, rank: c_int) -> Result<Option<Handle>> {
     let own = Envelope { peer: rank, tag: 0, comm };
     let recv = || start_recv(mpi, own, Region::EMPTY);
@@ -159,7 +160,7 @@ pub(super) fn take(mpi: &Mpi, from: Envelope, status: &mut Status) -> Result<Opt
     mpi.check("MPI_Improbe", code).map(|()| (found != 0).then_some(message))
 }
 
-/// Returns true if a completed operation, with status `status`, was canceled.
+/// Returns true if the completed operation that has the status `status` was canceled.
 pub(super) fn is_canceled(mpi: &Mpi, status: &Status) -> Result<bool> {
     let mut canceled = 0;
     // SAFETY: `status` is the status of a completed request; `canceled` is a writable local.

@@ -1,5 +1,5 @@
-//! Backend "mpi": communicators of the ranks of an MPI job, over the MPI library with which the
-//! program runs. No MPI is needed at build time.
+//! Backend "mpi": communicators for the ranks of an MPI job, over the MPI library that the program
+//! uses. No MPI is needed at build time.
 //!
 //! Messages are passed directly to MPI (`transport`), or sent by the library's own protocol over
 //! MPI (`framed`) if the communicator has a time limit.

@@ -29,9 +29,10 @@ pub(super) enum OpExtra {
     Keeps(Vec<RetainedArg>),
 }
 
-/// States of a transport's operations in addition to the MPI requests, keyed by request. The list
-/// is empty in most programs. A lookup in an empty list costs one load, because the number of
-/// entries is stored next to the data that is read whenever an operation is tested.
+/// Additional state of the operations of a transport (state that their MPI requests do not
+/// contain), keyed by request. The list is empty in most programs. A lookup in an empty list costs
+/// one load, because the number of entries is stored next to the data that is read whenever an
+/// operation is tested.
 pub(super) struct OpExtras {
     asking: Arc<ForeignTester>,
     list: Mutex<Vec<(Handle, OpExtra)>>,

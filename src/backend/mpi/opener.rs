@@ -26,7 +26,7 @@ pub fn backend() -> Backend {
 }
 
 impl BackendProbe for MpiProbe {
-    /// Finds and loads MPI without initializing it, so that a missing symbol is reported here.
+    /// Finds and loads MPI without initializing it, so that this function reports a missing symbol.
     fn available(&self) -> Availability {
         mpi_library::loaded().map(Mpi::explain).map_err(|error| error.text().to_owned())
     }

@@ -1,8 +1,8 @@
 //! Sends and receives that are started repeatedly: MPI's persistent requests.
 //!
-//! MPI keeps such a request when its operation completes. But Open MPI frees a persistent request
-//! that has failed (because a message was too long). Therefore the library keeps the arguments too,
-//! and creates the request again after a failure.
+//! MPI does not free such a request when its operation completes. But Open MPI frees a persistent
+//! request that has failed (because a message was too long). Therefore the library keeps the
+//! arguments too, and creates the request again after a failure.
 //!
 //! `transport` waits for persistent requests and cancels them like all other requests.
 
@@ -38,7 +38,7 @@ impl PersistentRequest {
         self.request.store(mpi.k.request_null, Ordering::Relaxed);
     }
 
-    /// Creates MPI's request. Requires an `MpiGuard`.
+    /// Creates the persistent MPI request. Requires an `MpiGuard`.
     fn make(&self, mpi: &Mpi) -> Result<()> {
         let (at, len, byte, mut request) = (self.data.addr().ptr(), self.data.len(), mpi.k.byte, 0);
         let (Envelope { peer, tag, comm }, call) = (self.envelope, &mpi.call);

@@ -17,8 +17,8 @@ use super::status::Reader;
 use crate::error::{Result, failure};
 use crate::sys::memory::buf::Scratch;
 
-/// Discards the messages of freed communicators that have arrived on the new communicators `comms`.
-/// Collective; requires an `MpiGuard`.
+/// Discards stale messages that have arrived on the new communicators `comms`: they were sent on
+/// communicators that have since been freed. Collective; requires an `MpiGuard`.
 pub(super) fn discard(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
     meet(mpi, comms)?;
     for comm in comms {
@@ -44,8 +44,8 @@ fn meet(mpi: &Mpi, comms: &[Handle]) -> Result<()> {
 }
 
 /// Receives and discards one message; returns false if no message has arrived. Waiting for the
-/// whole message is safe: its send is still in flight, because a communicator with sends in flight
-/// is not destroyed.
+/// whole message is safe, because its sender does not destroy the communicator while the send is in
+/// flight.
 fn receive_any(mpi: &Mpi, comm: Handle) -> Result<bool> {
     let from = Envelope { peer: mpi.k.any_source, tag: mpi.k.any_tag, comm };
     let mut status = Status::new();

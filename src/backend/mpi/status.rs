@@ -20,7 +20,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Determines the offsets for this MPI. Requires an `MpiGuard`.
+    /// Determines the offsets of the fields of MPI_Status in this MPI library. The caller must hold
+    /// an `MpiGuard`.
     pub(super) fn of(mpi: &Mpi) -> Reader {
         let place = |offset: usize| u8::try_from(offset).unwrap_or(u8::MAX);
         let (source, tag) = (place(mpi.abi.status_source), place(mpi.abi.status_tag));
@@ -48,9 +49,10 @@ impl Reader {
 enum Counter {
     /// Open MPI: one 64-bit field, after three `int`s and an `int` with the cancellation flag.
     Field,
-    /// MPICH family: 63 bits at the start of the status; bit 32 is the cancellation flag.
+    /// MPICH family: the first 64 bits of the status, except bit 32, which is the cancellation
+    /// flag.
     Halves,
-    /// Call to MPI's function.
+    /// Call of an MPI function (such as MPI_Get_elements_x).
     Call,
 }
 

@@ -147,7 +147,7 @@ impl MpiTransport {
 
     /// Returns true if a message with match bits `word` is passed to MPI directly, with `word` as
     /// the tag. This requires that the message is not an internal message of the library, that it
-    /// has at most `LARGE` bytes, and that all threads may call MPI.
+    /// has at most `LARGE` bytes, and that threads may call MPI concurrently (MPI_THREAD_MULTIPLE).
     #[inline(always)] // row: mpi_message_8
     fn is_plain(&self, data: Region, word: u64) -> bool {
         // The upper bits of the match word are its class, which is 0 for the program's messages.
@@ -246,7 +246,7 @@ impl MpiTransport {
     }
 
     /// Posts a receive. If `mode` is `Block` and `data` has at most `LARGE` bytes, waits until the
-    /// message is received. Requires an `MpiGuard`.
+    /// message has been received. Requires an `MpiGuard`.
     #[inline(always)] // row: mpi_message_8
     fn recv_on(&self, from: Envelope, data: Region, mode: RecvMode<'_>) -> Result<OpId> {
         match mode {

@@ -5,8 +5,9 @@
 //! operation is allowed at any time, and MPI waits for other ranks only in flushes. The library
 //! implements its own locks and fences on top of the window.
 //!
-//! MPI's windows are used only if all threads may call MPI, because a thread must make MPI progress
-//! while the program computes, and the calls of this file block.
+//! MPI's windows are used only if threads may call MPI concurrently (MPI_THREAD_MULTIPLE): the
+//! library's progress thread must make MPI progress while the program computes, and the MPI calls
+//! in this file block.
 
 use super::comm;
 use super::library::abi::Int;
@@ -25,13 +26,13 @@ use crate::sys::sync::lock::Mutex;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-/// Alignment in bytes that `dtl_win_allocate` promises.
+/// Alignment, in bytes, that `dtl_win_allocate` guarantees.
 const ALIGN: usize = 64;
 /// Required alignment, in bytes, of memory that the program passes: MPICH 4.0 treats the address of
 /// such memory as a multiple of 16, and accesses memory before the address if it is not a multiple
 /// of 16.
 const ALIGN_OF_GIVEN: usize = 16;
-/// Maximum number of elements of one MPI accumulate call.
+/// Maximum number of elements in one MPI accumulate call.
 const PIECE: usize = 1 << 28;
 /// Maximum number of elements per step of an accumulate that updates each element with
 /// MPI_Compare_and_swap.
@@ -57,16 +58,17 @@ fn major_of(version: &str) -> u32 {
 }
 
 /// Returns true if MPI_Win_flush_all may return too early. MPI_Win_flush_all of MPICH 4.0 returns
-/// while large puts to other ranks of the node are still being copied (raw MPI, three ranks, 4 puts
-/// of 512 KiB: 4 of 15 runs; MPI_Win_flush 0 of 15). MPICH 5.0 does not (0 of 15). No known
-/// property distinguishes correct from faulty earlier releases of the MPICH family, so the function
-/// returns true for all of them.
+/// while large puts to other ranks of the node are still being copied (an MPI program without this
+/// library, three ranks, 4 puts of 512 KiB: in 4 of 15 runs; MPI_Win_flush: in 0 of 15 runs).
+/// MPI_Win_flush_all of MPICH 5.0 does not return too early (0 of 15 runs). No known property
+/// distinguishes correct from faulty earlier releases of the MPICH family, so the function returns
+/// true for all of them.
 fn is_flush_all_early(mpi: &Mpi) -> bool {
     let is_mended = mpi.version.starts_with("MPICH") && major_of(&mpi.version) >= 5;
     !mpi.is_open_mpi() && !is_mended
 }
 
-/// MPI window, and this rank's memory of the window.
+/// MPI window, and this rank's part of the window memory.
 struct MpiWindow {
     mpi: &'static Mpi,
     win: Handle,

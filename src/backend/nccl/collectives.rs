@@ -181,8 +181,9 @@ impl NcclTarget {
         if listed == ncclSuccess { ended } else { listed }
     }
 
-    /// Starts the messages of a gather or scatter: each rank transfers `own` to or from the root
-    /// with `with_root`, and the root transfers the blocks of `all` with `with_rank`.
+    /// Posts the sends and receives of a gather or scatter. Each rank calls `with_root` to transfer
+    /// `own` to or from the root, and the root calls `with_rank` to transfer each rank's block of
+    /// `all`. In place, the root skips its own block.
     fn rooted(
         &self,
         args: &CollArgs,

@@ -1,10 +1,10 @@
 //! One rank of an NCCL communicator: creation, use, destruction.
 //!
-//! The NCCL communicator is nonblocking (`ncclConfig_t.blocking` = 0): a call that takes long
-//! continues in the background, and no other call is made until it is done. So collectives wait in
-//! a queue of this module, and a test of any collective advances all of them. Collectives are
-//! queued on one stream in call order and complete in that order, so a single number records which
-//! of them have completed.
+//! The NCCL communicator is nonblocking (`ncclConfig_t.blocking` = 0): a long-running call
+//! continues in the background, and the library makes its next call only after that call has
+//! completed. So collectives wait in a queue of this module, and a test of any collective advances
+//! all of them. Collectives are queued on one stream in call order and complete in that order, so a
+//! single number records which of them have completed.
 
 use super::collectives::{NcclTarget, PostCopy, refuses};
 use super::discovery::Nccl;
@@ -54,8 +54,8 @@ struct NcclState {
     over: u64,
     /// Collectives that have not been queued on the stream yet.
     waiting: VecDeque<CollArgs>,
-    /// Copy to queue after the collective that NCCL is queueing; `None` while NCCL is not queueing
-    /// any.
+    /// Copy that must be queued after the collective that NCCL is queueing; `None` while NCCL is
+    /// not queueing a collective.
     entering: Option<PostCopy>,
     /// Positions in the stream at which the queued collectives end, in queue order.
     running: VecDeque<Point>,
@@ -111,7 +111,7 @@ impl NcclComm {
     /// the stream yet.
     fn advance(&self, state: &mut NcclState) -> Result<()> {
         while let Some(point) = state.running.pop_front() {
-            if !point.is_reached()? {
+            if !point.is_done()? {
                 state.running.push_front(point);
                 break;
             }
@@ -154,7 +154,8 @@ impl NcclComm {
         Ok(())
     }
 
-    /// Aborts the communicator on this rank; `why` becomes the error of all later calls.
+    /// Aborts the communicator on this rank. All later calls return the error `why`, or an earlier
+    /// error if one is stored.
     fn abort(&self, state: &mut NcclState, why: Error) {
         let comm = std::mem::replace(&mut state.comm, Addr::NULL);
         state.failed.get_or_insert(why);
@@ -173,15 +174,16 @@ impl NcclComm {
         self.drain(state);
     }
 
-    /// Waits at most `LEAVE_NS` nanoseconds until aborted collectives no longer access their
-    /// buffers. Does not wait if the device is lost, because a lost device accesses no buffers.
+    /// Waits, at most `LEAVE_NS` nanoseconds, until aborted collectives no longer access their
+    /// buffers. Does not wait if the device is lost, because a lost device does not access any
+    /// buffers.
     fn drain(&self, state: &mut NcclState) {
         let (Ok(end), deadline, mut backoff) =
             (self.queue.point(), Deadline::after(LEAVE_NS), Backoff::new())
         else {
             return;
         };
-        while matches!(end.is_reached(), Ok(false)) {
+        while matches!(end.is_done(), Ok(false)) {
             if deadline.passed() {
                 log::warning!(
                     "work that NCCL was told to give up is still on the device after {} ms",
@@ -310,7 +312,8 @@ impl DeviceComm for NcclComm {
         self.abort(&mut state, why);
     }
 
-    /// Finalizes an idle communicator with the other ranks, or aborts one with work in flight.
+    /// Finalizes an idle communicator collectively with the other ranks. Aborts a communicator that
+    /// has work in flight or cannot be finalized.
     fn leave(&self) {
         let mut state = self.state.lock();
         let is_idle =

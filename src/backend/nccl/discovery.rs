@@ -44,13 +44,11 @@ fn number(version: i32) -> String {
     format!("{}.{}.{}", version / thousand, version % thousand / 100, version % 100)
 }
 
-/// Opens the library; the error message gives the reason for a failure.
+/// Opens the NCCL library. On failure, returns the reason as a string.
 pub fn find() -> std::result::Result<Nccl, String> {
-    LIBRARY.may_be_called()?;
     let named = settings::current().collectives_library;
     // SAFETY: the library is NCCL by its name, or the user vouches for the library.
-    let calls = unsafe { LIBRARY.open_named(named.as_deref()) }?;
-    LIBRARY.begin();
+    let calls = unsafe { LIBRARY.load(named.as_deref()) }?;
     let mut version = 0;
     // SAFETY: `version` has room for an int.
     let code = unsafe { (calls.ncclGetVersion)(&raw mut version) };

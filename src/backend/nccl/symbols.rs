@@ -1,7 +1,8 @@
 //! Functions of NCCL, resolved by name in the opened libnccl.so.2.
 //!
 //! Types and constants are those of NVIDIA's nccl.h: [`super::nccl_sys`], which tools/vendor_sys.py
-//! writes. Results stay plain integers: a newer library may return codes that no enumeration has.
+//! generates. Results stay plain integers: a newer library may return codes that no enumeration
+//! has.
 
 use super::nccl_sys as sys;
 pub use super::nccl_sys::*;

@@ -12,7 +12,8 @@ use super::query::{Pod, UNKNOWN, ids, query, text};
 use super::queue::ClQueue;
 use super::symbols::*;
 use crate::abi::word::*;
-use crate::backend::driver::{self, CurrentDevice, Driver as _, Stream, TryOnce};
+use crate::backend::driver::{self, CurrentDevice, Driver as _, Queue as _, Stream};
+use crate::backend::try_once::TryOnce;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::{Result, fail};
 use crate::runtime::settings;
@@ -34,9 +35,9 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
 });
 
 thread_local! {
-    /// Index of the device that this thread has selected, preceded by `ClDriver::generation` at the
-    /// time of the selection. If the driver has been initialized again since, the selection is
-    /// ignored, because the device list may differ.
+    /// Index of the device that this thread has selected, preceded by `DeviceBackend::generation`
+    /// at the time of the selection. If the library has been initialized again since, the selection
+    /// is ignored, because the device list may differ.
     static CHOSEN: Cell<(u64, i32)> = const { Cell::new((0, 0)) };
 }
 
@@ -44,14 +45,12 @@ thread_local! {
 pub struct ClDriver {
     /// Function table of the loader.
     pub(super) cl: &'static Functions,
-    /// Number that is unique to this initialization of the driver.
-    generation: u64,
     /// Platforms with at least one device.
     pub(super) platforms: Vec<Platform>,
     /// Devices of all platforms.
     pub(super) devices: Vec<Card>,
-    /// Streams, keyed by native command queue. If the application wraps one queue several times,
-    /// all streams that it gets are one `Stream` with one failure state.
+    /// Streams, keyed by native command queue. If the application wraps one queue several times, it
+    /// gets the same `Stream` each time, so there is one failure state per queue.
     streams: Mutex<BTreeMap<usize, Weak<Stream<ClDriver>>>>,
 }
 
@@ -94,15 +93,10 @@ impl driver::Driver for ClDriver {
     type Module = Arc<Program>;
 
     fn find() -> std::result::Result<Self, String> {
-        LIBRARY.may_be_called()?;
         // SAFETY: the name is that of an OpenCL loader, or the user who named another library
         // vouches for it.
-        let cl = unsafe { LIBRARY.open_named(settings::current().device_library.as_deref()) }?;
-        list(cl, LIBRARY.begin())
-    }
-
-    fn generation(&self) -> u64 {
-        self.generation
+        let cl = unsafe { LIBRARY.load(settings::current().device_library.as_deref()) }?;
+        list(cl)
     }
 
     fn cards(&self) -> &[Card] {
@@ -110,10 +104,10 @@ impl driver::Driver for ClDriver {
     }
 
     fn create_stream(self: &Arc<Self>, device: i32) -> Result<Arc<Stream<Self>>> {
-        let stream = Stream::new(ClQueue::create(self, device)?);
+        let stream = Stream::<Self>::new(ClQueue::create(self, device)?);
         let mut streams = self.streams.lock();
         streams.retain(|_, stream| stream.strong_count() > 0);
-        streams.insert(stream.native().get(), Arc::downgrade(&stream));
+        streams.insert(stream.queue.native().get(), Arc::downgrade(&stream));
         Ok(stream)
     }
 
@@ -182,7 +176,7 @@ impl Drop for ClDriver {
     }
 }
 
-fn list(cl: &'static Functions, generation: u64) -> std::result::Result<ClDriver, String> {
+fn list(cl: &'static Functions) -> std::result::Result<ClDriver, String> {
     let no_driver = "the OpenCL loader finds no driver (a file *.icd in /etc/OpenCL/vendors names \
         one): install the one of your device, or PoCL for the CPU (Debian: pocl-opencl-icd)";
     let ids = ids(|room, out, count| {
@@ -194,13 +188,8 @@ fn list(cl: &'static Functions, generation: u64) -> std::result::Result<ClDriver
         Ok(_) | Err(CL_PLATFORM_NOT_FOUND_KHR) => return Err(no_driver.into()),
         Err(code) => return Err(error(code, "clGetPlatformIDs").text().into()),
     };
-    let mut driver = ClDriver {
-        cl,
-        generation,
-        platforms: Vec::new(),
-        devices: Vec::new(),
-        streams: Mutex::default(),
-    };
+    let mut driver =
+        ClDriver { cl, platforms: Vec::new(), devices: Vec::new(), streams: Mutex::default() };
     let mut without = Vec::new();
     for id in ids {
         let name = text(|room, out, size| {

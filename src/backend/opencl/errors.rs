@@ -6,7 +6,7 @@ use crate::backend::symbol_table::constant_names;
 use crate::error::{Error, Result};
 use crate::sys::memory::buf::Addr;
 
-/// Result codes that calls of this backend can return, with their names.
+/// Result codes that OpenCL functions can return to this backend, with their names.
 const NAMES: &[(cl_int, &str)] = constant_names! {
     CL_PLATFORM_NOT_FOUND_KHR CL_DEVICE_NOT_FOUND CL_DEVICE_NOT_AVAILABLE
     CL_COMPILER_NOT_AVAILABLE CL_MEM_OBJECT_ALLOCATION_FAILURE CL_OUT_OF_RESOURCES

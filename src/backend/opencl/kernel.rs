@@ -66,7 +66,7 @@ impl Instance {
     }
 
     /// Queries the passing mode and the size in bytes (0 if unknown) of argument `index`. Returns
-    /// an error if the driver has no information on the program's arguments.
+    /// an error if the driver has no information on the kernel's arguments.
     fn argument(&self, index: cl_uint) -> Result<(Pass, u64)> {
         let place = self.arg_info(index, CL_KERNEL_ARG_ADDRESS_QUALIFIER)?;
         if place == CL_KERNEL_ARG_ADDRESS_LOCAL {
@@ -107,7 +107,7 @@ enum Pass {
     Value,
     /// Shared virtual memory, passed by pointer.
     Pointer,
-    /// `__local` memory of the work-group, whose size the launch sets.
+    /// `__local` memory of the work-group; the launch sets the size of this memory.
     Shared,
 }
 
@@ -118,8 +118,8 @@ pub struct ClKernel {
     /// Name for error messages.
     shown: Arc<str>,
     arguments: Vec<Pass>,
-    /// `__local` memory in bytes that a launch can request: the device's limit minus the bytes that
-    /// the kernel's source declares.
+    /// Maximum size of the `__local` memory that a launch can request, in bytes: the device's limit
+    /// minus the `__local` memory that the kernel's source declares.
     shared_room: u64,
     idle: [AtomicPtr<std::ffi::c_void>; IDLE],
 }
@@ -294,7 +294,7 @@ impl ClKernel {
 
 impl driver::Kernel<ClDriver> for ClKernel {
     fn launch(&self, stream: &Stream<ClDriver>, launch: &ModuleLaunch<'_>) -> Result<()> {
-        let (compiled, here) = (self.program.device, stream.queue().device);
+        let (compiled, here) = (self.program.device, stream.queue.device);
         if compiled != here {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,

@@ -1,7 +1,7 @@
-//! Backend "opencl": the devices of every OpenCL driver that the machine's loader finds. It has
-//! memory that devices share with the host by pointer, copies, streams, events, and kernels
-//! compiled from source. The loader is opened at the first use of the backend. [`super::driver`]
-//! contains the code shared by all backends that use a device driver.
+//! Backend "opencl": the devices of every OpenCL driver that the machine's loader finds. It
+//! provides shared virtual memory (SVM), copies, streams, events, and kernels compiled from source.
+//! The loader is opened at the first use of the backend. [`super::driver`] contains the code shared
+//! by all backends that use a device driver.
 //!
 //! In reading order:
 //! - `opencl_sys`: declarations of CL/cl_ext.h
@@ -45,7 +45,7 @@ pub type OpenCl = DeviceBackend<driver::ClDriver>;
 
 impl BackendProbe for Arc<OpenCl> {
     fn available(&self) -> Availability {
-        self.availability()
+        self.driver.look().map(drop)
     }
 
     fn passed_over_reason(&self) -> Option<String> {

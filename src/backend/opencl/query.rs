@@ -37,7 +37,7 @@ pub(super) fn text(ask: impl Fn(usize, *mut c_void, *mut usize) -> cl_int) -> Op
     (code >= 0).then(|| text.trim_end_matches('\0').trim().to_owned())
 }
 
-/// Plain value that OpenCL writes as bytes: every bit pattern is valid.
+/// Plain-old-data type, for values that OpenCL writes as bytes: every bit pattern is valid.
 pub(super) trait Pod: Default + Copy {}
 impl Pod for i32 {}
 impl Pod for u32 {}

@@ -79,8 +79,8 @@ impl ClQueue {
         ClQueue { cl, id, context, device, platform, is_wrapped, probe }
     }
 
-    /// Wraps `id`, a command queue of the application. Returns an error unless the queue is in
-    /// order and belongs to a context of this library.
+    /// Wraps `id`, a command queue that the application created. Returns an error unless the queue
+    /// is in order and belongs to a context of this library.
     pub(super) fn wrap(driver: &ClDriver, id: Addr) -> Result<Self> {
         if id.is_null() {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "NULL is no cl_command_queue");
@@ -145,8 +145,8 @@ impl ClQueue {
         Ok(ClEvent { cl: self.cl, id, device: self.device })
     }
 
-    /// Queues a copy. Each side must be host memory of the application or shared virtual memory of
-    /// the queue's platform.
+    /// Queues a copy. The source and the destination must each be host memory of the application or
+    /// shared virtual memory of the queue's platform.
     pub(super) fn copy(&self, dst: Region, src: Region) -> Result<ClEvent> {
         let copy = required(self.cl.clEnqueueSVMMemcpy, "clEnqueueSVMMemcpy")?;
         let (queue, to, from) = (self.id.ptr(), dst.addr().ptr(), src.addr().ptr());

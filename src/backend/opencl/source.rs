@@ -1,8 +1,8 @@
-//! Source text for a driver's compiler, with included files inserted; and the sizes of OpenCL C
+//! Insertion of included files into the source text for a driver's compiler, and sizes of OpenCL C
 //! types.
 //!
-//! OpenCL does not search for headers. clCompileProgram accepts headers, but on PoCL a program that
-//! is compiled in this way and then linked reports nothing about its kernels' arguments. Therefore
+//! OpenCL does not search for headers. clCompileProgram accepts headers, but on PoCL the kernel
+//! arguments of a program that is compiled in this way and then linked cannot be queried. Therefore
 //! the text of `dtl_kernel.h`, or of a file that is passed with the source, replaces the `#include`
 //! line.
 
@@ -13,7 +13,7 @@ use crate::runtime::component::SourceFile;
 const HEADER_NAME: &str = "dtl_kernel.h";
 const HEADER_TEXT: &str = include_str!("../../../include/dtl_kernel.h");
 
-/// Maximum size of a source text after inserting all files, in bytes.
+/// Maximum size, in bytes, of a source text into which all included files have been inserted.
 const MOST_BYTES: usize = 256 << 20;
 
 /// Inserts the included files into `text` and returns the text for the compiler. Compiler messages

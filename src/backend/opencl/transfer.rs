@@ -1,7 +1,7 @@
 //! Copies and fills, queued on the device on which the memory was allocated. OpenCL treats pinned
 //! memory as host memory.
 //!
-//! OpenCL copies shared virtual memory only in contiguous pieces (clEnqueueSVMMemcpy). A
+//! OpenCL copies shared virtual memory only in contiguous ranges (clEnqueueSVMMemcpy). A
 //! two-dimensional copy is therefore one command per row, with one wait for each batch of up to
 //! `ROWS` rows. A kernel cannot perform the copy, because host memory cannot be a kernel argument.
 
@@ -21,7 +21,7 @@ const ROWS: usize = 64;
 
 impl OpenCl {
     /// Returns the device and the platform index of one side of a copy or fill; `None` unless the
-    /// side is shared virtual memory, of this backend or of the application.
+    /// side is shared virtual memory that this backend or the application allocated.
     fn shared(&self, side: CopySide) -> Result<Option<(i32, usize)>> {
         let driver = self.driver.get()?;
         let device = match self.blocks.find(side.region.addr()) {
@@ -76,7 +76,8 @@ impl OpenCl {
         queue.copy(dst, src)?.finish("a copy")
     }
 
-    /// Copies through host memory between two drivers, which cannot access each other's memory.
+    /// Copies between devices of two drivers through host memory, because neither driver can access
+    /// the memory of the other.
     fn copy_across(&self, to: i32, dst: Region, from: i32, src: Region) -> Result<()> {
         let len = dst.len().min(STAGE);
         let Some(stage) = Scratch::unwritten(len) else {
@@ -128,7 +129,7 @@ impl Transfer for Arc<OpenCl> {
         let copy = || {
             // Memory of another driver: the caller waits for the stream and copies.
             let sides = [self.shared(dst)?, self.shared(src)?];
-            if sides.iter().flatten().any(|(_, platform)| *platform != stream.queue().platform) {
+            if sides.iter().flatten().any(|(_, platform)| *platform != stream.queue.platform) {
                 return Ok(None);
             }
             stream.enqueue(Command::Copy, |queue| queue.copy(dst.region, src.region)).map(Some)
@@ -168,7 +169,7 @@ impl Transfer for Arc<OpenCl> {
         let fill = || {
             // For pinned memory or memory of another driver, the caller waits for the stream and
             // fills.
-            if self.shared(dst)?.is_none_or(|(_, platform)| platform != stream.queue().platform) {
+            if self.shared(dst)?.is_none_or(|(_, platform)| platform != stream.queue.platform) {
                 return Ok(None);
             }
             stream.enqueue(Command::Fill, |queue| queue.fill(dst.region, value)).map(Some)

@@ -14,7 +14,7 @@ use crate::sys::memory::buf::Region;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
-/// Registration state of a device allocation with a `Wire`.
+/// State of a device allocation's registration with a raw transport (`Wire`).
 pub enum DeviceMapping {
     /// The network device of the `Wire` can access the allocation.
     Yes(Hold),
@@ -34,7 +34,7 @@ pub trait WireDevices {
     /// Returns the registration state of an allocation.
     fn find(&mut self, memory: &DeviceMemory<'_>) -> DeviceMapping;
     /// Registers an allocation. `by` is the dma-buf and the offset of the allocation in it, or the
-    /// error of the export; `None` if no dma-buf was requested. Returns `None` if the allocation
+    /// error from the export; `None` if no dma-buf was requested. Returns `None` if the allocation
     /// cannot be registered.
     fn add(
         &mut self,
@@ -64,8 +64,9 @@ pub trait WireDevices {
     ) -> Result<OpId>;
 }
 
-/// `HostShadow` (location of the bytes) of each message in device memory, with the ID of its
-/// operation. The code that waits for an operation owns its `HostShadow`.
+/// `HostShadow` of each message in device memory, with the ID of the message's operation. The
+/// `HostShadow` records whether the bytes are in device or host memory. The code that waits for the
+/// operation owns the `HostShadow`.
 pub(super) type HostShadows = Vec<(OpId, Weak<HostShadow>)>;
 
 impl Direct for P2pTransport {

@@ -2,19 +2,19 @@
 //!
 //! Up to `INLINE` bytes are sent in an Eager frame; the send completes once they are copied to the
 //! frame. Larger and synchronous messages use rendezvous: the sender sends an Offer frame (RTS).
-//! When the receiver has a matching receive, it posts a receive on the `Wire` for the payload, into
-//! the user's buffer, and sends Clear (CTS). The sender then sends as many bytes as fit into that
-//! buffer. So no large message is ever unexpected on the `Wire`, and a truncated message transfers
-//! only the bytes that fit.
+//! When the receiver has a matching receive, it posts a receive on the raw transport (`Wire`) for
+//! the payload, into the user's buffer, and sends Clear (CTS). The sender then sends as many bytes
+//! as fit into that buffer. So no large message is ever unexpected on the `Wire`, and a truncated
+//! message transfers only the bytes that fit.
 //!
 //! An empty payload means that the rendezvous request was canceled; for an empty message, one byte
 //! is sent.
 //!
-//! Cancellation is local and immediate. A send can be canceled until the `Wire` has its payload.
-//! The receiver is notified of a canceled request and drops it. If the receiver has already sent
-//! Clear, it gets an empty payload, and the receive returns to its original position in the posting
-//! order. A later receive may meanwhile have matched a message that the returned receive would have
-//! matched. A receive that has already received its message completes normally.
+//! Cancellation is local and immediate. A send can be canceled until its payload is passed to the
+//! `Wire`. The receiver is notified of a canceled request and drops it. If the receiver has already
+//! sent Clear, it gets an empty payload, and the receive returns to its original position in the
+//! posting order. A later receive may meanwhile have matched a message that the returned receive
+//! would have matched. A receive that has already received its message completes normally.
 
 use super::frame::{Frame, FrameKind, INLINE};
 use super::rma::OpenWindow;
@@ -31,10 +31,11 @@ use std::collections::VecDeque;
 
 pub(super) use crate::backend::op_table::{done, fitting, index_of, rank_of};
 
-/// Number of receives for incoming frames that are kept posted.
+/// Number of receives that are kept posted for incoming frames.
 pub(super) const RECEIVES: usize = 8;
 
-/// Protocol engine over a `Wire`: starts, progresses and cancels operations. No method blocks.
+/// Protocol engine over a raw transport (`Wire`): starts, progresses and cancels operations. No
+/// method blocks.
 pub(super) struct Engine {
     pub(super) wire: Box<dyn Wire>,
     /// Number of rounds in which `receive_at_once` polls the `Wire`; 0 if the `Wire` does not
@@ -57,10 +58,12 @@ pub(super) struct Engine {
     pub(super) pool: Vec<Frame>,
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
-    /// `HostShadow` (location of the bytes) of each message in device memory, by operation. A
-    /// `HostShadow` exists as long as the code that waits for its operation owns it.
+    /// `HostShadow` of each message in device memory, by operation. It records whether the bytes
+    /// are in device or host memory, and exists as long as the code that waits for the operation
+    /// owns it.
     pub(super) twins: super::device_mem::HostShadows,
-    /// Failed ranks that are not handled yet, because frames that they sent earlier are read first.
+    /// Failed ranks whose failure has not been handled yet, because the frames that they sent
+    /// before the failure are read first.
     pub(super) dying: Vec<usize>,
     pub(super) deaths: usize,
     /// Number of frame receives that failed because a rank failed.
@@ -97,8 +100,8 @@ impl PeerLink {
 /// Control frame or rendezvous payload that is queued for a rank.
 #[derive(Clone, Copy)]
 pub(super) enum Control {
-    /// Control frame of this kind that concerns the send with this ID; the send belongs to this
-    /// rank or to the peer.
+    /// Control frame of this kind for the send with this ID, which was started by this rank or by
+    /// the peer.
     Tell(FrameKind, u64),
     /// Clear frame: the receive with this ID is ready for its payload.
     Clear(OpId),
@@ -175,16 +178,16 @@ pub(super) enum Arrival {
     /// A complete message with its bytes.
     Held(MessageBytes),
     Offered(RndvOffer),
-    /// A message from this rank to itself: the ID of its send.
+    /// A message from this rank to itself, represented by the ID of its send.
     Own(OpId),
 }
 
 /// Stored bytes of an unexpected message.
 pub(super) enum MessageBytes {
     Copied(Scratch),
-    /// The received frame and the message size; used if memory for a copy was exhausted.
+    /// The received frame and the message size; used if no memory was available for a copy.
     Framed(Frame, usize),
-    /// A frame in the memory of the `Wire`; used if memory for a copy was exhausted.
+    /// A frame in the memory of the `Wire`; used if no memory was available for a copy.
     Lent(RxFrame),
 }
 
@@ -406,7 +409,7 @@ impl Engine {
         self.links.get(index_of(source)).filter(|link| link.is_dead).map(|_| index_of(source))
     }
 
-    /// Starts the transfer of `message` to receive `id`.
+    /// Starts the transfer of `message` into the buffer of receive `id`.
     pub(super) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = index_of(message.source);
         match message.what {
@@ -438,8 +441,8 @@ impl Engine {
         }
     }
 
-    /// Matches a rendezvous request to receive `id`. The next call to `progress` posts the
-    /// payload's receive and sends Clear.
+    /// Matches a rendezvous request with receive operation `id`. The next call to `progress` posts
+    /// the receive for the payload and sends Clear (clear to send).
     pub(super) fn begin(&mut self, id: OpId, source: usize, word: u64, offer: RndvOffer) {
         if let Some(Operation::Receive(receive)) = self.operations.get_mut(id) {
             receive.taken = Some(TakenOffer { source, word, offer, payload: None });

@@ -1,4 +1,4 @@
-//! Failure handling: failed ranks, and failures of the `Wire`.
+//! Failure handling: failed ranks, and failures of the raw transport (`Wire`).
 
 use super::engine::{Arrival, Engine, Operation, Receive, Send, SendStage, index_of, rank_of};
 use crate::abi::status::*;
@@ -7,7 +7,7 @@ use crate::runtime::component::{Completion, OpId};
 
 /// Maximum number of any-source frame receives that may fail because of one rank failure; if more
 /// fail, the `Wire` counts as failed. This limit covers all posted frame receives and an equal
-/// number of reposted receives that had begun to receive a message of the failed rank.
+/// number of reposted receives that had begun to receive a message from the failed rank.
 const LOST_BY_ONE_DEATH: usize = 2 * super::engine::RECEIVES;
 
 impl Engine {

@@ -10,7 +10,7 @@ use crate::sys::memory::buf::Region;
 pub(super) const FRAME: usize = 8192;
 /// Size of a frame's header, in bytes.
 pub(super) const HEADER: usize = 32;
-/// Maximum size of a message that is sent in its frame, in bytes.
+/// Maximum payload of an Eager frame (a frame that contains the whole message), in bytes.
 pub(super) const INLINE: usize = FRAME - HEADER;
 
 /// Kind of a frame.
@@ -124,7 +124,7 @@ impl Frame {
         unsafe { Region::new(self.0.as_mut_ptr().cast(), len) }
     }
 
-    /// Writes header and payload into the frame; returns the region to send.
+    /// Writes the header and the payload into the frame; returns the region to send.
     pub(super) fn write(&mut self, header: &Header, payload: Region) -> Region {
         for (place, word) in self.0.chunks_exact_mut(8).zip(header.words()) {
             place.copy_from_slice(&word.to_ne_bytes());

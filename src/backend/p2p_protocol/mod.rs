@@ -2,8 +2,9 @@
 //! matching by 64-bit match bits and masks, probing, synchronous sends and cancellation.
 //!
 //! [`Wire`] is the interface of the raw transport; this file also contains the lock that serializes
-//! the calls. Communicators of kind "rdma" and of registered backends use this protocol, and so do
-//! MPI communicators with time limits or with the library's own algorithms.
+//! the calls to the protocol engine. Communicators of kind "rdma" and of registered backends use
+//! this protocol, and so do MPI communicators with time limits or with the library's own
+//! algorithms.
 //!
 //! In reading order:
 //! - `frame`: format of frames
@@ -62,13 +63,14 @@ const FRAME_WORD: u64 = 0;
 /// Raw transport: a backend that sends, receives and tests, called by one thread at a time. It must
 /// match source (or DTL_ANY_SOURCE) and all 28 bits of tag `word` exactly.
 ///
-/// Messages from one rank with one tag must be received in sending order, by receives in posting
-/// order. A rank may send to itself. Only `close` may block. If `isend` or `irecv` returns BUSY,
-/// resources are exhausted for now: the caller retries later. An error of `test` means that the
-/// call itself failed (for example, in this thread); the operation continues. If a rank fails,
-/// these must complete with RANK_FAILURE: sends to it, receives from it, and at least one
-/// any-source receive (a pending one, otherwise the next one posted), with the failed rank as
-/// `source` of its completion. Any-source receives posted afterwards match messages of live ranks.
+/// Messages from one rank with the same tag must match receives in the order in which the messages
+/// were sent and the receives were posted. A rank may send to itself. Only `close` may block. If
+/// `isend` or `irecv` returns BUSY, resources are exhausted for now: the caller retries later. An
+/// error from `test` means that the call itself failed (for example, because this thread must not
+/// use the `Wire`); the operation continues. If a rank fails, these must complete with
+/// RANK_FAILURE: sends to it, receives from it, and at least one any-source receive (a pending one,
+/// otherwise the next one posted), with the failed rank as `source` of its completion. Any-source
+/// receives posted afterwards match messages from the ranks that have not failed.
 pub trait Wire: Send {
     /// Returns the properties of the transport that is built on this `Wire`.
     fn properties(&self) -> &Arc<Properties>;
@@ -136,7 +138,7 @@ pub trait WireFrames {
     /// returns. Returns BUSY if no send buffer is free now.
     fn send(&mut self, head: &[u64; FRAME_WORDS], payload: Region, dest: i32) -> Result<()>;
     /// Returns the next frame. For each rank that failed or closed its `Wire`, returns one
-    /// notification, after all frames of that rank. If nothing has arrived and `looks` is true,
+    /// notification, after all frames from that rank. If nothing has arrived and `looks` is true,
     /// makes progress first.
     fn next(&mut self, looks: bool) -> Result<Option<RxFrame>>;
     /// Releases a frame's buffer after the frame has been read.
@@ -165,7 +167,8 @@ pub const FRAME_BYTES: usize = frame::FRAME;
 pub struct RxFrame {
     /// Rank of the sender.
     pub source: i32,
-    /// SUCCESS, or RANK_FAILURE if the source failed or left. With RANK_FAILURE, there is no frame.
+    /// SUCCESS, or RANK_FAILURE if the source failed or closed its [`Wire`]. With RANK_FAILURE,
+    /// there is no frame.
     pub status: dtl_status_t,
     /// Words of the frame's header.
     pub head: [u64; FRAME_WORDS],
@@ -189,16 +192,16 @@ pub fn open(wire: Box<dyn Wire>) -> Result<Box<dyn Transport>> {
     Ok(Box::new(P2pTransport { engine, properties, is_direct, windows }))
 }
 
-/// Memory of a transport in bytes, excluding memory per rank: the engine and the posted frame
-/// buffers.
+/// Number of bytes that a transport uses for the engine and the posted frame buffers. Memory per
+/// rank is not included.
 pub const FIXED_BYTES: usize = LENT_FIXED_BYTES + engine::RECEIVES * frame::FRAME;
-/// Memory of a transport in bytes, excluding memory per rank, if the [`Wire`] provides the frame
-/// buffers.
+/// Number of bytes that a transport uses if the [`Wire`] provides the frame buffers. Memory per
+/// rank is not included.
 pub const LENT_FIXED_BYTES: usize = size_of::<P2pTransport>() + size_of::<Properties>();
 /// Memory per rank in bytes, whether or not messages are exchanged with the rank.
 pub const RANK_BYTES: usize = 2 * BYTES_PER_RANK;
-/// Additional memory in bytes per rank with which messages are exchanged, excluding queued
-/// messages.
+/// Additional memory, in bytes, for each rank with which this rank exchanges messages. Queued
+/// messages are not included.
 pub const PARTNER_BYTES: usize =
     size_of::<engine::PeerLink>() + Matcher::<OpId, engine::Arrival>::SOURCE_BYTES;
 

@@ -1,6 +1,6 @@
-//! Fast path that receives a message without creating an operation, over a `Wire` that provides
-//! frame buffers. It serves an application that waits for one message while nothing else is
-//! pending, as in a round trip of short messages.
+//! Fast path that receives a message without creating an operation, over a raw transport (`Wire`)
+//! that provides frame buffers. It serves an application that waits for one message while nothing
+//! else is pending, as in a round trip of short messages.
 //!
 //! Matching order is preserved: a message is received directly only if no earlier posted receive
 //! could match it and no message from its source is queued.
@@ -29,8 +29,8 @@ pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
 
 impl Engine {
     /// Receives the next message from the rank in `select`, if it has arrived or arrives while
-    /// polling, and writes `completion`. Returns false, with nothing started, if the message did
-    /// not arrive or other work is pending.
+    /// polling, and writes `completion`. Returns false, without having started a receive, if the
+    /// message did not arrive or other work is pending.
     #[inline]
     pub(super) fn receive_at_once(
         &mut self,

@@ -1,5 +1,5 @@
-//! One-sided communication over a `Wire` that supports it: operations in flight on each window, and
-//! flushes that complete after them.
+//! One-sided communication over a raw transport (`Wire`) that supports it: operations in flight on
+//! each window, and flushes that complete after them.
 //!
 //! The `Wire` only starts operations and reports completion. This module queues them per target, in
 //! the order of the calls: operations for which the `Wire` returned BUSY are retried later, and a
@@ -19,8 +19,8 @@ use std::collections::VecDeque;
 /// returned. One thread at a time calls these methods; BUSY means that the caller must retry later;
 /// `Wire::test` tests for completion. Only `destroy` may block.
 pub trait WireWindows {
-    /// Creates a window on this rank's `memory`. Returns the window's identifier, and the key with
-    /// which other ranks access `memory`.
+    /// Creates a window on this rank's `memory`. Returns the window's identifier, and the key that
+    /// other ranks use to access `memory`.
     fn create(&mut self, memory: Region) -> Result<(Addr, Vec<u8>)>;
     /// Sets the key of `rank`'s memory: the first `bytes` bytes of `key`.
     fn attach(&mut self, window: Addr, rank: i32, key: &[u64], bytes: usize) -> Result<()>;
@@ -98,7 +98,7 @@ struct Under<T> {
     what: T,
 }
 
-/// Operations to one target, oldest first. Those `in_flight` have been started on the `Wire`; those
+/// Operations on one target, oldest first. Those `in_flight` have been started on the `Wire`; those
 /// `waiting` returned BUSY or are queued behind such an operation.
 #[derive(Default)]
 struct Lane {
@@ -207,8 +207,8 @@ impl OpenWindow {
         }
     }
 
-    /// Starts or queues an operation. Returns the operation number, with which the caller tests the
-    /// operation.
+    /// Starts or queues an operation. Returns the operation number, which the caller uses to test
+    /// the operation.
     fn begin(&mut self, begin: Begin, wants_op: bool, hand: &mut Hand) -> Result<u64> {
         let rank = index_of(begin.target());
         self.list(rank);
@@ -378,8 +378,8 @@ impl Engine {
         })
     }
 
-    /// Calls `act` on all windows. Records as failed each rank whose failure an operation in `act`
-    /// reports.
+    /// Calls `act` on all windows. If an operation in `act` reports that a rank has failed, records
+    /// the failure of the rank.
     fn on_windows<T>(
         &mut self,
         act: impl FnOnce(&mut [(u64, OpenWindow)], &mut Hand) -> Result<T>,

@@ -1,6 +1,6 @@
-//! Implementation of the trait `Window` of `runtime::component` on the windows of a `Wire`. It
-//! locks the engine for each call, and exchanges the keys with which ranks access each other's
-//! memory.
+//! Implementation of the trait `Window` of `runtime::component` on the windows of a raw transport
+//! (`Wire`). It locks the protocol engine for each call, and exchanges the keys that ranks need to
+//! access each other's memory.
 
 use super::SharedEngine;
 use super::rma::{Begin, Change};

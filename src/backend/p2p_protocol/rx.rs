@@ -128,7 +128,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// Handles a frame in a buffer of the `Wire`, or the notification that a rank failed or left.
+    /// Handles a frame in a buffer of the `Wire`, or the notification that a rank failed or closed
+    /// its `Wire`.
     pub(super) fn take_in(&mut self, lent: RxFrame) {
         let (source, len) = (lent.source, (HEADER + lent.bytes.len()) as u64);
         if lent.status != DTL_SUCCESS {

@@ -1,5 +1,5 @@
 //! Closing of a transport: sends pending frames of completed sends, ends the frame receives, then
-//! closes the `Wire`. The first two steps have a timeout each.
+//! closes the raw transport (`Wire`). The first two steps have a timeout each.
 
 use super::FRAME_WORD;
 use super::engine::{Control, Engine, PeerLink, rank_of};
@@ -14,12 +14,13 @@ use crate::sys::{
 /// Maximum time to wait for pending frames and replies, in nanoseconds. The wait is limited,
 /// because a peer that is computing does not read frames.
 const FLUSH_NS: u64 = 5_000_000_000;
-/// Maximum time to wait until the frame receives have ended, in nanoseconds.
+/// Maximum time, in nanoseconds, to wait until the receives posted for frames have ended.
 const RECEIVES_NS: u64 = 1_000_000_000;
 
 impl Engine {
-    /// Closes the `Wire`. Frames of operations that are still pending then are leaked, because the
-    /// `Wire` may access them as long as the process runs.
+    /// Closes the windows, sends pending frames, cancels the receives posted for frames and closes
+    /// the `Wire`. Then leaks the frames of operations that are still pending, because the `Wire`
+    /// may access them as long as the process runs.
     pub(super) fn close(mut self) -> Result<()> {
         // Fails in a thread that may not call the wire: then the wire ends its operations itself.
         while let Some(&(number, _)) = self.windows.last() {
@@ -77,8 +78,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the frame receives. If they cannot be canceled, completes each with a message that this
-    /// rank sends to itself.
+    /// Cancels the receives posted for frames. If the `Wire` cannot cancel receives, completes each
+    /// with a message that this rank sends to itself.
     fn end_receives(&mut self) -> Result<()> {
         let (deadline, mut backoff) = (Deadline::after(RECEIVES_NS), Backoff::new());
         let can_cancel = self.wire.can_cancel();

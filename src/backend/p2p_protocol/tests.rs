@@ -1,5 +1,5 @@
-//! Tests of the engine over the mock `Wire`: comparison with a matching oracle, and the effects of
-//! each kind of failure.
+//! Tests of the protocol engine over a mock raw transport (`Wire`): comparison with a reference
+//! matcher, and the effects of each kind of failure.
 
 use super::frame::INLINE;
 use super::mock::World;
@@ -245,7 +245,7 @@ proptest! {
     }
 
     /// Combines sends, receives, cancellation and progress at random. No message may overtake
-    /// another unless a send was canceled, no message may be lost or duplicated, and a message
+    /// another unless some send was canceled, no message may be lost or duplicated, and a message
     /// whose send completes with CANCELED must never be received.
     #[test]
     fn nothing_overtakes(

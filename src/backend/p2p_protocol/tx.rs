@@ -32,7 +32,7 @@ impl Control {
 }
 
 impl Engine {
-    /// Sends the queued frames and payloads of all ranks, as far as resources permit.
+    /// Sends the queued frames and payloads to all ranks, as far as resources permit.
     pub(super) fn write_on(&mut self) -> Result<()> {
         let mut index = 0;
         while let Some(&dest) = self.listed.get(index) {

@@ -28,7 +28,7 @@ const MACHINES: [(elf::Machine, &str); 8] = [
 /// Name of a plugin's entry function, delimited by NULs as in the string table of the dynamic
 /// symbols.
 const ENTRY: &[u8] = b"\0dtl_plugin_entry_v1\0";
-/// Upper bound of the size of the string table, in bytes; no real file reaches it.
+/// Upper bound on the size of the string table, in bytes; no real file reaches it.
 const MOST_NAMES: u64 = 256 << 20;
 
 /// Returns an error with the reason if the file cannot be a plugin for this machine.
@@ -66,7 +66,8 @@ struct ElfTarget {
     endian: Endianness,
 }
 
-/// Returns the target and the file type of a header; `None` if the header is incomplete or damaged.
+/// Returns the target and the file type in an ELF header; `None` if the header is incomplete or
+/// damaged.
 fn target(header: &[u8]) -> Option<(ElfTarget, elf::FileType)> {
     fn read<Elf: FileHeader<Endian = Endianness>>(
         header: &[u8],

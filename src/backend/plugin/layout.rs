@@ -7,9 +7,9 @@
 use crate::abi::layouts::LAYOUTS;
 use crate::error::{Result, fail};
 
-/// Checks a row of a plugin's layout table, a struct `name` or a field of it. Returns an error if
-/// the row is incompatible with this library's layout. The error message contains the offsets and
-/// sizes of both layouts.
+/// Checks one row of a plugin's layout table. The row describes the struct `name` or, if `field` is
+/// not `None`, that field of the struct. Returns an error if the row is incompatible with this
+/// library's layout. The error message contains the offsets and sizes of both layouts.
 pub(super) fn check(name: &str, field: Option<&str>, offset: usize, size: usize) -> Result<()> {
     // A struct that this library does not have comes from a newer header. This library never calls
     // the slots that use such a struct.

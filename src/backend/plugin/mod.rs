@@ -1,4 +1,4 @@
-//! Plugin files: loading of the file, call of its entry function, and checks of versions and
+//! Plugin files: loading of the file, the call to its entry function, and checks of versions and
 //! strings. The result is a plugin that can register its backends. `runtime::plugins` records each
 //! attempt to load a plugin and its outcome.
 //!
@@ -21,7 +21,6 @@ use crate::runtime::environment::Requirement;
 use crate::runtime::plugins::{Plugin, PluginDescription, Step};
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::dl::SharedObject;
-use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -119,11 +118,11 @@ fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<PluginDescription>
     let spoken =
         agree((raw.abi_version_min, raw.abi_version), (host.abi_version_min, host.abi_version))?;
     // SAFETY: the plugin guarantees a NUL-terminated text or NULL.
-    let name = unsafe { text(raw.name) };
+    let name = unsafe { from_c::text_at(raw.name) }.unwrap_or_default();
     // SAFETY: the plugin guarantees a NUL-terminated text or NULL.
-    let version = unsafe { text(raw.version) };
+    let version = unsafe { from_c::text_at(raw.version) }.unwrap_or_default();
     // SAFETY: the plugin guarantees a NUL-terminated text or NULL.
-    let description = unsafe { text(raw.description) };
+    let description = unsafe { from_c::text_at(raw.description) }.unwrap_or_default();
     if raw.name.is_null() {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -161,7 +160,7 @@ fn environments(raw: &dtl_plugin_t) -> Result<Vec<Requirement>> {
         // SAFETY: the plugin guarantees `environment_count` entries, each a text or NULL.
         let name = unsafe { at.read() };
         // SAFETY: the plugin guarantees that each entry is a NUL-terminated text or NULL.
-        Requirement::parse(&unsafe { text(name) })
+        Requirement::parse(&unsafe { from_c::text_at(name) }.unwrap_or_default())
             .map_err(|error| error.within(&format!("dtl_plugin_t.environments[{index}]")))
     };
     (0..count as usize).map(read).collect()
@@ -218,25 +217,12 @@ fn check_layouts(raw: &dtl_plugin_t) -> Result<()> {
         // SAFETY: the plugin guarantees `layout_count` rows; rows are plain data.
         let row: dtl_layout_t = unsafe { at.read() };
         // SAFETY: the plugin guarantees a NUL-terminated text or NULL.
-        let name = unsafe { text(row.name) };
+        let name = unsafe { from_c::text_at(row.name) }.unwrap_or_default();
         // SAFETY: the plugin guarantees a NUL-terminated text or NULL.
-        let field = unsafe { text(row.field) };
-        let field = (!row.field.is_null()).then_some(field.as_str());
-        layout::check(&name, field, row.offset as usize, row.size as usize)?;
+        let field = unsafe { from_c::text_at(row.field) };
+        layout::check(&name, field.as_deref(), row.offset as usize, row.size as usize)?;
     }
     Ok(())
-}
-
-/// Copies a string of the plugin. Returns an empty string for NULL.
-///
-/// # Safety
-/// `pointer` is null or points to a NUL-terminated string.
-unsafe fn text(pointer: *const c_char) -> String {
-    if pointer.is_null() {
-        return String::new();
-    }
-    // SAFETY: `pointer` is not null, so the caller guarantees a NUL-terminated text.
-    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Atomic operations in flight, and the result slots of a peer: registered words to which the
-//! network card writes the results. `atomics` executes the operations.
+//! Atomic operations in flight, and the result slots for the operations on a peer's memory: words
+//! of registered memory to which the network card writes the results. `atomics` executes the
+//! operations.
 
 use crate::abi::word::DTL_OP_NO_OP;
 use crate::backend::p2p_protocol::Change;
@@ -18,7 +19,7 @@ pub(crate) const ELEMENT: usize = 8;
 pub(crate) struct Atomic {
     pub(crate) target: usize,
     pub(crate) window: usize,
-    /// Remote address and key of the first element.
+    /// Remote address of the first element, and the remote key (rkey) of its memory region.
     pub(crate) at: Remote,
     pub(crate) how: AtomicKind,
     pub(crate) from: Region,
@@ -40,8 +41,8 @@ pub(crate) enum AtomicKind {
     Loop(&'static Update),
 }
 
-/// Atomic work request in flight; the network card writes the previous value of the element to a
-/// result slot (a registered word).
+/// Atomic work request in flight. The network card writes the previous value of the element to a
+/// result slot (a word of registered memory).
 #[derive(Clone, Copy)]
 pub(crate) struct Try {
     pub(crate) op: OpId,
@@ -50,16 +51,17 @@ pub(crate) struct Try {
     pub(crate) work: WorkRequest,
 }
 
-/// Result slots (registered words) of the atomic operations on a peer's memory, and the elements on
-/// which no other operation may start yet.
+/// Result slots (words of registered memory) for the atomic operations on a peer's memory, and the
+/// elements on which no further operation may start yet.
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) tries: Vec<Try>,
     pub(crate) free: Vec<usize>,
-    /// Indices of the result slots to which the network card has written a result.
+    /// Indices of the result slots (words of registered memory) to which the network card has
+    /// written a result.
     pub(crate) answered: Vec<usize>,
-    /// Indices of the result slots (registered words) whose work requests must be posted again
-    /// because the send queue was full.
+    /// Indices of the result slots (words of registered memory) whose work requests must be posted
+    /// again because the send queue was full.
     pub(crate) again: Vec<usize>,
     /// Address ranges of elements on which no other operation may start, each with the operation
     /// that blocks it.
@@ -119,7 +121,7 @@ impl Atomic {
     }
 
     /// Returns the next work request for the element at `index` after `tried` returned the value
-    /// `found`; `None` if the element is completed.
+    /// `found`; `None` if the operation on this element is complete.
     pub(crate) fn next(&self, index: usize, tried: WorkRequest, found: u64) -> Option<WorkRequest> {
         let (AtomicKind::Loop(update), WorkRequest::CompareSwap(there, expected, _)) =
             (self.how, tried)
@@ -149,8 +151,8 @@ impl Results {
         Some(slot)
     }
 
-    /// Returns true if a result slot (registered word) is free and no other operation blocks any
-    /// element in the address range `elements`.
+    /// Returns true if a result slot (word of registered memory) is free and no other operation
+    /// blocks any element in the address range `elements`.
     pub(crate) fn admits(&self, elements: &Range<u64>) -> bool {
         let is_apart = |held: &Range<u64>| held.end <= elements.start || elements.end <= held.start;
         self.has_place() && self.held.iter().all(|(_, held)| is_apart(held))
@@ -163,8 +165,8 @@ impl Results {
         }
     }
 
-    /// Frees all result slots (registered words) of `op`, removes its pending retries and unblocks
-    /// its elements.
+    /// Frees all result slots (words of registered memory) of `op`, removes its pending retries and
+    /// unblocks its elements.
     pub(crate) fn forget(&mut self, op: OpId) {
         self.again.retain(|slot| self.tries.get(*slot).is_none_or(|one| one.op != op));
         let slots = (0..self.tries.len()).filter(|slot| !self.free.contains(slot));
@@ -174,8 +176,8 @@ impl Results {
         self.release(op);
     }
 
-    /// Frees the result slot (registered word) of a completed element; for a compare-and-swap loop,
-    /// records the element's last value.
+    /// Frees the result slot (word of registered memory) of a completed element; for a
+    /// compare-and-swap loop, records the element's last value.
     pub(crate) fn end(&mut self, slot: usize, is_loop: bool, tried: WorkRequest, found: u64) {
         self.free.push(slot);
         if let (true, WorkRequest::CompareSwap(there, expected, made)) = (is_loop, tried) {

@@ -5,14 +5,14 @@
 //! loop: the rank computes the new value of the element from a guess of the current value and swaps
 //! it in if the guess is right. If the guess is wrong, the card returns the current value, which
 //! becomes the next guess. A loop repeats only when another rank's operation on the element has
-//! succeeded. The card writes the previous value of an element into a registered word of the
-//! library, because the program's memory may not be registered.
+//! succeeded. The card writes the previous value of an element into a word of the library's
+//! registered memory, because the program's memory is not necessarily registered.
 //!
 //! A card's atomic operations are atomic with respect to each other, but not with respect to those
 //! of a processor (IBV_ATOMIC_HCA). So a rank also changes its own memory through its card, on a
 //! queue pair that is connected to itself, and all ranks access a rank's memory through its first
-//! rail. As with every other kind of communicator, the program may load and store whole elements
-//! between the epochs of a rank, because the card writes 8 bytes at once.
+//! rail. The program may load and store whole elements between a rank's RMA epochs, as with every
+//! other kind of communicator, because the card writes the 8 bytes of an element at once.
 //!
 //! Order: a card executes the requests of a queue pair in order, but a loop may need several
 //! requests. So no operation starts on elements of an unfinished loop or of an operation that has
@@ -27,7 +27,7 @@ use crate::backend::op_table::Operations;
 use crate::backend::rdma::endpoint::connect::busy;
 use crate::backend::rdma::endpoint::peer::Peer;
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, OnCompletion};
-use crate::backend::rdma::verbs::qp::Piece;
+use crate::backend::rdma::verbs::qp::MrRange;
 use crate::error::Result;
 use crate::runtime::component::{Completion, OpId, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
@@ -49,11 +49,11 @@ impl Peer {
         (!looks).then_some(op)
     }
 
-    /// Posts the atomic work request whose result is written to result slot `slot`; returns false
-    /// if the request must be retried later.
+    /// Posts the atomic work request whose result is written to result slot (registered word)
+    /// `slot`; returns false if the request must be retried later.
     fn start_try(&mut self, slot: usize) -> Result<bool> {
         let Some(&Try { work, .. }) = self.results.tries.get(slot) else { return Ok(true) };
-        let local = Piece { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
+        let local = MrRange { region: self.slab.result(slot), lkey: self.lkey(), is_device: false };
         self.start(0, work, local, OnCompletion::Answer(slot))
     }
 }

@@ -189,9 +189,9 @@ impl RdmaOpener {
     }
 }
 
-/// Returns this rank's node-local rank: the rank in the existing communicator over which the
-/// transport is opened (`args.over`), if there is one, else the node-local rank that the launcher
-/// has set, else the rank in the job if it is known, else 0.
+/// Returns the number that is used as this rank's node-local rank in the choice of ports: the rank
+/// in the existing communicator over which the ranks bootstrap (`args.over`), if there is one, else
+/// the node-local rank that the launcher has set, else the rank in the job if it is known, else 0.
 fn local_rank(args: &OpenArgs) -> Result<i32> {
     if let Some(over) = &args.over {
         return Ok(over.rank());

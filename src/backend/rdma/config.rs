@@ -16,12 +16,13 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Method by which messages in device memory are transferred.
+/// Method of transferring messages in device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Devices {
     /// Device memory is copied through host memory (staging).
     Staged,
-    /// Large messages are transferred directly; the device memory is registered by its dma-buf.
+    /// Large messages are transferred directly; the device memory is registered through its
+    /// dma-buf.
     Dmabuf,
     /// Large messages are transferred directly; the device memory is registered by its address
     /// (nvidia_peermem).
@@ -57,23 +58,24 @@ pub struct Config {
     pub pkey_index: u16,
     /// Number of receives posted per peer and queue pair.
     pub depth: u32,
-    /// Requested number of bytes that a work request carries inline.
+    /// Requested maximum number of bytes that a work request carries inline.
     pub inline: u32,
     /// True if a waiting rank sleeps until its completion queue raises an event.
     pub sleeps: bool,
-    /// True if the receiver reads a large message; false if the sender writes it.
+    /// True if the receiver transfers large messages by RDMA reads; false if the sender transfers
+    /// them by RDMA writes.
     pub reads: bool,
-    /// Method by which messages in device memory are transferred.
+    /// Method of transferring messages in device memory.
     pub device_memory: Devices,
     /// Maximum number of bytes of memory that stay registered for later messages, excluding the
     /// memory that the library always registers.
     pub cache_bytes: u64,
-    /// Bootstrap method of the ranks, see `bootstrap::oob_exchange`.
+    /// Method by which the ranks bootstrap their connections; see `bootstrap::oob_exchange`.
     pub meeting: String,
-    /// Address or network interface of the sockets that establish connections; empty for automatic.
+    /// Address or network interface of the sockets that establish connections; empty: chosen
+    /// automatically.
     pub address: String,
-    /// Time, in milliseconds, without a response from a peer's machine, after which the machine
-    /// counts as failed.
+    /// Time, in milliseconds, after which a peer's machine that does not respond counts as failed.
     pub silence_ms: u32,
     /// Time limit, in milliseconds, for re-establishing a connection; 0 disables reconnection.
     pub reconnect_ms: u32,
@@ -99,7 +101,7 @@ impl Config {
 }
 
 /// Configuration values that are set, by field name. Numbers are stored as strings, so that values
-/// of all sources pass the same checks.
+/// from all sources pass the same checks.
 type Texts = BTreeMap<&'static str, String>;
 
 /// Constants of an enumeration field, numbered from 1, each with the string that selects it in the
@@ -213,7 +215,8 @@ impl Sources {
     }
 
     /// Returns the value of field `name`, parsed by `read`; returns `None` if the field is not set.
-    /// The error of a bad value names its source and the `allowed` values.
+    /// The error message for an invalid value contains its source (struct field or environment
+    /// variable) and the `allowed` values.
     fn text<T>(
         &self,
         name: &str,

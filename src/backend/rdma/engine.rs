@@ -34,8 +34,8 @@ const PATIENCE: u32 = 64;
 /// with requests of 4 MiB or more, and retransmits such requests if they take longer than its
 /// timeout.
 const LONGEST: usize = 1 << 20;
-/// Maximum number of rounds in which arrived messages are read before the connection to a failed
-/// peer is closed. Each round handles more messages than one peer can have in flight.
+/// Maximum number of rounds in which messages that have arrived are read before the connection to a
+/// failed peer is closed. Each round handles more messages than one peer can have in flight.
 const DRAIN: usize = 128;
 /// Maximum number of batches polled from a completion queue in one round.
 const BATCHES: usize = 8;
@@ -43,7 +43,7 @@ const BATCHES: usize = 8;
 /// arrive. A device may report an arrival shortly after it has completed the sender's request.
 const QUIET: usize = 24;
 
-/// Converts a rank to `i32`, the type that the component traits use.
+/// Converts a rank to `i32`, the type of ranks in the traits of `runtime::component`.
 pub(crate) fn rank_of(rank: usize) -> i32 {
     i32::try_from(rank).unwrap_or(i32::MAX)
 }
@@ -59,7 +59,8 @@ pub(crate) struct RdmaWindow {
     pub(crate) memory: Region,
     #[allow(dead_code, reason = "keeps its memory registered")]
     pub(crate) registered: Option<Registered>,
-    /// Window memory of the other ranks, by rank, with its remote key (rkey) on the first rail.
+    /// Window memory of the other ranks, indexed by rank, with its remote key (rkey) on the first
+    /// rail.
     pub(crate) remotes: Vec<Option<Remote>>,
 }
 
@@ -80,7 +81,7 @@ pub(crate) struct RdmaEngine {
     pub(crate) lost: VecDeque<usize>,
     /// Ranks to which rendezvous control records (notes) or credits must be sent.
     pub(crate) listed: Vec<usize>,
-    /// Operations of which some parts (work requests) have not been posted yet.
+    /// Operations some of whose work requests have not been posted yet.
     pub(crate) unfinished: Vec<OpId>,
     /// Failed peers whose connections will be closed.
     failing: Vec<usize>,
@@ -89,8 +90,8 @@ pub(crate) struct RdmaEngine {
     /// repeated.
     pub(crate) mending: Vec<usize>,
     idle: u32,
-    /// Counter of events (calls to `progress` that polled completions, and closed connections),
-    /// starting at 1.
+    /// Counter of events, starting at 1. An event is a closed connection or a call to `progress`
+    /// that has found completions.
     pub(crate) happened: u64,
     /// Poller that waiting threads sleep on, if sleeping is configured.
     pub(crate) bell: Option<Arc<Poller>>,
@@ -163,7 +164,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Polls and handles completions of all queues; returns true if any completed.
+    /// Polls all completion queues and handles their completions; returns true if there were any.
     pub(crate) fn poll(&mut self) -> Result<bool> {
         let mut something = false;
         for index in 0..self.polling.queues.len() {
@@ -175,8 +176,8 @@ impl RdmaEngine {
         Ok(something)
     }
 
-    /// Polls and handles up to `BATCHES` batches of completion queue `index`; returns true if there
-    /// were any completions.
+    /// Polls completion queue `index` and handles up to `BATCHES` batches of its completions;
+    /// returns true if there were any completions.
     fn take_from(&mut self, index: usize) -> Result<bool> {
         for before in 0..BATCHES {
             let Some(queue) = self.polling.queues.get(index) else { return Ok(false) };
@@ -267,8 +268,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Records that a peer has failed. The connection to it is closed once all arrived data has
-    /// been read.
+    /// Records that a peer has failed. The connection to the peer is closed once all data that has
+    /// arrived has been read.
     pub(crate) fn fail(&mut self, rank: usize, why: &str) {
         let Some(peer) = self.peers.make(rank) else { return };
         if peer.stage != ConnectStage::Gone && peer.failing.is_none() {
@@ -320,8 +321,8 @@ impl RdmaEngine {
                 self.arrived.push_back(frame_of(id, head, bytes));
                 return Ok(());
             }
-            EagerKind::Piece | EagerKind::LastPiece => {
-                self.piece(id.rank, message.word, bytes, message.kind)
+            EagerKind::Fragment | EagerKind::LastFragment => {
+                self.fragment(id.rank, message.word, bytes, message.kind)
             }
             EagerKind::Note => {}
         }
@@ -330,7 +331,7 @@ impl RdmaEngine {
     }
 
     /// Handles an eager message without header words. The header is computed from the payload
-    /// length and from match bits that an earlier message of the peer carried.
+    /// length and from match bits that an earlier message from the peer carried.
     fn received_brief(&mut self, id: WorkId, number: u32, len: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(id.rank).filter(|peer| !peer.lanes.is_empty()) else {
             return Ok(());
@@ -347,7 +348,8 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// Counts an arrived message of a peer; the message also proves that the peer is connected.
+    /// Counts a message that was received from a peer. The message also proves that the peer is
+    /// connected.
     fn has_come(&mut self, id: WorkId) {
         let Some(peer) = self.peers.get_mut(id.rank) else { return };
         if let Some(lane) = peer.lanes.get_mut(id.lane) {
@@ -360,7 +362,7 @@ impl RdmaEngine {
 
     /// Schedules receive `id`, whose message has been read, for reposting. Scheduled receives are
     /// posted again when no other work is left, or when their number reaches a quarter of the
-    /// receives of one peer.
+    /// receives that are posted per peer.
     pub(crate) fn consumed(&mut self, id: WorkId) {
         self.spent.push(id);
         if self.spent.len() >= (self.config.depth / 4) as usize {
@@ -395,7 +397,7 @@ impl RdmaEngine {
                 }
             }
             NoteKind::Offer => self.offered(rank, note),
-            NoteKind::Fetched | NoteKind::InPieces => self.answered(rank, note),
+            NoteKind::Fetched | NoteKind::Fragmented => self.answered(rank, note),
         }
     }
 
@@ -408,8 +410,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Sends rendezvous control records (notes) and credits to peers for which no message is
-    /// available to carry them.
+    /// Sends pending rendezvous control records (notes) and credits that no other message to the
+    /// same peer has carried.
     fn send_pending_notes(&mut self) {
         let mut listed = std::mem::take(&mut self.listed);
         listed.retain(|&rank| {
@@ -445,8 +447,8 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// Closes the connection to `rank` and completes all operations with that rank with the failure
-    /// status.
+    /// Closes the connection to `rank` and completes all operations that involve that rank with the
+    /// failure status.
     fn lose(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let why = peer.failing.clone().unwrap_or_default();
@@ -486,7 +488,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Creates the error of an operation on a failed peer.
+    /// Creates the error for an operation with a failed peer.
     pub(crate) fn is_gone(&self, rank: usize) -> Error {
         let text = self.reason_gone(rank).unwrap_or_else(|| format!("rank {rank} is gone"));
         Error::new(self.gone_status(rank), text)

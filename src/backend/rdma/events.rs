@@ -1,14 +1,13 @@
 //! Asynchronous events of a device: an entry in a completion queue, which wakes a sleeping thread,
 //! or the failure of a port, a queue pair or the device.
 //!
-//! A waiting thread calls `RdmaEngine::sleep_mode` with the lock held. That call consumes earlier
-//! events, arms the completion queues and then polls them once more, so no completion in between is
-//! lost.
-//! The thread sleeps without the lock, on one poller for the descriptors of the completion queues,
-//! of the devices and of the control sockets.
+//! A waiting thread calls `RdmaEngine::sleep_mode` while it holds the engine's lock. That call
+//! consumes earlier events, arms the completion queues and then polls them once more, so no
+//! completion in between is lost. The thread sleeps without the lock, on one poller for the
+//! descriptors of the completion queues, of the devices and of the control sockets.
 
 use super::engine::RdmaEngine;
-use super::verbs::errors::{copy_text, last_failed};
+use super::verbs::errors::last_failed;
 use super::verbs::functions::*;
 use super::verbs::rail::{Completions, Rail};
 use super::verbs::types::*;
@@ -18,6 +17,7 @@ use crate::backend::os_error::os_error;
 use crate::backend::p2p_protocol::SleepMode;
 use crate::backend::rdma::endpoint::peer::Peer;
 use crate::error::{Result, fail};
+use crate::from_c::text_at;
 use crate::runtime::log;
 use crate::sys::{
     os::{
@@ -87,7 +87,8 @@ impl Rail {
         }
     }
 
-    /// Returns the device's next asynchronous event with its description by libibverbs, or `None`.
+    /// Returns the device's next asynchronous event, and its description from libibverbs; returns
+    /// `None` if there is no event.
     fn next_news(&self) -> Option<(AsyncEvent, String)> {
         self.events_fd()?;
         let mut event = AsyncEvent::zeroed();
@@ -99,7 +100,7 @@ impl Rail {
         let text =
             self.calls.ibv_event_type_str.map(|text_of| unsafe { text_of(event.event_type) });
         // SAFETY: libibverbs returned the text, which is null or NUL-terminated.
-        let description = text.and_then(|text| unsafe { copy_text(text) });
+        let description = text.and_then(|text| unsafe { text_at(text) });
         let description = description.unwrap_or_else(|| format!("event {}", event.event_type));
         // SAFETY: `event` is the event returned by `ibv_get_async_event`; from here on only the
         // address of its objects is used.
@@ -162,7 +163,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Polls and handles the devices' asynchronous events.
+    /// Polls the devices for asynchronous events and handles them.
     #[cold]
     pub(crate) fn look_at_devices(&mut self) {
         for rail in self.rails.clone() {

@@ -44,16 +44,17 @@ use super::{p2p_protocol, peer_map};
 /// allocates.
 pub const FIXED_BYTES: usize = p2p_protocol::LENT_FIXED_BYTES + size_of::<engine::RdmaEngine>();
 /// Bytes of memory per rank, whether or not messages are exchanged with the rank. No part of this
-/// memory is registered, and the device has no object for a rank without messages.
+/// memory is registered, and no device object exists for a rank with which no messages are
+/// exchanged.
 pub const RANK_BYTES: usize =
     p2p_protocol::RANK_BYTES + peer_map::BYTES_PER_RANK + liveness::RANK_BYTES;
-/// Additional bytes of memory per rank with which messages are exchanged, in the default
-/// configuration, excluding queued messages.
+/// Additional memory, in bytes, for each rank with which this rank exchanges messages, in the
+/// default configuration. Queued messages are not included.
 pub const PARTNER_BYTES: usize = p2p_protocol::PARTNER_BYTES
     + liveness::PARTNER_BYTES
     + endpoint::peer::bytes(config::DEPTH, 1)
     + PARTNER_REGISTERED;
-/// Registered bytes among the `PARTNER_BYTES` of a rank with which messages are exchanged.
+/// Registered part of `PARTNER_BYTES`, in bytes.
 pub const PARTNER_REGISTERED: usize = endpoint::peer::registered(config::DEPTH);
 
 // docs/how-to/use-rdma.md states these sizes, and tests/c/test_rdma.c measures them.

@@ -1,4 +1,4 @@
-//! Operations of a communicator in flight.
+//! Operations that are in flight on a communicator.
 
 use super::atomic_op::Atomic;
 use super::protocol::eager_slots::Note;
@@ -42,13 +42,13 @@ pub(crate) struct Payload {
 /// Path of a payload.
 #[derive(Clone, Copy)]
 pub(crate) enum PayloadPath {
-    /// Payload copied to send slots (registered buffers) and sent in pieces.
-    Pieces,
+    /// Payload copied to send slots (registered buffers) and sent in fragments.
+    Fragments,
     /// Payload written into the peer's memory by the sender's network card (RDMA write).
     Write(Note),
     /// Payload announced to the peer (RTS), which reads the payload.
     Offered,
-    /// Payload to be received in pieces or by writes of the sender's device.
+    /// Payload to be received in fragments or by RDMA writes from the sender's network card.
     Awaited,
     /// Payload read by the receiver's device from the peer's memory.
     Read(Note),
@@ -67,7 +67,8 @@ impl RdmaOperation {
         *self = RdmaOperation::Done(done, self.on_window().map(|(window, _)| window));
     }
 
-    /// Returns window number and target of a one-sided or atomic operation, `None` for others.
+    /// Returns the window number and the target of a one-sided or atomic operation, or `None` for
+    /// any other operation.
     pub(crate) fn on_window(&self) -> Option<(usize, usize)> {
         match self {
             RdmaOperation::OneSided(one_sided) => Some((one_sided.window, one_sided.target)),

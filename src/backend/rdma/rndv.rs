@@ -3,8 +3,9 @@
 //!
 //! If the memory is registered on both sides, the sender's device writes the payload and notifies
 //! the receiver, or (if so configured) the receiver's device reads the payload. Every other payload
-//! is copied to registered slots and sent in pieces. If it is in device memory, it is staged
-//! through host memory of the same size. An empty payload is sent as a last piece without bytes.
+//! is copied to send slots (registered buffers) and sent in fragments. If it is in device memory,
+//! it is staged through host memory of the same size. An empty payload is sent as a last fragment
+//! without bytes.
 
 use super::engine::RdmaEngine;
 use super::operation::{Payload, PayloadPath, RdmaOperation};
@@ -13,7 +14,7 @@ use crate::abi::status::*;
 use crate::backend::rdma::endpoint::peer::ConnectStage;
 use crate::backend::rdma::endpoint::qp_state::OnCompletion;
 use crate::backend::rdma::memory::reg_cache::Registered;
-use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, Remote, WorkRequest};
 use crate::error::Result;
 use crate::runtime::component::{Completion, DataLocation, HostShadow, OpId};
 use crate::sys::memory::buf::Region;
@@ -92,7 +93,7 @@ impl RdmaEngine {
             (Some(hold), None) => {
                 (PayloadPath::Offered, Some(note_of(NoteKind::Offer, word, place, hold)))
             }
-            _ => (PayloadPath::Pieces, None),
+            _ => (PayloadPath::Fragments, None),
         };
         let shadow = shadow.cloned();
         let payload = Payload { rank, word, host, place, shadow, moved: 0, parts: 0, path, hold };
@@ -123,7 +124,7 @@ impl RdmaEngine {
     pub(crate) fn start_more(&mut self, op: OpId) {
         let (rank, started) = match self.operations.get(op) {
             Some(RdmaOperation::Payload(payload)) => match payload.path {
-                PayloadPath::Pieces => (payload.rank, self.start_pieces(op)),
+                PayloadPath::Fragments => (payload.rank, self.start_fragments(op)),
                 PayloadPath::Write(there) | PayloadPath::Read(there) => {
                     (payload.rank, self.start_parts(op, there))
                 }
@@ -142,28 +143,28 @@ impl RdmaEngine {
 
     /// Copies the payload of a send to send slots (registered buffers) and posts them; returns true
     /// if the whole payload has been posted.
-    fn start_pieces(&mut self, op: OpId) -> Result<bool> {
+    fn start_fragments(&mut self, op: OpId) -> Result<bool> {
         loop {
             let Some(RdmaOperation::Payload(send)) = self.operations.get_mut(op) else {
                 return Ok(true);
             };
             let Some(peer) = self.peers.get_mut(send.rank) else { return Ok(true) };
-            let (mut piece, mut status) = (send.host.part(send.moved, DATA), DTL_SUCCESS);
+            let (mut bytes, mut status) = (send.host.part(send.moved, DATA), DTL_SUCCESS);
             match send.shadow.as_ref().map(|shadow| shadow.bytes()) {
                 None | Some(DataLocation::Host) => {}
-                // No piece has been sent; a last piece without bytes cancels the message.
-                Some(DataLocation::Stuck) => (piece, status) = (Region::EMPTY, DTL_ERROR_BACKEND),
+                // No fragment has been sent; a last fragment without bytes cancels the message.
+                Some(DataLocation::Stuck) => (bytes, status) = (Region::EMPTY, DTL_ERROR_BACKEND),
                 Some(_) => {
                     send.shadow.iter().for_each(|shadow| shadow.want());
                     return Ok(false);
                 }
             }
-            let is_last = status != DTL_SUCCESS || send.moved + piece.len() == send.host.len();
-            let kind = if is_last { EagerKind::LastPiece } else { EagerKind::Piece };
-            if !peer.send(kind, send.word, &[], piece)? {
+            let is_last = status != DTL_SUCCESS || send.moved + bytes.len() == send.host.len();
+            let kind = if is_last { EagerKind::LastFragment } else { EagerKind::Fragment };
+            if !peer.send(kind, send.word, &[], bytes)? {
                 return Ok(false);
             }
-            send.moved += piece.len();
+            send.moved += bytes.len();
             if is_last {
                 let over = done(send.rank, send.word, send.host.len());
                 self.finish(op, Completion { status, ..over });
@@ -186,7 +187,7 @@ impl RdmaEngine {
         while payload.moved < len {
             let Some((lane, rail)) = quietest(peer) else { return Ok(true) };
             let part = part_len(len, peer.lanes.len(), longest);
-            let local = Piece {
+            let local = MrRange {
                 region: payload.place.part(payload.moved, part.min(len - payload.moved)),
                 lkey: hold.lkey(rail),
                 is_device: payload.shadow.is_some(),
@@ -205,8 +206,8 @@ impl RdmaEngine {
         Ok(true)
     }
 
-    /// Completes an operation if all of its parts (work requests) have been posted. No part may be
-    /// in flight.
+    /// Completes an operation if all of its parts (work requests) have been posted. The caller
+    /// ensures that no part is in flight.
     pub(crate) fn all_parts_over(&mut self, op: OpId) {
         match self.operations.get(op) {
             Some(RdmaOperation::OneSided(one_sided))
@@ -258,13 +259,13 @@ impl RdmaEngine {
         }
     }
 
-    pub(crate) fn piece(&mut self, rank: usize, word: u32, bytes: Region, kind: EagerKind) {
+    pub(crate) fn fragment(&mut self, rank: usize, word: u32, bytes: Region, kind: EagerKind) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let Some(&(_, op)) = peer.awaited.iter().find(|(known, _)| *known == word) else { return };
         let Some(RdmaOperation::Payload(receive)) = self.operations.get_mut(op) else { return };
         receive.host.part(receive.moved, bytes.len()).copy_from(bytes);
         receive.moved += bytes.len();
-        if kind == EagerKind::LastPiece {
+        if kind == EagerKind::LastFragment {
             let over = done(rank, word, receive.moved);
             take(&mut peer.awaited, word);
             self.finish(op, over);
@@ -272,14 +273,14 @@ impl RdmaEngine {
     }
 
     /// Handles the announcement (RTS) of a payload that can be read: starts the read, or requests
-    /// the payload in pieces if the receive buffer is not registered.
+    /// the payload in fragments if the receive buffer is not registered.
     pub(crate) fn offered(&mut self, rank: usize, offer: Note) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let known = peer.awaited.iter().find(|(known, _)| *known == offer.word);
         let Some(&(_, op)) = known else { return };
         let Some(RdmaOperation::Payload(receive)) = self.operations.get_mut(op) else { return };
         match self.cache.hold_of(receive.host, receive.shadow.as_ref()) {
-            None => self.send_note(rank, NoteKind::InPieces, offer.word),
+            None => self.send_note(rank, NoteKind::Fragmented, offer.word),
             hold => {
                 (receive.hold, receive.path) = (hold, PayloadPath::Read(offer));
                 take(&mut peer.awaited, offer.word);
@@ -289,7 +290,7 @@ impl RdmaEngine {
     }
 
     /// Handles the answer to an announced payload: completes the send of a payload that the
-    /// receiver has read, or sends the payload in pieces because the receiver cannot read it.
+    /// receiver has read, or sends the payload in fragments because the receiver cannot read it.
     pub(crate) fn answered(&mut self, rank: usize, Note { about, word, .. }: Note) {
         let op = self.peers.get_mut(rank).and_then(|peer| take(&mut peer.offered, word));
         let Some(op) = op else { return };
@@ -298,7 +299,7 @@ impl RdmaEngine {
             let over = done(rank, word, send.host.len());
             self.finish(op, over);
         } else {
-            send.path = PayloadPath::Pieces;
+            send.path = PayloadPath::Fragments;
             self.start_more(op);
         }
     }

@@ -2,15 +2,15 @@
 //!
 //! A work request completes or fails once its packets have been retransmitted as often as `timeout`
 //! and `retries` allow; the device counts the attempts. Soft-RoCE sometimes stops retransmitting
-//! when its interface comes back: no packet is sent again, and no completion is reported. Such a
-//! queue pair continues when the next request is posted, so the watchdog posts one. If that does
-//! not help, the connection is re-established.
+//! when its network interface comes up again: no packet is sent again, and no completion is
+//! reported. Such a queue pair continues when the next request is posted, so the watchdog posts
+//! one. If that does not help, the connection is re-established.
 
 use super::engine::RdmaEngine;
 use crate::backend::rdma::config::Config;
 use crate::backend::rdma::endpoint::peer::{ConnectStage, Peer};
 use crate::backend::rdma::endpoint::qp_state::{InFlightWork, Lane, OnCompletion, WatchdogState};
-use crate::backend::rdma::verbs::qp::{Piece, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, WorkRequest};
 use crate::error::Result;
 use crate::sys::sync::wait::now_ns;
 
@@ -25,8 +25,8 @@ const SLACK_NS: u64 = 1_000_000_000;
 const LENIENCE: u64 = 4;
 
 impl Config {
-    /// Returns the time, in nanoseconds, within which a device completes or fails every work
-    /// request.
+    /// Returns the maximum time, in nanoseconds, that a device needs to complete a work request,
+    /// successfully or with an error.
     fn patience_ns(&self) -> u64 {
         let once = 4096_u64 << self.timeout;
         (once * LENIENCE).saturating_mul(u64::from(self.retries) + 1).saturating_add(SLACK_NS)
@@ -66,11 +66,11 @@ impl Peer {
         Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.in_flight.is_empty()))
     }
 
-    /// Posts a signaled write of no bytes to the peer, whose completion confirms all earlier
-    /// requests; returns false if the write cannot be posted now.
+    /// Posts a signaled RDMA write of length 0 to the peer. Its completion confirms that all
+    /// earlier requests have completed. Returns false if the write cannot be posted now.
     fn mark(&mut self, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
-        self.start(lane, WorkRequest::Write(to), Piece::EMPTY, OnCompletion::Mark)
+        self.start(lane, WorkRequest::Write(to), MrRange::EMPTY, OnCompletion::Mark)
     }
 
     /// Returns true if a queue pair has reported no completion for `patience` nanoseconds. After

@@ -1,10 +1,10 @@
 //! Windows: memory that peers' devices read and write without involving the target rank.
 //!
 //! Data is transferred directly if the local memory is registered, or if a put is small enough to
-//! be inline; all other data is copied through registered send slots. An operation completes when
-//! the peer's device has acknowledged all of it, so a flush sends nothing to the target. Accumulate
-//! operations on elements of 8 bytes are in `atomics`; the library executes all others by active
-//! messages.
+//! be inline; all other data is copied through send slots (registered buffers). An operation
+//! completes when the peer's device has acknowledged all of it, so a flush sends nothing to the
+//! target. Accumulate operations on elements of 8 bytes are in `atomics`; the library executes all
+//! others with active messages.
 
 use super::atomic_op::{AtomicKind, ELEMENT};
 use super::engine::{RdmaEngine, RdmaWindow};
@@ -16,7 +16,7 @@ use crate::backend::rdma::endpoint::qp_state::OnCompletion;
 use crate::backend::rdma::memory::reg_cache::{self, Registered};
 use crate::backend::rdma::protocol::eager_slots::{RAILS, SLOT};
 use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
-use crate::backend::rdma::verbs::qp::{Piece, Remote, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::{OpId, Swap, TargetRange};
 use crate::sys::{
@@ -97,7 +97,7 @@ impl RdmaEngine {
             let (region, has_started) = match direct {
                 Some((region, lkey)) => {
                     let work = if is_put { WorkRequest::Write(to) } else { WorkRequest::Read(to) };
-                    let local = Piece { region, lkey, is_device: false };
+                    let local = MrRange { region, lkey, is_device: false };
                     (region, peer.start(0, work, local, OnCompletion::Part(op))?)
                 }
                 None => {

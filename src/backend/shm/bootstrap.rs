@@ -6,10 +6,11 @@ use crate::backend::bootstrap::absence::OpenRequest;
 use crate::backend::bootstrap::uds::{NodeOpenRequest, NodeRank, NodeRoot};
 use crate::error::{Error, Result};
 
-/// Opens the shared memory segment; all ranks of the open request `place` call this function. Rank
-/// 0 creates the segment, and the other ranks map it. Calls `prepare`, the rank's local setup, with
-/// the segment and the process IDs of the ranks, once the segment is mapped. If `prepare` fails on
-/// one rank, all ranks fail. Returns the segment and the result of `prepare`.
+/// Opens the shared memory segment. All ranks that open the communicator described by `place` must
+/// call this function. Rank 0 creates the segment, and the other ranks map it. Calls `prepare`, the
+/// rank's local setup, with the segment and the process IDs of the ranks, once the segment is
+/// mapped. If `prepare` fails on one rank, all ranks fail. Returns the segment and the result of
+/// `prepare`.
 pub(super) fn meet<T>(
     place: NodeOpenRequest<'_>,
     prepare: impl FnOnce(&Segment, &[i32]) -> Result<T>,

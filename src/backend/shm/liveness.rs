@@ -18,8 +18,9 @@ const IDLE_POLLS: u32 = 16;
 const LOOK_EVERY_NS: u64 = 5_000_000;
 
 impl Engine {
-    /// Counts polls without progress (`moved` is false). While there is no progress, checks the
-    /// other processes at intervals of `LOOK_EVERY_NS`. Must be called after each poll.
+    /// Counts polls without progress (`moved` is false). While there is no progress, checks at
+    /// intervals of `LOOK_EVERY_NS` whether the other ranks are alive. Must be called after each
+    /// poll.
     pub(super) fn note_idle(&mut self, moved: bool) {
         self.liveness.idle = if moved { 0 } else { self.liveness.idle + 1 };
         if self.liveness.idle < IDLE_POLLS {
@@ -112,8 +113,8 @@ impl Engine {
     }
 
     /// Returns the operations that cannot finish without `rank`. Completes the receives from `rank`
-    /// that have all their bytes: only their `Finish` record, which acknowledges the bytes to the
-    /// sender, was still to be sent.
+    /// whose data has arrived completely: only their `Finish` record, which acknowledges the data
+    /// to the sender, was still to be sent.
     fn bound_to(&mut self, rank: usize) -> Vec<OpId> {
         let (mut bound, mut complete) = (Vec::new(), Vec::new());
         for (id, operation) in self.operations.iter_mut() {

@@ -1,5 +1,5 @@
-//! Transport "shm": the ranks are processes of one node that share memory. Requires no MPI, files
-//! or threads.
+//! Transport "shm", for ranks that are processes on one node and share memory. The transport does
+//! not require MPI, files or threads.
 //!
 //! In reading order:
 //! - `bootstrap`: creation and exchange of the shared memory
@@ -38,13 +38,13 @@ use crate::sys::os::shm_segment::SharedMapping;
 use peer::{Mode, Peer, Peers, Probe};
 use std::os::fd::AsFd;
 
-/// Process-private memory of a communicator's transport in bytes, excluding the state of its ranks.
+/// Process-private memory of a communicator's transport in bytes, excluding the per-rank state.
 pub const FIXED_BYTES: usize = size_of::<Engine>();
 /// Process-private memory per rank in bytes, allocated even if no messages are exchanged with the
 /// rank.
 pub const RANK_BYTES: usize = size_of::<Peer>() + BYTES_PER_RANK;
-/// Additional process-private memory per rank with which messages are exchanged, in bytes; excludes
-/// rings and queued messages.
+/// Additional process-private memory, in bytes, for each rank that exchanges messages with this
+/// rank; excludes rings and queued messages.
 pub const PARTNER_BYTES: usize =
     size_of::<peer::Link>() + Matcher::<OpId, protocol::engine::Arrival>::SOURCE_BYTES;
 /// Shared memory of the ring from one rank to another, in bytes.
@@ -56,7 +56,7 @@ pub const BOARD_RANKS: usize = super::coll_mailbox::MOST_RANKS;
 /// Maximum size of the message that one rank stores in a mailbox for small collectives, in bytes.
 pub const BOARD_ROOM: usize = super::coll_mailbox::ROOM;
 
-/// Backend "shm": availability check and opening of communicators.
+/// Backend "shm": checks whether it is available, and opens communicators.
 pub struct Shm;
 
 /// Creates the backend named "shm".
@@ -87,8 +87,8 @@ fn check() -> Result<()> {
     Ok(())
 }
 
-/// Checks that this process can open the file descriptors that the bootstrap needs: about two per
-/// rank on rank 0, one per rank elsewhere.
+/// Checks that this process can open the file descriptors that the bootstrap needs. For each rank
+/// of the communicator, rank 0 needs about two descriptors, and every other rank needs about one.
 fn check_room(opening: &OpenRequest) -> Result<()> {
     let size = opening.size;
     let count = if opening.rank == 0 { 2 * size + 1 } else { size + 2 };
@@ -180,9 +180,9 @@ impl ShmJob {
     }
 }
 
-/// Sets up this rank during the bootstrap: opens and watches process descriptors of the other
-/// ranks, publishes a memory word that other ranks read to test cross-memory attach, and permits
-/// other processes to read this process' memory if `mode` is `Allow`.
+/// Sets up this rank during the bootstrap: opens and watches pidfds of the other ranks, publishes a
+/// memory word that other ranks read to test cross-memory attach, and permits other processes to
+/// read this process' memory if `mode` is `Allow`.
 fn prepare(
     segment: &Segment,
     pids: &[i32],
@@ -260,7 +260,7 @@ fn try_reading(
 }
 
 fn describe(size: usize, how: &std::result::Result<(), String>) -> String {
-    let kib = memory::ring::FRAGMENT >> 10;
+    let kib = memory::ring::MAX_DATA >> 10;
     match how {
         Ok(()) => format!(
             "{size} processes, shared rings; above {kib} KiB two copies, or one while the sender \

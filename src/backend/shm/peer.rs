@@ -1,6 +1,6 @@
-//! State of the other ranks: the liveness of each rank, whether its memory can be read, and, for a
-//! rank with which messages were exchanged, the queues of unfinished operations and this rank's
-//! ends of the message rings.
+//! State of the other ranks: the liveness of each rank, whether its memory can be read, and, for
+//! each rank that has exchanged messages with this rank, the queues of unfinished operations and
+//! this rank's ends of the message rings.
 
 use super::memory::cells::CellMemory;
 use super::memory::ring::{Consumer, Producer};
@@ -39,8 +39,8 @@ impl Peers {
         self.all.get_mut(rank)
     }
 
-    /// Returns the messaging state (`Link`) of `rank`, or `None` if no message was exchanged with
-    /// that rank.
+    /// Returns the messaging state (`Link`) of `rank`, or `None` if no message has been exchanged
+    /// with that rank.
     pub(super) fn link(&self, rank: usize) -> Option<&Link> {
         self.links.get(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
     }
@@ -49,7 +49,7 @@ impl Peers {
         self.links.get_mut(usize::from(self.all.get(rank)?.link).wrapping_sub(1))
     }
 
-    /// Returns true if `rank` is known neither to have left nor to have died.
+    /// Returns true if `rank` exists and is not known to have left or died.
     pub(super) fn is_present(&self, rank: usize) -> bool {
         self.get(rank).is_some_and(|peer| peer.state == PeerState::Present)
     }
@@ -88,14 +88,14 @@ pub(super) struct Peer {
     pid: i32,
     /// Index of the rank's `Link` plus 1; 0 if no message was exchanged with the rank.
     link: u16,
-    /// Last liveness state of the rank that this process has handled. To handle that the rank left
-    /// or died means to complete the operations that cannot finish without it.
+    /// Liveness state of the rank, as last handled by this process. Handling a departure or a death
+    /// means completing the operations that cannot finish without the rank.
     pub(super) state: PeerState,
     /// True if this process may read the rank's memory, as tested when the communicator was opened.
     pub(super) readable: bool,
 }
 
-/// State of the messaging between this rank and a peer.
+/// State of the message exchange between this rank and a peer.
 #[derive(Default)]
 pub(super) struct Link {
     pub(super) producer: Option<Producer>,
@@ -103,15 +103,15 @@ pub(super) struct Link {
     /// View of the peer's cells (buffers for large messages); `None` until the peer has sent a
     /// cell.
     pub(super) cells: Option<CellMemory>,
-    /// Incoming message whose unrequested pieces are arriving: those that the sender sends without
-    /// a clear to send (`Clear` record).
+    /// Message that is being received in unrequested fragments, which the sender sends without a
+    /// clear to send (`Clear` record).
     pub(super) long: Option<PipelineReceive>,
     /// Sends that are waiting for space in the ring, in posting order.
     pub(super) starts: VecDeque<OpId>,
     /// Receives whose control record is still to be sent: `Clear` (clear to send) or `Finish` (all
     /// bytes received).
     pub(super) answers: VecDeque<OpId>,
-    /// Rendezvous sends whose data is being copied in pieces, in round-robin order.
+    /// Rendezvous sends whose data is being copied in fragments, in round-robin order.
     pub(super) streams: VecDeque<OpId>,
     /// True if the peer is in the engine's `outbound` list, because `starts`, `answers` or
     /// `streams` is not empty.
@@ -119,8 +119,8 @@ pub(super) struct Link {
 }
 
 impl Peer {
-    /// Creates the state of the rank with process ID `pid`. `process` is its process descriptor,
-    /// `None` for this rank itself.
+    /// Creates the state of the rank with process ID `pid`. `process` is its pidfd; `None` for this
+    /// rank itself.
     pub(super) fn new(pid: i32, process: Option<PidFd>) -> Peer {
         Peer { process, pid, link: 0, state: PeerState::Present, readable: false }
     }
@@ -138,7 +138,7 @@ impl Peer {
         Ok(if alive() { count } else { 0 })
     }
 
-    /// Returns the rank's process ID, as of when the communicator was opened.
+    /// Returns the process ID that the rank had when the communicator was opened.
     pub(super) fn pid(&self) -> i32 {
         self.pid
     }
@@ -155,8 +155,8 @@ impl Link {
 pub(super) enum Mode {
     /// Read the memory of other ranks if the operating system permits that.
     Auto,
-    /// Like `Auto`, and in addition permit other processes to read this process' memory (Yama
-    /// security module).
+    /// Like `Auto`, and in addition permit other processes to read this process' memory, which the
+    /// Yama security module may otherwise forbid.
     Allow,
     /// Never read the memory of other ranks.
     Off,
@@ -178,7 +178,7 @@ impl Mode {
 }
 
 /// Memory word that other ranks read to test cross-memory attach when the communicator is opened.
-/// Must live as long as the communicator.
+/// The word must live as long as the communicator.
 pub(super) struct Probe(#[allow(dead_code, reason = "others read it")] Scratch);
 
 impl Probe {

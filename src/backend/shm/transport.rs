@@ -32,8 +32,9 @@ static OPENER: OpenState = OpenState::new();
 /// Maximum number of calls to `Engine::progress` that make progress in one call to `test`. Between
 /// calls to `test` the caller may yield its core.
 const ROUNDS: u32 = 8;
-/// Maximum number of consecutive calls to `Engine::progress` that make no progress in one call to
-/// `test` for a message that is transferred in pieces: the peer may be copying the next piece.
+/// Maximum number of consecutive calls to `Engine::progress` without progress in one call to
+/// `test`. Applies to messages that are transferred in fragments, because the peer may be copying
+/// the next fragment.
 const SPINS: u32 = 64;
 /// Bit that is set in the stored process ID, to distinguish it from the internal state values of
 /// `OpenState`.
@@ -186,7 +187,7 @@ impl Transport for ShmTransport {
                     return Ok(false);
                 }
                 if fruitless > 0 {
-                    if !engine.is_in_pieces(op) {
+                    if !engine.is_fragmented(op) {
                         return Ok(false);
                     }
                     std::hint::spin_loop();

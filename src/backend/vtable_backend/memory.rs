@@ -66,8 +66,8 @@ impl NativeComponent<dtl_memory_vtable_t> {
     }
 }
 
-/// Adds the requested memory kind to an error that a function of the table returned, because the
-/// message of such an error does not always name the kind.
+/// Adds the requested memory kind to an error that a function of the plugin's memory table
+/// returned, because the message of such an error does not always name the kind.
 fn of_kind(error: Error, kind: dtl_enum_word_t) -> Error {
     error.within(&format!("memory kind {}", describe(kind)))
 }

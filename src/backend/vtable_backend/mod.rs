@@ -1,6 +1,6 @@
-//! Adapter from C tables to the component traits: validation of the tables, ownership of the
-//! foreign `self`, and conversion of statuses. The runtime does not distinguish an adapted backend
-//! from a built-in one.
+//! Adapter from a backend's C function tables to the component traits: validation of the tables,
+//! ownership of the backend's `self` pointer, and conversion of statuses. The runtime does not
+//! distinguish an adapted backend from a built-in one.
 //!
 //! In reading order:
 //! - `slot_call`: calls to slots (C functions of a table)
@@ -111,7 +111,7 @@ impl BackendObject {
     }
 
     /// Checks the object that a slot (C function of a table) created. A null pointer is an error,
-    /// because it would denote the null object.
+    /// because it cannot identify an object.
     fn not_null(&self, slot: &str, object: *mut std::ffi::c_void) -> Result<Addr> {
         if object.is_null() {
             return Err(self.invalid(slot, "succeeded and answered NULL"));
@@ -142,13 +142,15 @@ thread_local! {
 }
 
 /// Sets the error message of a slot (C function of a table) that is about to fail
-/// (`dtl_backend_set_error`). If the adapter finds a fault, its message replaces that of the slot.
+/// (`dtl_backend_set_error`). If the adapter itself detects a fault, the adapter's message replaces
+/// that of the slot.
 pub fn set_error_text(text: String) {
     let _ = ERROR_TEXT.try_with(|left| left.set(text));
 }
 
 /// Prepares a call to plugin code outside the fast path: drops the error message of an earlier call
-/// and returns a mark of the current time, so that errors recorded during the call can be found.
+/// and returns a mark for the present point in time, by which errors recorded during the call can
+/// be found.
 pub(super) fn begin() -> Mark {
     drop(take_error_text());
     Mark::now()
@@ -159,9 +161,9 @@ pub(super) fn take_error_text() -> String {
     ERROR_TEXT.try_with(Cell::take).unwrap_or_default()
 }
 
-/// Stores the error message for a status that plugin code reports through something other than its
-/// return value. If the plugin code set no message, the message of a library call that failed with
-/// this status after the mark `before` is stored.
+/// Stores the error message for a status that plugin code reports by a means other than its return
+/// value. If the plugin code set no message, the message of a library call that failed with this
+/// status after the mark `before` is stored.
 #[cold]
 fn keep_said(before: Mark, status: dtl_status_t) {
     let _ = ERROR_TEXT.try_with(|left| {
@@ -170,8 +172,9 @@ fn keep_said(before: Mark, status: dtl_status_t) {
     });
 }
 
-/// Returns the error for an error status of foreign code, which this thread called after it took
-/// the mark `before`. The error has the message that the foreign code set or, if there is none, the
+/// Returns the error for an error status that foreign code (a C callback or plugin function)
+/// returned. `before` is the mark (point in time) that this thread took before it called the
+/// foreign code. The error has the message that the foreign code set or, if there is none, the
 /// message of the failed library call whose status the foreign code returns.
 #[cold]
 pub(super) fn foreign_error(who: &str, status: dtl_status_t, before: Mark) -> Error {

@@ -9,12 +9,13 @@ use super::BackendObject;
 use crate::abi::status::dtl_status_t;
 use crate::runtime::log;
 
-/// Function pointer of a slot (C function of a table), convertible to a function pointer that may
-/// unwind. Without the conversion the compiler omits the cleanup around the call.
+/// Function pointer of a slot (C function of a table), convertible to a pointer of type `extern
+/// "C-unwind"`, whose function may unwind. Without the conversion, the compiler omits the cleanup
+/// around the call.
 pub(super) trait Slot {
-    /// Type of the function pointer that may unwind.
+    /// Type of a pointer to a function that may unwind.
     type Unwinding;
-    /// Converts the function pointer to one that may unwind.
+    /// Converts the function pointer to the type `Unwinding`.
     fn unwinding(self) -> Self::Unwinding;
 }
 
@@ -58,8 +59,9 @@ impl Drop for SlotGuard<'_> {
     }
 }
 
-/// Logs an exception that left a slot. The function is out of line and receives references instead
-/// of the guard: otherwise each call to a slot would keep a [`SlotGuard`] on the stack.
+/// Logs an exception that propagated out of a slot (C function of a table). The function is out of
+/// line and receives references instead of the guard: otherwise each call to a slot would keep a
+/// [`SlotGuard`] on the stack.
 #[cold]
 #[inline(never)]
 fn exception_left(owner: &BackendObject, slot: &str) {

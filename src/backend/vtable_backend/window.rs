@@ -10,7 +10,7 @@ use crate::runtime::component::{OpId, Swap, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
-/// Buffer for the remote key that a function of the table writes; aligned for any struct.
+/// Buffer to which `win_create` of the comm table writes the remote key; aligned for any struct.
 #[repr(align(16))]
 struct Key([u8; DTL_WIN_KEY_BYTES as usize]);
 

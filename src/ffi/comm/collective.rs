@@ -5,7 +5,7 @@ use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::Result;
-use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::ffi::guard::{self, Entry};
 use crate::runtime::comm::coll::{self, CallMode, CollArgs, Kind};
 use crate::runtime::comm::{self, Comm};
 use std::ffi::c_void;
@@ -17,7 +17,7 @@ use std::ptr;
 /// As [`arguments::set`].
 unsafe fn wait(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             let comm = comm::keep(visit, comm)?;
             // SAFETY: passed on.
@@ -35,11 +35,8 @@ unsafe fn wait(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
 #[cold]
 #[inline(never)]
 unsafe fn general(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
-    entry.hold(
-        |inside| comm::hold(inside, comm),
-        // SAFETY: passed on.
-        |comm| unsafe { run(comm, args) },
-    )
+    // SAFETY: passed on.
+    entry.hold(comm::hold, comm, |comm| unsafe { run(comm, args) })
 }
 
 /// # Safety
@@ -139,7 +136,7 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
 ) -> dtl_status_t {
     let args = move || CArgs { op, ..CArgs::new(Kind::Allreduce, (sbuf, rbuf), count, dtype) };
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             let comm = comm::keep(visit, comm)?;
             // SAFETY: the caller's contract.
@@ -425,10 +422,8 @@ pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
     rdispls: *const u64,
     dtype: dtl_dtype_t,
 ) -> dtl_status_t {
-    let (send, recv) = (
-        BufferArgs::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
-        BufferArgs::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
-    );
+    let send = BufferArgs::blocks(sbuf, scounts, sdispls).of(dest_count, dests);
+    let recv = BufferArgs::blocks(rbuf, rcounts, rdispls).of(source_count, sources);
     let args = CArgs::varied(Kind::NeighborAlltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { wait(Entry("dtl_comm_neighbor_alltoallv"), comm, &args) }

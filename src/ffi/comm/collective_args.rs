@@ -2,8 +2,7 @@
 
 use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Result, fail, failure};
-use crate::ffi::args::is_in_place;
-use crate::ffi::blocks::{VectorBlocks, array};
+use crate::ffi::args::{self, array, check_place, is_in_place};
 use crate::ffi::elements::{elements, fast_data};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::coll::{self, Buffer, CollArgs, Extent, Kind, Neighbors, Root};
@@ -40,6 +39,84 @@ impl BufferArgs {
     pub(crate) fn of(self, count: u64, ranks: *const i32) -> BufferArgs {
         BufferArgs { count, ranks, ..self }
     }
+
+    /// Returns the regions of `blocks` blocks, and the number of elements in all of them. Returns
+    /// an error if a block does not fit into memory or, for receiving, if two blocks overlap.
+    ///
+    /// # Safety
+    /// `counts`, and `displs` unless NULL, have `blocks` values. The caller must keep the blocks
+    /// valid until the collective has completed.
+    unsafe fn regions(
+        &self,
+        blocks: usize,
+        dtype: dtl_dtype_t,
+        name: &str,
+        for_receiving: bool,
+    ) -> Result<(Vec<Region>, u64)> {
+        if blocks > 0 {
+            check_place(self.buf, name)?;
+        }
+        // SAFETY: the caller guarantees that `counts` has `blocks` values.
+        let counts = unsafe { array(self.counts, blocks, &format!("the counts of {name}")) }?;
+        let displs = match self.displs.is_null() {
+            true => &[],
+            // SAFETY: the caller guarantees that `displs`, which is not null here, has `blocks`
+            // values.
+            false => unsafe { array(self.displs, blocks, name) }?,
+        };
+        let size = element_size(dtype)? as u64;
+        let mut regions = Vec::new();
+        if regions.try_reserve_exact(counts.len()).is_err() {
+            return fail!(
+                DTL_ERROR_OUT_OF_MEMORY,
+                "no memory for a list of {} blocks",
+                counts.len()
+            );
+        }
+        let mut next = 0_u64;
+        for (rank, count) in counts.iter().enumerate() {
+            // Blocks without displacements are contiguous.
+            let begin = displs.get(rank).copied().unwrap_or(next);
+            let end = begin.checked_add(*count).filter(|end| *end <= isize::MAX as u64 / size);
+            let Some(end) = end else {
+                return fail!(
+                    DTL_ERROR_INVALID_ARGUMENT,
+                    "{name}: block {rank} ({count} elements from {begin} on) is more than memory \
+                     can hold"
+                );
+            };
+            let place = self.buf.wrapping_byte_add((begin * size) as usize);
+            let pointer = if self.buf.is_null() { self.buf } else { place };
+            // SAFETY: the caller guarantees that the blocks stay valid until the collective has
+            // completed.
+            regions.push(unsafe { args::region(pointer, count * size, name) }?);
+            next = end;
+        }
+        if for_receiving {
+            check_apart(&regions, name)?;
+        }
+        Ok((regions, counts.iter().fold(0, |sum, count| sum.saturating_add(*count))))
+    }
+}
+
+/// Returns an error if two regions overlap. Blocks are usually in the order of their displacements,
+/// which a linear check detects.
+fn check_apart(regions: &[Region], name: &str) -> Result<()> {
+    // Empty regions are skipped, because an empty region may lie between two overlapping regions.
+    let used = || regions.iter().enumerate().filter(|(_, region)| !region.is_empty());
+    if used().is_sorted_by(|(_, a), (_, b)| a.addr().get() + a.len() <= b.addr().get()) {
+        return Ok(());
+    }
+    let mut sorted: Vec<_> = used().collect();
+    sorted.sort_unstable_by_key(|(_, region)| region.addr().get());
+    for pair in sorted.windows(2) {
+        if let [(a, first), (b, second)] = pair {
+            if first.overlaps(**second) {
+                return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name}: blocks {a} and {b} overlap");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Arguments of a collective as C passes them.
@@ -136,7 +213,8 @@ unsafe fn set_pair(args: &mut CollArgs, c: &CArgs, has_send: bool) -> Result<()>
 /// As [`set`].
 #[inline(never)]
 unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
-    let (row, is_root) = (args.row, comm.rank() == c.root);
+    let row = args.row;
+    let (sends, receives) = passed_buffers(args, comm.rank());
     args.count = c.recv.count;
     let has_blocks = row.send == Extent::All || row.recv == Extent::All;
     let all = if has_blocks { for_all(comm, row.reduces, args.count)? } else { 0 };
@@ -145,18 +223,13 @@ unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
     }
     let elements_of = |extent| if extent == Extent::All { all } else { args.count };
     let (mut send, mut recv) = (Region::EMPTY, Region::EMPTY);
-    // The data of a reduction in place whose result is a block lie where that goes.
-    let is_within = args.in_place && row.reduces && has_blocks;
-    let sends = match row.root {
-        Root::Send => is_root,
-        _ => !args.in_place || is_within,
-    };
     if sends {
+        let is_within = args.in_place && row.reduces;
         let (from, name) = if is_within { (c.recv.buf, "rbuf") } else { (c.send.buf, "sbuf") };
         // SAFETY: passed on.
         send = unsafe { elements(from, elements_of(row.send), c.dtype, name) }?;
     }
-    if receives(row.root, is_root, args.in_place) {
+    if receives {
         // SAFETY: passed on.
         recv = unsafe { elements(c.recv.buf, elements_of(row.recv), c.dtype, "rbuf") }?;
     }
@@ -170,12 +243,14 @@ unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
     Ok(())
 }
 
-/// Whether this rank passes a buffer for the result.
-fn receives(root: Root, is_root: bool, in_place: bool) -> bool {
-    match root {
-        Root::Recv => is_root,
-        Root::Send => !in_place,
-        _ => true,
+/// Whether this rank passes data to send, and a buffer for the result.
+fn passed_buffers(args: &CollArgs, rank: i32) -> (bool, bool) {
+    let is_root = rank == args.root;
+    match args.row.root {
+        Root::Recv => (!args.in_place, is_root),
+        Root::Send => (is_root, !args.in_place),
+        // The data of a reduction in place whose result is a block lie where that goes.
+        _ => (!args.in_place || args.row.reduces, true),
     }
 }
 
@@ -205,12 +280,7 @@ unsafe fn set_varied(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> 
         let sources = unsafe { neighbors("sources", "source_count", &into) }?;
         args.neighbors = Some(Box::new(Neighbors { dests, sources }));
     }
-    let is_root = rank == c.root;
-    let sends = match row.root {
-        Root::Send => is_root,
-        _ => !args.in_place || row.reduces,
-    };
-    let receives = receives(row.root, is_root, args.in_place);
+    let (sends, receives) = passed_buffers(args, rank);
     let blocks =
         |side: &BufferArgs| if is_neighborhood { side.count as usize } else { ranks(comm) };
     // SAFETY: passed on.
@@ -256,19 +326,16 @@ unsafe fn buffer(
         return Ok((Buffer::Whole(own), side.count));
     }
     // SAFETY: passed on.
-    let blocks =
-        unsafe { VectorBlocks::new(side.buf, side.counts, side.displs, blocks, dtype, name) }?;
-    // SAFETY: passed on.
-    Ok((Buffer::Blocks(unsafe { blocks.regions(receives) }?), blocks.total()))
+    let (blocks, total) = unsafe { side.regions(blocks, dtype, name, receives) }?;
+    Ok((Buffer::Blocks(blocks), total))
 }
 
 /// Elements in one block for each rank.
 fn for_all(comm: &Comm, reduces: bool, count: u64) -> Result<u64> {
-    if let Some(all) = count.checked_mul(u64::from(comm.size().unsigned_abs())) {
-        return Ok(all);
-    }
-    let name = if reduces { "count" } else { "count_per_rank" };
-    fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} {count} is more than memory can hold")
+    count.checked_mul(ranks(comm) as u64).ok_or_else(|| {
+        let name = if reduces { "count" } else { "count_per_rank" };
+        failure!(DTL_ERROR_INVALID_ARGUMENT, "{name} {count} is more than memory can hold")
+    })
 }
 
 fn bytes_of(count: u64, dtype: dtl_dtype_t) -> Result<usize> {
@@ -290,39 +357,33 @@ fn ranks(comm: &Comm) -> usize {
 /// # Safety
 /// As [`array`].
 unsafe fn neighbors(noun: &str, count_name: &str, side: &BufferArgs) -> Result<Vec<i32>> {
-    match usize::try_from(side.count) {
-        Ok(count) if count <= 1 << 20 => {
-            // SAFETY: passed on.
-            unsafe { array(side.ranks, count, noun) }.map(<[i32]>::to_vec)
-        }
-        _ => fail!(
+    let (count, limit) = (side.count, 1 << 20);
+    if count > limit {
+        return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{count_name} is {}: at most {} neighbours",
-            side.count,
-            1 << 20
-        ),
+            "{count_name} is {count}: at most {limit} neighbours"
+        );
     }
+    // SAFETY: passed on.
+    unsafe { array(side.ranks, count as usize, noun) }.map(<[i32]>::to_vec)
 }
 
 /// Checks that a rank sends itself as much as it receives from itself.
 fn check_own(args: &CollArgs, rank: i32) -> Result<()> {
     let index = rank.unsigned_abs() as usize;
-    let (own, blocks, names) = match (&args.send, &args.recv) {
-        (Buffer::Whole(own), Buffer::Blocks(blocks)) => (*own, blocks, ("scount", "rcounts")),
-        (Buffer::Blocks(blocks), Buffer::Whole(own)) => (*own, blocks, ("rcount", "scounts")),
-        (Buffer::Blocks(sent), Buffer::Blocks(blocks)) => {
-            let own = sent.get(index).copied().unwrap_or(Region::EMPTY);
-            (own, blocks, ("the block to this rank itself", "rcounts"))
+    let (own, name, blocks, counts) = match (&args.send, &args.recv) {
+        (Buffer::Whole(own), Buffer::Blocks(blocks)) => (*own, "scount", blocks, "rcounts"),
+        (Buffer::Blocks(blocks), Buffer::Whole(own)) => (*own, "rcount", blocks, "scounts"),
+        (sent @ Buffer::Blocks(_), Buffer::Blocks(blocks)) => {
+            (sent.block(rank, 0), "the block to this rank itself", blocks, "rcounts")
         }
         _ => return Ok(()),
     };
     match blocks.get(index) {
         Some(block) if block.len() != own.len() => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "{} is {} bytes, {}[{rank}] is {}: they must be equal",
-            names.0,
+            "{name} is {} bytes, {counts}[{rank}] is {}: they must be equal",
             own.len(),
-            names.1,
             block.len()
         ),
         _ => Ok(()),

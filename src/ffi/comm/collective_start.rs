@@ -326,10 +326,8 @@ pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
     dtype: dtl_dtype_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
-    let (send, recv) = (
-        BufferArgs::blocks(sbuf, scounts, sdispls).of(dest_count, dests),
-        BufferArgs::blocks(rbuf, rcounts, rdispls).of(source_count, sources),
-    );
+    let send = BufferArgs::blocks(sbuf, scounts, sdispls).of(dest_count, dests);
+    let recv = BufferArgs::blocks(rbuf, rcounts, rdispls).of(source_count, sources);
     let args = CArgs::varied(Kind::NeighborAlltoallv, send, recv, dtype);
     // SAFETY: the caller's contract.
     unsafe { start(Entry("dtl_comm_ineighbor_alltoallv"), comm, &args, out) }

@@ -3,12 +3,10 @@
 use crate::abi::comm::communicator::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
-use crate::error::Result;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::comm;
 use crate::runtime::comm::open::open_kind;
-use crate::sys::handles::epoch::Guard;
 
 /// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
 /// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared
@@ -55,25 +53,17 @@ pub unsafe extern "C" fn dtl_comm_open(
     Entry("dtl_comm_open").wait(
         |inside| {
             let out = Out::new(out, "out")?;
-            // SAFETY: the caller's contract.
-            Ok((out, unsafe { take_description(inside, desc) }?))
+            // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
+            let raw = unsafe { args::take_or_zero(desc) }?;
+            // SAFETY: the caller's contract: NULL or a NUL-terminated text.
+            let kind = unsafe { args::text_or_null(raw.kind, "desc.kind") }?.map(str::to_owned);
+            // SAFETY: as above.
+            let job = unsafe { args::text_or_null(raw.job, "desc.job") }?.map(str::to_owned);
+            let over = if raw.over.id == 0 { None } else { Some(comm::pin(inside, raw.over)?) };
+            Ok((out, open_kind::Description { raw, kind, job, over }))
         },
         |(out, description)| out.put(open_kind::open(&description)),
     )
-}
-
-unsafe fn take_description(
-    inside: &Guard,
-    desc: *const dtl_comm_desc_t,
-) -> Result<open_kind::Description> {
-    // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
-    let raw = unsafe { args::take_or_zero(desc) }?;
-    // SAFETY: the caller's contract: NULL or a NUL-terminated text.
-    let kind = unsafe { args::text_or_null(raw.kind, "desc.kind") }?.map(str::to_owned);
-    // SAFETY: as above.
-    let job = unsafe { args::text_or_null(raw.job, "desc.job") }?.map(str::to_owned);
-    let over = if raw.over.id == 0 { None } else { Some(comm::pin(inside, raw.over)?) };
-    Ok(open_kind::Description { raw, kind, job, over })
 }
 
 /// Destroys a communicator. Calls of other threads that wait on it return DTL_ERROR_CANCELED;

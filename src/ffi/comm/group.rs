@@ -49,9 +49,7 @@ pub unsafe extern "C" fn dtl_comm_split(
 ) -> dtl_status_t {
     Entry("dtl_comm_split").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, comm)?)),
-        |(out, comm)| {
-            out.put(group::split(&comm, color, key).map(|part| part.unwrap_or(dtl_comm_t::NULL)))
-        },
+        |(out, comm)| out.put(group::split(&comm, color, key)),
     )
 }
 
@@ -92,13 +90,9 @@ pub unsafe extern "C" fn dtl_comm_group_create(
     Entry("dtl_comm_group_create").wait(
         |inside| {
             let pinned = comm::pin(inside, comm)?;
-            let count = usize::try_from(count).unwrap_or(usize::MAX);
-            if count == 0 || count > pinned.size().unsigned_abs() as usize {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "count {count}: use 1 to {}",
-                    pinned.size()
-                );
+            let (count, size) = (count as usize, pinned.size());
+            if count == 0 || count > size.unsigned_abs() as usize {
+                return fail!(DTL_ERROR_INVALID_ARGUMENT, "count {count}: use 1 to {size}");
             }
             if ranks.is_null() {
                 return fail!(DTL_ERROR_NULL_POINTER, "ranks is NULL (for {count} ranks)");
@@ -107,9 +101,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
             let ranks = unsafe { std::slice::from_raw_parts(ranks, count) }.to_vec();
             Ok((Out::new(out, "out")?, pinned, ranks))
         },
-        |(out, comm, ranks)| {
-            out.put(group::create(&comm, &ranks).map(|part| part.unwrap_or(dtl_comm_t::NULL)))
-        },
+        |(out, comm, ranks)| out.put(group::create(&comm, &ranks)),
     )
 }
 

@@ -7,7 +7,7 @@ use crate::abi::word::dtl_dtype_t;
 use crate::error::Result;
 use crate::ffi::args::Out;
 use crate::ffi::elements::{data, fast_data};
-use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::ffi::guard::{self, Entry};
 use crate::hints;
 use crate::runtime::comm::p2p::send_recv::Data;
 use crate::runtime::comm::p2p::{matched_message, probe, request, send_recv};
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn dtl_comm_send(
     tag: i32,
 ) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             // SAFETY: the caller's contract.
             let data = unsafe { fast_data(buf, count, dtype) }?;
@@ -92,14 +92,11 @@ unsafe fn send_general(
     mode: SendMode,
 ) -> dtl_status_t {
     let entry = if mode == SendMode::Synchronous { "dtl_comm_ssend" } else { "dtl_comm_send" };
-    Entry(entry).hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: passed on.
-            let data = unsafe { data(buf, count, dtype, "buf") }?;
-            send_recv::send(comm, data, dest, tag, mode)
-        },
-    )
+    Entry(entry).hold(comm::hold, comm, |comm| {
+        // SAFETY: passed on.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        send_recv::send(comm, data, dest, tag, mode)
+    })
 }
 
 /// Sends a message and returns when a receive has begun to take it.
@@ -142,7 +139,7 @@ pub unsafe extern "C" fn dtl_comm_recv(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             // SAFETY: the caller's contract.
             let data = unsafe { fast_data(buf, count, dtype) }?;
@@ -168,25 +165,17 @@ unsafe fn recv_general(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_recv").hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            let data = unsafe { data(buf, count, dtype, "buf") }?;
-            recv(comm, data, source, tag, info)
-        },
-    )
+    Entry("dtl_comm_recv").hold(comm::hold, comm, |comm| {
+        // SAFETY: the caller's contract.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        recv(comm, data, source, tag, info)
+    })
 }
 
 fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info_t) -> Result<()> {
     let mut done = completion_for(info);
     send_recv::recv(comm, data, source, tag, &mut done)?;
     tell(comm, &done, source, info)
-}
-
-/// Checks `info` before a call takes a message: afterwards a failure would lose the message.
-fn check_info(info: *mut dtl_recv_info_t) -> Result<()> {
-    Out::optional(info, "info").map(drop)
 }
 
 /// Writes receive information if the caller wants it.
@@ -218,17 +207,14 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
     dtype: dtl_dtype_t,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_sendrecv").hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            let sdata = unsafe { data(sbuf, scount, dtype, "sbuf") }?;
-            // SAFETY: as above.
-            let rdata = unsafe { data(rbuf, rcount, dtype, "rbuf") }?;
-            let done = send_recv::sendrecv(comm, (sdata, dest, stag), (rdata, source, rtag))?;
-            tell(comm, &done, source, info)
-        },
-    )
+    Entry("dtl_comm_sendrecv").hold(comm::hold, comm, |comm| {
+        // SAFETY: the caller's contract.
+        let sdata = unsafe { data(sbuf, scount, dtype, "sbuf") }?;
+        // SAFETY: as above.
+        let rdata = unsafe { data(rbuf, rcount, dtype, "rbuf") }?;
+        let done = send_recv::sendrecv(comm, (sdata, dest, stag), (rdata, source, rtag))?;
+        tell(comm, &done, source, info)
+    })
 }
 
 /// Sends the buffer's message and receives another into the same buffer, at the same time.
@@ -248,15 +234,12 @@ pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
     rtag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_sendrecv_replace").hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            // SAFETY: the caller's contract.
-            let data = unsafe { data(buf, count, dtype, "buf") }?;
-            let done = send_recv::sendrecv_replace(comm, data, (dest, stag), (source, rtag))?;
-            tell(comm, &done, source, info)
-        },
-    )
+    Entry("dtl_comm_sendrecv_replace").hold(comm::hold, comm, |comm| {
+        // SAFETY: the caller's contract.
+        let data = unsafe { data(buf, count, dtype, "buf") }?;
+        let done = send_recv::sendrecv_replace(comm, data, (dest, stag), (source, rtag))?;
+        tell(comm, &done, source, info)
+    })
 }
 
 /// Waits for a message that a receive with these arguments would take. It stays to be received.
@@ -271,10 +254,8 @@ pub unsafe extern "C" fn dtl_comm_probe(
     tag: i32,
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_comm_probe").hold(
-        |inside| comm::hold(inside, comm),
-        |comm| put_info(info, &probe::probe(comm, source, tag)?),
-    )
+    Entry("dtl_comm_probe")
+        .hold(comm::hold, comm, |comm| put_info(info, &probe::probe(comm, source, tag)?))
 }
 
 /// Asks, without waiting, whether there is a message that a receive would take; makes progress.
@@ -320,7 +301,8 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
 ) -> dtl_status_t {
     Entry("dtl_comm_mprobe").wait(
         |inside| {
-            check_info(info)?;
+            // Before the call takes a message: afterwards a failure would lose the message.
+            Out::optional(info, "info")?;
             Ok((Out::new(out_message, "out_message")?, comm::pin(inside, comm)?))
         },
         |(out, comm)| {
@@ -347,7 +329,8 @@ pub unsafe extern "C" fn dtl_comm_improbe(
     info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_comm_improbe").call(|inside| {
-        check_info(info)?;
+        // Before the call takes a message: afterwards a failure would lose the message.
+        Out::optional(info, "info")?;
         let (out_found, out) =
             (Out::new(out_found, "out_found")?, Out::new(out_message, "out_message")?);
         let found = matched_message::improbe(&comm::pin(inside, comm)?, source, tag)?;

@@ -5,7 +5,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_dtype_t;
 use crate::ffi::args::Out;
 use crate::ffi::elements::{data, fast_data};
-use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::ffi::guard::{self, Entry};
 use crate::runtime::comm;
 use crate::runtime::comm::coll::Kind;
 use crate::runtime::comm::p2p::request::{self, Tagged};
@@ -71,7 +71,7 @@ unsafe extern "C" fn begin(
     out: *mut dtl_request_t,
 ) -> dtl_status_t {
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             // SAFETY: passed on.
             let (out, data) = (Out::usual(out)?, unsafe { fast_data(buf, count, dtype) }?);
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn dtl_comm_send_init(
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.put(request::send_init(comm, data, dest, tag))
+        out.put(request::persistent(comm, Tagged::new(Kind::Send, tag), data, dest))
     })
 }
 
@@ -176,6 +176,6 @@ pub unsafe extern "C" fn dtl_comm_recv_init(
         let comm = comm::get(inside, comm)?;
         // SAFETY: the caller's contract: `buf` stays until the request is destroyed.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        out.put(request::recv_init(comm, data, source, tag))
+        out.put(request::persistent(comm, Tagged::new(Kind::Recv, tag), data, source))
     })
 }

@@ -6,9 +6,8 @@ use crate::abi::handle::dtl_request_t;
 use crate::abi::status::dtl_status_t;
 use crate::error::{Error, Result, fail};
 use crate::ffi::args::Out;
-use crate::ffi::guard::{self, Entry, OpenCheck};
-use crate::runtime::comm::p2p::request;
-use crate::runtime::comm::p2p::request::wait;
+use crate::ffi::guard::{self, Entry};
+use crate::runtime::comm::p2p::request::{self, wait};
 use crate::runtime::component::{Completion, recv_info};
 
 /// Waits until a request is done. Its handle is stale afterwards (a second wait answers
@@ -48,15 +47,13 @@ pub unsafe extern "C" fn dtl_request_wait(
                 if !is_over {
                     wait::wait_on(request, timeout_ns, &mut outcome)?;
                 }
-                let (done, result) = outcome;
-                put_info(info, &done)?;
-                result
+                put_info(info, &outcome.0).and(outcome.1)
             },
         )
     }
 
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| {
             let mut outcome = (completion_for(info), Ok(()));
             match wait::is_over(&visit, request, timeout_ns, &mut outcome) {
@@ -88,9 +85,7 @@ pub unsafe extern "C" fn dtl_request_test(
         if !is_over {
             return Ok(());
         }
-        let (done, result) = outcome;
-        put_info(info, &done)?;
-        result
+        put_info(info, &outcome.0).and(outcome.1)
     })
 }
 
@@ -184,8 +179,7 @@ pub unsafe extern "C" fn dtl_request_wait_any(
                 return Ok(());
             };
             out_index.set(index as u64);
-            put_info(info, &done)?;
-            result
+            put_info(info, &done).and(result)
         },
     )
 }

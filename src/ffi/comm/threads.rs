@@ -2,7 +2,7 @@
 
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
-use crate::ffi::args::Out;
+use crate::ffi::args::{Out, put_all};
 use crate::ffi::guard::Entry;
 use crate::runtime::comm::open::open_kind;
 
@@ -35,9 +35,6 @@ pub unsafe extern "C" fn dtl_comm_threads(
 ) -> dtl_status_t {
     Entry("dtl_comm_threads").call(|inside| {
         Out::new(out, "out")?;
-        for (rank, comm) in open_kind::threads(inside, size, timeout_ns)?.into_iter().enumerate() {
-            Out::new(out.wrapping_add(rank), "out")?.set(comm);
-        }
-        Ok(())
+        put_all(out, &open_kind::threads(inside, size, timeout_ns)?, "out")
     })
 }

@@ -8,7 +8,7 @@ use crate::abi::handle::{dtl_dispatcher_t, dtl_event_t, dtl_registration_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::error::Result;
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::ffi::guard::{self, Entry};
 use crate::runtime::dispatch::{
     self, Action, Dispatcher, FastLookup, Query, Registration, Tables, explain,
 };
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
     ) -> dtl_status_t {
         let look = Tables::search_quickly;
         guard::quick(
-            OpenCheck::Library,
+            guard::is_open_for_quick,
             move |visit| match at_hand(&visit, dispatcher, query, out, look)? {
                 FastLookup::Found(_) => Some(()),
                 _ => None,
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn dtl_dispatch_find(
 
     let look = Tables::look_quickly;
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| match at_hand(&visit, dispatcher, query, out, look)? {
             FastLookup::Found(_) => {
                 // Here, so that success shares nothing with the paths that go on.
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn dtl_dispatch_invoke(
 ) -> dtl_status_t {
     let taken = Cell::new(None);
     Entry("dtl_dispatch_invoke").hold(
-        |inside| {
+        |inside, dispatcher| {
             Out::optional(out_event, "out_event")?;
             dispatch::find(&inside, dispatcher)?;
             // SAFETY: the caller's contract: a struct as long as its struct_size.
@@ -198,6 +198,7 @@ pub unsafe extern "C" fn dtl_dispatch_invoke(
             taken.set(Some(query));
             Dispatcher::hold(dispatcher, inside, &query)
         },
+        dispatcher,
         // SAFETY: the caller's contract: args are what the operation wants.
         |handler| taken.get().map_or(Ok(()), |query| unsafe { invoke(handler, &query, out_event) }),
     )

@@ -6,7 +6,6 @@ use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
-use crate::from_c::check_pointer;
 use crate::runtime::check_flags;
 use crate::runtime::policy::{
     self, Adapter, CustomKind, CustomRule, Policy, PolicyArgs, ResourceKind, ResourceList, Rule,
@@ -259,9 +258,8 @@ unsafe fn list<'a>(
              defaults"
         );
     }
-    check_pointer(resources, "resources")?;
-    // SAFETY: neither null nor misaligned, `count` elements by the contract.
-    Ok(Some(unsafe { std::slice::from_raw_parts(resources, count as usize) }))
+    // SAFETY: the caller guarantees that `resources` is null or has `count` elements.
+    unsafe { args::slice(resources, count as usize, "resources") }.map(Some)
 }
 
 /// # Safety

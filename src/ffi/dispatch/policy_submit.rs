@@ -7,7 +7,7 @@ use crate::abi::handle::dtl_policy_t;
 use crate::abi::status::{DTL_ERROR_INVALID_STATE, DTL_SUCCESS, dtl_status_t};
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard::{self, Entry, OpenCheck, UNTRACED};
+use crate::ffi::guard::{self, Entry, UNTRACED};
 use crate::last_error::Mark;
 use crate::runtime::policy::submit::{self, NOTHING_LEFT, Task, TaskFn, is_nothing};
 use crate::runtime::policy::{self, FastPolicy, ListElement, Policy, ResourceChoice, Run, TaskEnd};
@@ -81,7 +81,7 @@ pub unsafe extern "C" fn dtl_policy_submit(
     }
 
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| quick(visit, SubmitArgs { policy, key, function: task, arg, out }),
         move || general(policy, key, task, arg, timeout_ns, out),
     )
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
     }
 
     guard::quick(
-        OpenCheck::Library,
+        guard::is_open_for_quick,
         move |visit| quick(visit, SubmitArgs { policy, key, function: task, arg, out }),
         move || general(policy, key, task, arg, out),
     )
@@ -160,7 +160,7 @@ pub extern "C" fn dtl_policy_submit_and_wait(
             },
         ))
     };
-    guard::quick(OpenCheck::Library, end, move || {
+    guard::quick(guard::is_open_for_quick, end, move || {
         Entry(NAME).wait(
             |inside| call.pin(inside),
             |(task, policy)| policy.submit_and_wait(&task, Deadline::after(timeout_ns)),
@@ -366,7 +366,7 @@ fn is_timed(policy: dtl_policy_t, index: u32, run: Run, started: Option<TscTimer
 #[inline]
 fn at_end(policy: dtl_policy_t, report: impl FnOnce(FastPolicy)) -> bool {
     let report = move |visit| policy::quick(visit, policy.id).map(report);
-    guard::quick(OpenCheck::Library, report, move || DTL_ERROR_INVALID_STATE) == DTL_SUCCESS
+    guard::quick(guard::is_open_for_quick, report, move || DTL_ERROR_INVALID_STATE) == DTL_SUCCESS
 }
 
 /// A task's key: its function's address, if the caller gave none.

@@ -69,7 +69,7 @@ pub extern "C" fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> 
 /// Equivalent: cudaEventSynchronize.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_event_sync(event: dtl_event_t) -> dtl_status_t {
-    Entry("dtl_event_sync").hold(|inside| handles::hold(inside, event.id), Event::sync)
+    Entry("dtl_event_sync").hold(handles::hold, event.id, Event::sync)
 }
 
 /// As dtl_event_sync, for a limited time.
@@ -78,8 +78,7 @@ pub extern "C" fn dtl_event_sync(event: dtl_event_t) -> dtl_status_t {
 /// @return DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. Else as dtl_event_sync.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_status_t {
-    Entry("dtl_event_wait")
-        .hold(|inside| handles::hold(inside, event.id), |event: &Event| event.wait(timeout_ns))
+    Entry("dtl_event_wait").hold(handles::hold, event.id, |event: &Event| event.wait(timeout_ns))
 }
 
 /// Asks whether the work before the record is done, without waiting.

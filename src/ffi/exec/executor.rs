@@ -126,10 +126,9 @@ pub extern "C" fn dtl_executor_parallel_for(
     r#fn: dtl_range_fn_t,
     user: *mut c_void,
 ) -> dtl_status_t {
-    Entry("dtl_executor_parallel_for").hold(
-        |inside| handles::hold::<Executor>(inside, executor.id),
-        |executor| executor.parallel_for((begin, end), grain, given(r#fn, "fn")?, Addr::new(user)),
-    )
+    Entry("dtl_executor_parallel_for").hold(handles::hold::<Executor>, executor.id, |executor| {
+        executor.parallel_for((begin, end), grain, given(r#fn, "fn")?, Addr::new(user))
+    })
 }
 
 /// Reduces the iterations begin ... end-1. The range is cut into pieces by `grain` alone; each is
@@ -157,30 +156,24 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
     user: *mut c_void,
     out_result: *mut c_void,
 ) -> dtl_status_t {
-    Entry("dtl_executor_parallel_reduce").hold(
-        |inside| handles::hold::<Executor>(inside, executor.id),
-        |executor| {
-            if acc_size_bytes == 0 {
-                return fail!(
-                    DTL_ERROR_INVALID_ARGUMENT,
-                    "acc_size_bytes is 0; pass a result's size"
-                );
-            }
-            // SAFETY: the caller's contract: acc_size_bytes are there until the call returns.
-            let identity = unsafe { args::region(identity, acc_size_bytes, "identity") }?;
-            // SAFETY: as above.
-            let out = unsafe { args::region(out_result, acc_size_bytes, "out_result") }?;
-            let reduction = Reduction {
-                range: (begin, end),
-                grain,
-                identity,
-                fold: given(fold, "fold")?,
-                combine: given(combine, "combine")?,
-                user: Addr::new(user),
-            };
-            reduce::run(executor, reduction, out)
-        },
-    )
+    Entry("dtl_executor_parallel_reduce").hold(handles::hold::<Executor>, executor.id, |executor| {
+        if acc_size_bytes == 0 {
+            return fail!(DTL_ERROR_INVALID_ARGUMENT, "acc_size_bytes is 0; pass a result's size");
+        }
+        // SAFETY: the caller's contract: acc_size_bytes are there until the call returns.
+        let identity = unsafe { args::region(identity, acc_size_bytes, "identity") }?;
+        // SAFETY: as above.
+        let out = unsafe { args::region(out_result, acc_size_bytes, "out_result") }?;
+        let reduction = Reduction {
+            range: (begin, end),
+            grain,
+            identity,
+            fold: given(fold, "fold")?,
+            combine: given(combine, "combine")?,
+            user: Addr::new(user),
+        };
+        reduce::run(executor, reduction, out)
+    })
 }
 
 /// Waits for everything that dtl_executor_run_async started.

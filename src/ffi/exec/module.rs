@@ -7,7 +7,6 @@ use crate::abi::status::{DTL_ERROR_COMPILE_FAILED, dtl_status_t};
 use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::ffi::args::{self, Out};
-use crate::ffi::blocks;
 use crate::ffi::guard::Entry;
 use crate::from_c::blank;
 use crate::runtime::component::{KernelQuery, Source, SourceFile};
@@ -330,7 +329,7 @@ unsafe fn take_file(file: &dtl_source_file_t, index: usize, room: &mut u64) -> R
     };
     *room = rest;
     // SAFETY: `size` bytes by the contract.
-    let bytes = unsafe { blocks::array(file.text.cast::<u8>(), size as usize, "text") }?;
+    let bytes = unsafe { args::array(file.text.cast::<u8>(), size as usize, "text") }?;
     let Ok(text) = CString::new(bytes) else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,

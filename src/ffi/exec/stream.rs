@@ -83,7 +83,7 @@ pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
 /// Equivalent: cudaStreamSynchronize.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t {
-    Entry("dtl_stream_synchronize").hold(|inside| hold(inside, stream), Stream::synchronize)
+    Entry("dtl_stream_synchronize").hold(hold, stream, Stream::synchronize)
 }
 
 /// Reports whether all work queued so far is done. Returns at once, except on streams of a backend

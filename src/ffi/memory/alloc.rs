@@ -7,7 +7,7 @@ use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::{DTL_MEMORY_HOST, DTL_OPERATION_ALLOC, dtl_enum_word_t};
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard::{self, Entry, OpenCheck, UNTRACED};
+use crate::ffi::guard::{self, Entry, UNTRACED};
 use crate::from_c::check_pointer;
 use crate::runtime::memory::{host_alloc, ipc_handle};
 use crate::runtime::{device, library_ops, memory};
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn dtl_mem_alloc(
     }
 
     guard::quick(
-        OpenCheck::Memory(backend),
+        move || guard::is_open_for(backend),
         move |visit| {
             let is_own = kind == DTL_MEMORY_HOST && !library_ops::is_taken(DTL_OPERATION_ALLOC);
             if !is_own
@@ -97,7 +97,7 @@ pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_
     }
 
     guard::quick(
-        OpenCheck::Memory(backend),
+        move || guard::is_open_for(backend),
         move |visit| {
             let due = host_alloc::quick_free(Addr::new(ptr))?;
             drop(visit);

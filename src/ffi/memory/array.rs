@@ -6,7 +6,6 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_enum_word_t};
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
-use crate::ffi::blocks;
 use crate::ffi::guard::Entry;
 use crate::runtime::array::{self, ForeignTensor};
 use crate::runtime::device;
@@ -58,7 +57,7 @@ unsafe fn numbers<'a>(pointer: *const i64, count: usize, name: &str) -> Result<&
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "{name} is not aligned to 8 bytes");
     }
     // SAFETY: passed on.
-    unsafe { blocks::array(pointer, count, name) }
+    unsafe { args::array(pointer, count, name) }
 }
 
 /// Describes an array: shape, strides, where its elements are, how many tensors of it are with

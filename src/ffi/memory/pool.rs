@@ -5,7 +5,7 @@ use crate::abi::handle::{dtl_backend_t, dtl_pool_t};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard::{self, Entry, OpenCheck, UNTRACED};
+use crate::ffi::guard::{self, Entry, UNTRACED};
 use crate::runtime::device;
 use crate::runtime::memory::host_alloc;
 use crate::runtime::memory::mem_pool::{self, MemPool};
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn dtl_pool_alloc(
     }
 
     guard::quick(
-        OpenCheck::Memory(host_alloc::backend()),
+        || guard::is_open_for(host_alloc::backend()),
         move |visit| {
             if !host_alloc::allows_fast_path(alignment) || out.is_null() || !out.is_aligned() {
                 return None;
@@ -114,7 +114,7 @@ pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_statu
     }
 
     guard::quick(
-        OpenCheck::Memory(host_alloc::backend()),
+        || guard::is_open_for(host_alloc::backend()),
         move |visit| {
             let due = mem_pool::quick_free(pool.id, Addr::new(ptr))?;
             drop(visit);

@@ -6,7 +6,6 @@ use crate::abi::word::DTL_MEMORY_DEVICE;
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
-use crate::from_c::check_pointer;
 use crate::runtime::component::Rows;
 use crate::runtime::memory::handlers::Axes;
 use crate::runtime::memory::transfer::{self, strided};
@@ -191,11 +190,10 @@ unsafe fn list<T: Copy>(pointer: *const T, count: u32, name: &str) -> Result<Opt
     if pointer.is_null() {
         return Ok(None);
     }
-    check_pointer(pointer, name)?;
     // One more than is taken is enough to be refused with.
     let count = (count as usize).min(strided::MOST_AXES + 1);
     // SAFETY: the caller's contract: `count` elements.
-    Ok(Some(unsafe { std::slice::from_raw_parts(pointer, count) }.to_vec()))
+    unsafe { args::slice(pointer, count, name) }.map(|list| Some(list.to_vec()))
 }
 
 /// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.

@@ -3,9 +3,9 @@
 use crate::abi::comm::window::dtl_win_info_t;
 use crate::abi::handle::{dtl_comm_t, dtl_win_t};
 use crate::abi::status::dtl_status_t;
-use crate::error::Result;
+use crate::error::Error;
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::ffi::guard::{self, Entry};
 use crate::hints::out_of_line;
 use crate::runtime::comm;
 use crate::runtime::comm::rma::{self, WindowOffer, fast, sync};
@@ -15,16 +15,7 @@ use std::ffi::c_void;
 
 /// Waits for operations on one target of a window, or on all (`None`), to the extent `reach`.
 fn flush(entry: Entry, win: dtl_win_t, target: Option<i32>, reach: FlushScope) -> dtl_status_t {
-    let name = entry.0;
-    entry.hold(|inside| rma::hold(inside, win), |window| window.flush(name, target, reach))
-}
-
-/// What a rank brings to a window, or why it cannot: then the other ranks hear of that, too.
-fn offer<T>(out: &Result<T>, make: impl FnOnce() -> Result<WindowOffer>) -> Result<WindowOffer> {
-    match out {
-        Ok(_) => make(),
-        Err(error) => Err(error.clone()),
-    }
+    entry.hold(rma::hold, win, |window| window.flush(entry.0, target, reach))
 }
 
 /// Makes a window: memory of each rank that the others read and change by dtl_win_put, dtl_win_get,
@@ -72,19 +63,17 @@ pub unsafe extern "C" fn dtl_win_create(
     disp_unit: u64,
     out_win: *mut dtl_win_t,
 ) -> dtl_status_t {
-    Entry("dtl_win_create").hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            let out = Out::new(out_win, "out_win");
-            let offer = offer(&out, || {
-                // SAFETY: the caller's contract: the memory stays until the window's end.
-                WindowOffer::of(unsafe { args::region(base, size_bytes, "base") }?, disp_unit)
-            });
-            let (win, _) = rma::create(comm, offer)?;
-            out?.set(win);
-            Ok(())
-        },
-    )
+    Entry("dtl_win_create").hold(comm::hold, comm, |comm| {
+        let out = Out::new(out_win, "out_win");
+        // If the output is bad, the other ranks hear of that, too.
+        let offer = out.as_ref().map_err(Error::clone).and_then(|_| {
+            // SAFETY: the caller's contract: the memory stays until the window's end.
+            WindowOffer::of(unsafe { args::region(base, size_bytes, "base") }?, disp_unit)
+        });
+        let (win, _) = rma::create(comm, offer)?;
+        out?.set(win);
+        Ok(())
+    })
 }
 
 /// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by
@@ -101,19 +90,18 @@ pub unsafe extern "C" fn dtl_win_allocate(
     out_base: *mut *mut c_void,
     out_win: *mut dtl_win_t,
 ) -> dtl_status_t {
-    Entry("dtl_win_allocate").hold(
-        |inside| comm::hold(inside, comm),
-        |comm| {
-            let out = Out::new(out_base, "out_base")
-                .and_then(|base| Ok((base, Out::new(out_win, "out_win")?)));
-            let offer = offer(&out, || WindowOffer::allocate(size_bytes, disp_unit));
-            let (win, base) = rma::create(comm, offer)?;
-            let (out_base, out_win) = out?;
-            out_base.set(base.ptr());
-            out_win.set(win);
-            Ok(())
-        },
-    )
+    Entry("dtl_win_allocate").hold(comm::hold, comm, |comm| {
+        let out = Out::new(out_base, "out_base")
+            .and_then(|base| Ok((base, Out::new(out_win, "out_win")?)));
+        // If an output is bad, the other ranks hear of that, too.
+        let is_good = out.as_ref().map_err(Error::clone);
+        let offer = is_good.and_then(|_| WindowOffer::allocate(size_bytes, disp_unit));
+        let (win, base) = rma::create(comm, offer)?;
+        let (out_base, out_win) = out?;
+        out_base.set(base.ptr());
+        out_win.set(win);
+        Ok(())
+    })
 }
 
 /// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the
@@ -149,14 +137,11 @@ pub unsafe extern "C" fn dtl_win_info(
     rank: i32,
     out_info: *mut dtl_win_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_win_info").hold(
-        |inside| rma::hold(inside, win),
-        |window| {
-            Out::new(out_info, "out_info").map_err(|error| error.within("dtl_win_info"))?;
-            // SAFETY: the caller's contract.
-            unsafe { args::fill(out_info, || rma::info(window, rank)) }
-        },
-    )
+    Entry("dtl_win_info").hold(rma::hold, win, |window| {
+        Out::new(out_info, "out_info").map_err(|error| error.within("dtl_win_info"))?;
+        // SAFETY: the caller's contract.
+        unsafe { args::fill(out_info, || rma::info(window, rank)) }
+    })
 }
 
 /// Ends the epoch of the fence before, on all ranks, and opens another. Collective. All operations
@@ -177,7 +162,7 @@ pub unsafe extern "C" fn dtl_win_info(
 ///          MPI_Win_fence(0, win).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
-    Entry("dtl_win_fence").hold(|inside| rma::hold(inside, win), sync::fence)
+    Entry("dtl_win_fence").hold(rma::hold, win, sync::fence)
 }
 
 /// Opens an epoch to one target, which need not call anything. Waits until the lock is granted:
@@ -200,8 +185,7 @@ pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_status_t {
-    Entry("dtl_win_lock")
-        .hold(|inside| rma::hold(inside, win), |window| sync::lock(window, r#type, target))
+    Entry("dtl_win_lock").hold(rma::hold, win, |window| sync::lock(window, r#type, target))
 }
 
 /// Ends the epoch of dtl_win_lock: all operations on the target are done, here and there.
@@ -215,7 +199,7 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
     const NAME: &str = "dtl_win_unlock";
-    Entry(NAME).hold(|inside| rma::hold(inside, win), |window| window.unlock(NAME, Some(target)))
+    Entry(NAME).hold(rma::hold, win, |window| window.unlock(NAME, Some(target)))
 }
 
 /// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the
@@ -226,7 +210,7 @@ pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
     const NAME: &str = "dtl_win_lock_all";
-    Entry(NAME).hold(|inside| rma::hold(inside, win), |window| window.lock(NAME, None, false))
+    Entry(NAME).hold(rma::hold, win, |window| window.lock(NAME, None, false))
 }
 
 /// Ends the epoch of dtl_win_lock_all.
@@ -235,7 +219,7 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
     const NAME: &str = "dtl_win_unlock_all";
-    Entry(NAME).hold(|inside| rma::hold(inside, win), |window| window.unlock(NAME, None))
+    Entry(NAME).hold(rma::hold, win, |window| window.unlock(NAME, None))
 }
 
 /// Waits until this rank's operations on a target are done, here and there. The lock stays.
@@ -250,7 +234,7 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
     let fast = move |visit: Visit| fast::flush(&visit, win, target, false);
-    guard::quick(OpenCheck::Library, fast, move || {
+    guard::quick(guard::is_open_for_quick, fast, move || {
         out_of_line(move || flush(Entry("dtl_win_flush"), win, Some(target), FlushScope::Target))
     })
 }
@@ -262,7 +246,7 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t {
     let fast = move |visit: Visit| fast::flush(&visit, win, target, true);
-    guard::quick(OpenCheck::Library, fast, move || {
+    guard::quick(guard::is_open_for_quick, fast, move || {
         out_of_line(move || {
             flush(Entry("dtl_win_flush_local"), win, Some(target), FlushScope::Local)
         })

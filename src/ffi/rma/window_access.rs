@@ -6,12 +6,13 @@ use crate::abi::word::{DTL_OP_NO_OP, dtl_dtype_t, dtl_reduce_op_t};
 use crate::error::{Error, Result};
 use crate::ffi::args::Out;
 use crate::ffi::elements::elements;
-use crate::ffi::guard::{self, Entry, OpenCheck};
+use crate::ffi::guard::{self, Entry};
 use crate::hints::out_of_line;
 use crate::runtime::comm::rma::rma_ops::{self, RmaOp, TargetAddr};
 use crate::runtime::comm::rma::{self, fast};
 use crate::runtime::component::Swap;
-use crate::runtime::types;
+use crate::sys::compute::elements::dtype_size;
+use crate::sys::handles::epoch::Visit;
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
@@ -19,8 +20,8 @@ use std::ffi::c_void;
 /// not seen at a glance.
 #[inline]
 fn few(buf: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
-    let bytes = count.checked_mul(types::builtin_size(dtype)?)?;
-    Addr::new(buf.cast_mut()).some(usize::try_from(bytes).ok()?)
+    let bytes = (count as usize).checked_mul(dtype_size(dtype)?)?;
+    Addr::new(buf.cast_mut()).some(bytes)
 }
 
 /// Runs an operation on a target's part of a window.
@@ -31,12 +32,25 @@ fn run(
     place: TargetAddr,
     op: impl FnOnce() -> Result<RmaOp>,
 ) -> dtl_status_t {
-    entry.hold(
-        |inside| rma::hold(inside, win),
-        |window| {
-            let op = op().map_err(|error| error.within(entry.0))?;
-            rma_ops::run(window, entry.0, place, op)
-        },
+    entry.hold(rma::hold, win, |window| {
+        let op = op().map_err(|error| error.within(entry.0))?;
+        rma_ops::run(window, entry.0, place, op)
+    })
+}
+
+/// Runs an operation on a target's part of a window: `fast`, or [`run`] if the fast path does not
+/// apply.
+#[inline]
+fn quick(
+    entry: Entry,
+    (win, place): (dtl_win_t, TargetAddr),
+    fast: impl FnOnce(&Visit) -> Option<()>,
+    op: impl FnOnce() -> Result<RmaOp>,
+) -> dtl_status_t {
+    guard::quick(
+        guard::is_open_for_quick,
+        move |visit| fast(&visit),
+        move || out_of_line(move || run(entry, win, place, op)),
     )
 }
 
@@ -48,14 +62,11 @@ fn start(
     out: *mut dtl_request_t,
     op: impl FnOnce() -> Result<RmaOp>,
 ) -> dtl_status_t {
-    entry.hold(
-        |inside| rma::hold(inside, win),
-        |window| {
-            let within = |error: Error| error.within(entry.0);
-            let out = Out::new(out, "out_request").map_err(within)?;
-            out.put(rma_ops::run_as_request(window, entry.0, place, op().map_err(within)?))
-        },
-    )
+    entry.hold(rma::hold, win, |window| {
+        let within = |error: Error| error.within(entry.0);
+        let out = Out::new(out, "out_request").map_err(within)?;
+        out.put(rma_ops::run_as_request(window, entry.0, place, op().map_err(within)?))
+    })
 }
 
 /// Returns an accumulate that fetches what was there before. DTL_OP_NO_OP reads no operands.
@@ -103,16 +114,13 @@ pub unsafe extern "C" fn dtl_win_put(
     target: i32,
     disp: u64,
 ) -> dtl_status_t {
-    guard::quick(
-        OpenCheck::Library,
-        move |visit| fast::put(&visit, win, few(buf, count, dtype)?, TargetAddr { target, disp }),
-        move || {
-            out_of_line(move || {
-                // SAFETY: the caller keeps the elements valid until the operation has ended.
-                let op = || unsafe { elements(buf, count, dtype, "buf") }.map(RmaOp::Put);
-                run(Entry("dtl_win_put"), win, TargetAddr { target, disp }, op)
-            })
-        },
+    let place = TargetAddr { target, disp };
+    quick(
+        Entry("dtl_win_put"),
+        (win, place),
+        move |visit| fast::put(visit, win, few(buf, count, dtype)?, place),
+        // SAFETY: the caller keeps the elements valid until the operation has ended.
+        move || unsafe { elements(buf, count, dtype, "buf") }.map(RmaOp::Put),
     )
 }
 
@@ -130,16 +138,13 @@ pub unsafe extern "C" fn dtl_win_get(
     target: i32,
     disp: u64,
 ) -> dtl_status_t {
-    guard::quick(
-        OpenCheck::Library,
-        move |visit| fast::get(&visit, win, few(buf, count, dtype)?, TargetAddr { target, disp }),
-        move || {
-            out_of_line(move || {
-                // SAFETY: the caller keeps the elements valid until the operation has ended.
-                let op = || unsafe { elements(buf, count, dtype, "buf") }.map(RmaOp::Get);
-                run(Entry("dtl_win_get"), win, TargetAddr { target, disp }, op)
-            })
-        },
+    let place = TargetAddr { target, disp };
+    quick(
+        Entry("dtl_win_get"),
+        (win, place),
+        move |visit| fast::get(visit, win, few(buf, count, dtype)?, place),
+        // SAFETY: the caller keeps the elements valid until the operation has ended.
+        move || unsafe { elements(buf, count, dtype, "buf") }.map(RmaOp::Get),
     )
 }
 
@@ -211,27 +216,16 @@ pub unsafe extern "C" fn dtl_win_accumulate(
     disp: u64,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    guard::quick(
-        OpenCheck::Library,
-        move |visit| {
-            fast::accumulate(
-                &visit,
-                win,
-                few(buf, count, dtype)?,
-                (dtype, op),
-                TargetAddr { target, disp },
-            )
-        },
+    let place = TargetAddr { target, disp };
+    quick(
+        Entry("dtl_win_accumulate"),
+        (win, place),
+        move |visit| fast::accumulate(visit, win, few(buf, count, dtype)?, (dtype, op), place),
         move || {
-            out_of_line(move || {
-                let op = || {
-                    let by = rma_ops::change(dtype, op)?;
-                    // SAFETY: the caller keeps the elements valid until the operation has ended.
-                    let from = unsafe { elements(buf, count, dtype, "buf") }?;
-                    Ok(RmaOp::Accumulate { from, result: Region::EMPTY, by })
-                };
-                run(Entry("dtl_win_accumulate"), win, TargetAddr { target, disp }, op)
-            })
+            let by = rma_ops::change(dtype, op)?;
+            // SAFETY: the caller keeps the elements valid until the operation has ended.
+            let from = unsafe { elements(buf, count, dtype, "buf") }?;
+            Ok(RmaOp::Accumulate { from, result: Region::EMPTY, by })
         },
     )
 }
@@ -276,19 +270,14 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
     disp: u64,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
-    guard::quick(
-        OpenCheck::Library,
-        move |visit| {
-            let buffers = (Addr::new(value.cast_mut()), Addr::new(result));
-            fast::fetch_op(&visit, win, buffers, (dtype, op), TargetAddr { target, disp })
-        },
-        move || {
-            out_of_line(move || {
-                // SAFETY: the caller keeps the elements valid until the operation has ended.
-                let op = || unsafe { fetch((value, "value"), result, (1, dtype, op)) };
-                run(Entry("dtl_win_fetch_op"), win, TargetAddr { target, disp }, op)
-            })
-        },
+    let place = TargetAddr { target, disp };
+    let buffers = (Addr::new(value.cast_mut()), Addr::new(result));
+    quick(
+        Entry("dtl_win_fetch_op"),
+        (win, place),
+        move |visit| fast::fetch_op(visit, win, buffers, (dtype, op), place),
+        // SAFETY: the caller keeps the elements valid until the operation has ended.
+        move || unsafe { fetch((value, "value"), result, (1, dtype, op)) },
     )
 }
 
@@ -312,26 +301,23 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
     target: i32,
     disp: u64,
 ) -> dtl_status_t {
-    guard::quick(
-        OpenCheck::Library,
+    let place = TargetAddr { target, disp };
+    quick(
+        Entry("dtl_win_compare_and_swap"),
+        (win, place),
         move |visit| {
             let buffers = (few(value, 1, dtype)?, few(expected, 1, dtype)?, few(result, 1, dtype)?);
-            fast::compare_and_swap(&visit, win, dtype, buffers, TargetAddr { target, disp })
+            fast::compare_and_swap(visit, win, dtype, buffers, place)
         },
         move || {
-            out_of_line(move || {
-                let op = || {
-                    rma_ops::check_swapped(dtype)?;
-                    // SAFETY: the caller keeps the elements valid until the operation has ended.
-                    let value = unsafe { elements(value, 1, dtype, "value") }?;
-                    // SAFETY: as for `value`.
-                    let expected = unsafe { elements(expected, 1, dtype, "expected") }?;
-                    // SAFETY: as for `value`.
-                    let result = unsafe { elements(result, 1, dtype, "result") }?;
-                    Ok(RmaOp::CompareAndSwap(Swap { value, expected, result, dtype }))
-                };
-                run(Entry("dtl_win_compare_and_swap"), win, TargetAddr { target, disp }, op)
-            })
+            rma_ops::check_swapped(dtype)?;
+            // SAFETY: the caller keeps the elements valid until the operation has ended.
+            let value = unsafe { elements(value, 1, dtype, "value") }?;
+            // SAFETY: as for `value`.
+            let expected = unsafe { elements(expected, 1, dtype, "expected") }?;
+            // SAFETY: as for `value`.
+            let result = unsafe { elements(result, 1, dtype, "result") }?;
+            Ok(RmaOp::CompareAndSwap(Swap { value, expected, result, dtype }))
         },
     )
 }

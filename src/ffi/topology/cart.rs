@@ -2,7 +2,7 @@
 
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
-use crate::ffi::args::Out;
+use crate::ffi::args::{Out, put_all, slice};
 use crate::ffi::guard::Entry;
 use crate::runtime::topology::cart;
 
@@ -17,35 +17,17 @@ fn dimensions(ndims: i32) -> Result<usize> {
     fail!(DTL_ERROR_INVALID_ARGUMENT, "ndims {ndims}: use 1 to {MOST_DIMENSIONS} dimensions")
 }
 
-/// The caller's numbers, one for each dimension.
-///
-/// # Safety
-/// `pointer` is null or `ndims` numbers that stay as they are during `'a`.
-unsafe fn numbers<'a>(pointer: *const i32, ndims: usize, name: &str) -> Result<&'a [i32]> {
-    Out::new(pointer.cast_mut(), name)?;
-    // SAFETY: not null and aligned by the check, `ndims` numbers by the contract.
-    Ok(unsafe { std::slice::from_raw_parts(pointer, ndims) })
-}
-
 /// Whether dimensions are periodic; NULL: none is.
 ///
 /// # Safety
-/// As [`numbers`].
+/// As [`slice`].
 unsafe fn periodic<'a>(periods: *const i32, ndims: usize) -> Result<impl Fn(usize) -> bool + 'a> {
     let periods: &'a [i32] = match periods.is_null() {
         true => &[],
         // SAFETY: passed on.
-        false => unsafe { numbers(periods, ndims, "periods") }?,
+        false => unsafe { slice(periods, ndims, "periods") }?,
     };
     Ok(move |dimension| periods.get(dimension).is_some_and(|&flag| flag != 0))
-}
-
-/// Writes one number for each dimension.
-fn put(pointer: *mut i32, numbers: &[i32], name: &str) -> Result<()> {
-    for (index, &number) in numbers.iter().enumerate() {
-        Out::new(pointer.wrapping_add(index), name)?.set(number);
-    }
-    Ok(())
 }
 
 /// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest
@@ -61,9 +43,9 @@ pub unsafe extern "C" fn dtl_cart_dims(size: i32, ndims: i32, dims: *mut i32) ->
     Entry("dtl_cart_dims").call(|_| {
         let ndims = dimensions(ndims)?;
         // SAFETY: the caller's contract.
-        let mut chosen = unsafe { numbers(dims, ndims, "dims") }?.to_vec();
+        let mut chosen = unsafe { slice(dims, ndims, "dims") }?.to_vec();
         cart::choose(size, &mut chosen)?;
-        put(dims, &chosen, "dims")
+        put_all(dims, &chosen, "dims")
     })
 }
 
@@ -88,11 +70,11 @@ pub unsafe extern "C" fn dtl_cart_rank(
         let ndims = dimensions(ndims)?;
         let out = Out::new(out_rank, "out_rank")?;
         // SAFETY: the caller's contract.
-        let dims = unsafe { numbers(dims, ndims, "dims") }?;
+        let dims = unsafe { slice(dims, ndims, "dims") }?;
         // SAFETY: as above.
         let periods = unsafe { periodic(periods, ndims) }?;
         // SAFETY: as above.
-        let coords = unsafe { numbers(coords, ndims, "coords") }?;
+        let coords = unsafe { slice(coords, ndims, "coords") }?;
         out.put(cart::rank(dims, periods, coords))
     })
 }
@@ -115,8 +97,8 @@ pub unsafe extern "C" fn dtl_cart_coords(
         let ndims = dimensions(ndims)?;
         Out::new(out_coords, "out_coords")?;
         // SAFETY: the caller's contract.
-        let dims = unsafe { numbers(dims, ndims, "dims") }?;
-        put(out_coords, &cart::coords(dims, rank)?, "out_coords")
+        let dims = unsafe { slice(dims, ndims, "dims") }?;
+        put_all(out_coords, &cart::coords(dims, rank)?, "out_coords")
     })
 }
 
@@ -147,7 +129,7 @@ pub unsafe extern "C" fn dtl_cart_shift(
         let ndims = dimensions(ndims)?;
         let (source, dest) = (Out::new(out_source, "out_source")?, Out::new(out_dest, "out_dest")?);
         // SAFETY: the caller's contract.
-        let dims = unsafe { numbers(dims, ndims, "dims") }?;
+        let dims = unsafe { slice(dims, ndims, "dims") }?;
         // SAFETY: as above.
         let periods = unsafe { periodic(periods, ndims) }?;
         let (from, to) = cart::shift(dims, periods, rank, dimension, displacement)?;

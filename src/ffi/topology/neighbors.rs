@@ -55,10 +55,7 @@ pub unsafe extern "C" fn dtl_affinity(
                 all.len()
             );
         }
-        for (index, cpu) in all.into_iter().enumerate() {
-            Out::new(cpus.wrapping_add(index), "cpus")?.set(cpu);
-        }
-        Ok(())
+        args::put_all(cpus, &all, "cpus")
     })
 }
 

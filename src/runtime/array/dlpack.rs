@@ -76,7 +76,7 @@ pub(super) fn dtype_of(dtype: dtl_dtype_t) -> Option<dtl_dlpack_dtype_t> {
     Some(dtl_dlpack_dtype_t { code, bits, lanes: 1 })
 }
 
-/// Returns the dtype of a DLPack type, or `None` if there is none.
+/// Returns the dtype that corresponds to a DLPack type, or `None` if there is no such dtype.
 pub(super) fn dtype_from(dtype: dtl_dlpack_dtype_t) -> Option<dtl_dtype_t> {
     let is_it = |(_, code, bits): &&(dtl_dtype_t, u8, u8)| {
         (*code, *bits, 1) == (dtype.code, dtype.bits, dtype.lanes)

@@ -38,13 +38,14 @@ const ALIGNMENT: u64 = 256;
 pub(super) static ARRAYS: HandleTable<Array> = HandleTable::new(TAG, 0);
 /// Number of exported tensors that their consumers have not released.
 static LENT: AtomicU64 = AtomicU64::new(0);
-/// Number of tensors counted in `LENT` that this library itself has imported as further arrays.
+/// Number of the tensors counted in `LENT` that this library itself has imported again as arrays.
 static LOOPED: AtomicU64 = AtomicU64::new(0);
 /// Fork generation, incremented in a forked child. The child does not release memory of an earlier
 /// generation, because that memory belongs to the parent.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// Memory of a backend with a dtype, a shape and strides, exchanged as a DLPack tensor.
+/// Array: memory of a backend, with a dtype, a shape and strides. It is exchanged with other
+/// libraries as a DLPack tensor.
 pub struct Array {
     backend: Arc<Backend>,
     device: i32,
@@ -69,7 +70,7 @@ struct Store {
 enum ArrayData {
     /// Memory that the library allocated; null if the array has no elements.
     Own(Addr),
-    /// Imported tensor of another library, and its entry in the table of external memory.
+    /// Tensor imported from another library, and its entry in the table of external memory.
     Taken(TakenTensor, Option<external::ExternalEntry>),
 }
 

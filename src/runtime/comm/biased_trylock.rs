@@ -24,8 +24,8 @@ use crate::sys::sync::{AtomicBool, AtomicUsize, Ordering};
 /// `epoch::thread_mark`.
 const NOBODY: usize = 1;
 
-/// Lock without a waiting operation: an attempt fails at once if the lock is in use. It is cheap
-/// for the first thread that acquires it.
+/// Lock that has only a try operation: an attempt to acquire the lock fails at once if the lock is
+/// held. Acquisition is cheap for the first thread that ever acquired the lock.
 pub struct BiasedTryLock {
     /// Mark of the first thread (`epoch::thread_mark`), or [`NOBODY`].
     first: AtomicUsize,
@@ -33,7 +33,9 @@ pub struct BiasedTryLock {
     first_has: AtomicBool,
     /// True once a thread other than the first has tried to acquire the lock.
     is_shared: AtomicBool,
-    /// True while a thread other than the first holds or tries to acquire the lock.
+    /// True while a thread holds the lock, or tries to acquire it, through this flag. After its
+    /// first acquisition, the first thread uses this flag only once `is_shared` is true; all other
+    /// threads always use it.
     taken: AtomicBool,
     /// `epoch::thread_mark` of the last thread that acquired the lock through `taken`.
     taker: AtomicUsize,
@@ -52,13 +54,14 @@ impl Default for BiasedTryLock {
     }
 }
 
-/// Flag that is set while a thread holds the lock.
+/// Flag that a thread has set to acquire the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum LockWord {
     /// `first_has`, the flag of the first thread.
     First,
-    /// `taken`, the flag of all other threads.
+    /// `taken`, the flag that every other thread sets and, once `is_shared` is true, the first
+    /// thread sets too.
     Shared,
 }
 

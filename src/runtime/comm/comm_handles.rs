@@ -57,7 +57,7 @@ pub fn hold(inside: Guard, handle: dtl_comm_t) -> Result<HazardRef<Comm>> {
     TABLE.hold(inside, handle.id).map_err(|_| unknown(handle))
 }
 
-/// Maximum time for which `destroy` waits for calls of other threads that may be starting an
+/// Maximum time for which `destroy` waits for calls by other threads that may be starting an
 /// operation.
 const LONGEST_START: Duration = Duration::from_secs(1);
 
@@ -147,7 +147,7 @@ pub fn delete_attributes() {
     attribute::forget_all();
 }
 
-/// Closes and removes every communicator at finalize.
+/// Closes and removes all communicators when the library is finalized.
 pub fn destroy_all() {
     TABLE.drain(&epoch::enter()).for_each(|comm| comm.standing.set(CommState::Closed));
 }

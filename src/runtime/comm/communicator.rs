@@ -29,9 +29,9 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
-/// A communicator. Every message accesses one cache line of this struct, from the pointer to the
-/// transport (`link`) to the first list of the flight recorder (`recorder`). Most calls also access
-/// the preceding line.
+/// A communicator. Every message accesses one cache line of this struct: the fields from `link`
+/// (pointer to the transport) up to the first list of `recorder` (flight recorder). Most calls also
+/// access the preceding line.
 #[repr(C, align(128))]
 pub struct Comm {
     /// Handle of this communicator, and its slot in the handle table; empty until a handle is
@@ -48,8 +48,8 @@ pub struct Comm {
     /// recorded for `dtl_explain`.
     pub(super) explained: AtomicU8,
     pub(super) is_broken: AtomicBool,
-    /// True if the transport may restrict the threads that call it; `ThreadCheck::admit` checks the
-    /// calling thread.
+    /// True if the transport may restrict which threads can call it; `ThreadCheck::admit` checks
+    /// the calling thread.
     pub(super) is_for_some: bool,
     pub(super) link: OwningRef<dyn Transport, SharedTransport>,
     pub(super) context: u32,
@@ -130,8 +130,9 @@ impl Comm {
         comm
     }
 
-    /// Opens the communicator's mailboxes if its transport supports mailboxes. `places`: the
-    /// number of the mailbox slot that each rank has reserved, in rank order.
+    /// Opens the communicator's mailboxes if its transport supports mailboxes. `places` contains,
+    /// in rank order, the index of the mailbox slot (area with one mailbox per rank) that each rank
+    /// has reserved.
     pub(super) fn with_mailboxes(mut self, places: impl Iterator<Item = u32>) -> Result<Self> {
         if self.size > 1 {
             let member = |(rank, place)| Member { rank: self.to_world(rank), place };
@@ -186,7 +187,8 @@ impl Comm {
         Some(numbered.collect())
     }
 
-    /// Returns the name of the communicator's kind, for example "shm" or "mpi".
+    /// Returns the communicator's kind, for example "shm" or "mpi": the name of the backend of its
+    /// device collectives, if it has any, else of its transport.
     pub fn kind_name(&self) -> std::borrow::Cow<'static, str> {
         self.kind().to_string_lossy()
     }
@@ -307,9 +309,9 @@ impl Comm {
         self.link.failure_text().map_or(String::new(), |text| format!(": {text}"))
     }
 
-    /// Fails with BUSY if the current call runs inside a callback of the program that a collective
-    /// on this communicator has called. That collective cannot continue before the callback
-    /// returns, so the call would disturb the collective or deadlock.
+    /// Fails with BUSY if the current call is made from a user callback that a collective on this
+    /// communicator has called. That collective cannot continue before the callback returns, so the
+    /// call would disturb the collective or deadlock.
     pub(super) fn check_outside(&self, name: &str) -> Result<()> {
         if self.in_collective.is_of(epoch::thread_mark()) {
             return fail!(

@@ -27,7 +27,8 @@ const AHEAD: usize = 4;
 /// Number of operations that a list retains.
 const KEPT: usize = size(64, 1);
 
-/// Entry for one operation, on its own cache line, so that recording accesses no other entry.
+/// Entry for one operation, in a cache line of its own, so that recording does not access the cache
+/// line of another entry.
 #[derive(Default)]
 #[repr(align(64))]
 struct RecordedOp {
@@ -197,8 +198,8 @@ impl Recorder {
         Ticket(number << 2)
     }
 
-    /// Records the start of an operation on the slow path: the first operation, an operation of a
-    /// thread that does not own the first list, or a traced operation.
+    /// Records the start of an operation on the slow path: the first operation, an operation
+    /// started by a thread that does not own the first list, or a traced operation.
     #[cold]
     #[inline(never)]
     fn begin_other(&self, first: u64, second: u64, third: u64) -> Ticket {
@@ -231,7 +232,7 @@ impl Recorder {
         done
     }
 
-    /// Records that the operation of `ticket` is complete.
+    /// Records that the operation identified by `ticket` is complete.
     #[inline(always)] // row: send_recv_8
     pub(crate) fn end(&self, ticket: Ticket) {
         if ticket.0 & (SHARED | TRACED) == 0 {

@@ -1,4 +1,5 @@
-//! Communicators: implements the C functions on a communicator with operations of its transport.
+//! Communicators: implementation of the C functions that operate on a communicator. These functions
+//! use the operations of the communicator's transport.
 //!
 //! In reading order:
 //! - `shared_transport`: an open transport and the contexts on it

@@ -14,9 +14,9 @@ const ON_DEVICE: i32 = 1 << 30;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OpDesc {
     pub(crate) kind: Kind,
-    /// -1 if the operation has no argument of this name.
+    /// Value of the operation's argument with this name; -1 if the operation has no such argument.
     pub(crate) dtype: i32,
-    /// -1 if the operation has no argument of this name.
+    /// Value of the operation's argument with this name; -1 if the operation has no such argument.
     pub(crate) op: i32,
     /// Rank of the root or of the peer; -1 if there is no such rank.
     pub(crate) peer: i32,
@@ -48,8 +48,8 @@ impl OpDesc {
         if self.peer >= 0 || !self.kind.is_collective() { args.peer(self.peer) } else { args }
     }
 
-    /// Returns the description marked as a call on device memory that a device library (for example
-    /// NCCL) executes. The marked description does not match other ranks' calls on host memory.
+    /// Returns the description, marked as a call that a device library (for example NCCL) executes
+    /// on device memory. The marked description does not match other ranks' calls on host memory.
     pub(crate) fn on_device(self) -> OpDesc {
         OpDesc { op: self.op ^ ON_DEVICE, ..self }
     }
@@ -121,7 +121,7 @@ impl OpDesc {
 pub struct Tagged(u64);
 
 impl Tagged {
-    /// Creates the word from an operation's kind and tag.
+    /// Packs an operation's kind and tag into one word.
     pub fn new(kind: Kind, tag: i32) -> Tagged {
         Tagged(u64::from(tag as u32) | (kind as u64) << 32)
     }

@@ -68,8 +68,8 @@ impl Posted {
         self.op.is_none()
     }
 
-    /// Polls the operation in flight. Returns `Some` exactly once, when the operation is complete,
-    /// and `None` if no operation is in flight.
+    /// Polls the operation in flight. Returns `Some` exactly once, when the operation is found to
+    /// be complete, and `None` otherwise.
     pub(crate) fn poll(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.transport.outcome(op)?;
@@ -77,7 +77,8 @@ impl Posted {
         Ok(done)
     }
 
-    /// Cancels the operation. Returns `Some` if the operation completed first.
+    /// Cancels the operation. Returns `Some` if the operation completed before it could be
+    /// canceled.
     pub(crate) fn cancel(&mut self) -> Result<Option<Completion>> {
         let Some(op) = self.op else { return Ok(None) };
         let done = self.link.cancel(op)?;

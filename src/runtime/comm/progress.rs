@@ -1,5 +1,5 @@
-//! Progress of every communicator of the process while a call waits on one of them. A peer may need
-//! this rank's part of a large message, or of a started collective, before the peer can answer.
+//! Progress of every communicator of the process while a call waits on one of them. Before a peer
+//! can answer, it may need this rank to advance a large message or a started collective.
 //!
 //! The operation that the call waits for is not handled here: the call itself polls it.
 
@@ -21,10 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Number of progress calls on each transport before this thread enters a backend's `open`.
 const ROUNDS_BEFORE_OPEN: usize = 32;
 
-/// Handles of the started requests that need progress: collectives that the library runs, messages
-/// that a later call starts once their event has completed, and messages that later calls copy in
-/// parts. The oldest is first, because the requests of one communicator may have to complete in
-/// that order.
+/// Handles of the started requests that need progress: collectives that the library runs, sends
+/// that start once an event has completed, and messages that are staged through host memory. The
+/// oldest is first, because the requests of one communicator may have to complete in that order.
 static RUNNING: Mutex<ActiveRequests> =
     Mutex::new(ActiveRequests { all: VecDeque::new(), swept_at: LEAST_SWEPT });
 static RUNNING_TURN: AtomicUsize = AtomicUsize::new(0);
@@ -40,15 +39,14 @@ pub(super) trait Progress: Sync {
     fn progress(&self, handle: dtl_request_t);
 
     /// Makes progress on a request from a thread of the library. Does nothing if the transport does
-    /// not allow calls from such a thread, or if the operation would call a function of the program
-    /// there.
+    /// not allow calls from such a thread, or if the operation would call a user callback there.
     fn progress_from_thread(&self, handle: dtl_request_t);
 
     /// Returns true if the handle refers to a request that still exists.
     fn is_alive(&self, handle: dtl_request_t) -> bool;
 
-    /// Returns true if the request is inactive or complete, or the handle is stale. Makes no
-    /// progress.
+    /// Returns true if the request is inactive or complete, or the handle is stale. Does not make
+    /// progress on the request.
     fn is_at_rest(&self, handle: dtl_request_t) -> bool;
 }
 
@@ -100,8 +98,8 @@ pub(super) fn running() {
     }
 }
 
-/// Makes progress on some started requests: on the oldest ones repeatedly as long as they complete,
-/// and on a few other requests in round-robin order.
+/// Makes progress on the oldest started requests, and on a few others in round-robin order. Repeats
+/// this while it completes the oldest request, at most `BURST` times.
 fn move_running(progress: impl Fn(ActiveRequest)) {
     for _ in 0..BURST {
         let mut next = [None; 2 * TURNS];
@@ -123,7 +121,8 @@ fn move_running(progress: impl Fn(ActiveRequest)) {
 }
 
 /// Removes the completed requests at the front of the list. Returns true if some were removed and
-/// the list is not empty. Returns false without a change if another thread holds the lock.
+/// the list is not empty. If another thread holds the lock, leaves the list unchanged and returns
+/// false.
 fn forget_oldest() -> bool {
     let Some(mut running) = RUNNING.try_lock() else { return false };
     let before = running.all.len();
@@ -142,15 +141,15 @@ pub(super) fn forget() {
     progress_count::forget();
 }
 
-/// Returns true if a call may block until completion in a transport that makes progress without
-/// calls.
+/// Returns true if a call may block in its transport until completion: every transport makes
+/// progress without calls, and no started request needs progress.
 pub(super) fn may_block() -> bool {
     is_idle() || has_settled()
 }
 
 /// Makes progress on the started requests. Returns true if all have completed and no transport
-/// needs calls for its progress. If it returns false, the caller must not block, because its peer
-/// may wait for one of these requests.
+/// needs library calls to make progress. If it returns false, the caller must not block, because
+/// its peer may wait for one of these requests.
 #[cold]
 #[inline(never)]
 fn has_settled() -> bool {
@@ -236,9 +235,9 @@ pub(super) fn before_open() {
     }
 }
 
-/// Makes progress on the next communicators in round-robin order except `waiting`, on started
-/// requests and on one-sided operations, and replies to queries. A long wait calls this function at
-/// regular intervals.
+/// Makes progress on the next communicators other than `waiting`, in round-robin order, on started
+/// requests and on one-sided operations, and replies to queries from other ranks (for the hang
+/// report). A long wait calls this function at regular intervals.
 pub(super) fn others(waiting: &Comm) {
     hang_report::serve(waiting);
     if OPEN.len() > 1 {

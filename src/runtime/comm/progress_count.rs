@@ -1,4 +1,4 @@
-//! Number of objects of the process that need calls for their progress.
+//! Number of objects in this process that need library calls to make progress.
 
 use crate::runtime::hot_globals::HOT;
 use crate::sys::sync::AtomicUpdate;
@@ -18,7 +18,7 @@ pub(super) fn count_transport(comes: bool) {
     change(MOVING, 1, Ordering::Relaxed);
 }
 
-/// Publishes the number of started requests that need progress.
+/// Stores the number of started requests that need progress.
 pub(super) fn set_running(length: usize) {
     let length = length as u64 * RUNNING_ONE;
     let set = |moving| Some(moving % RUNNING_ONE + length);
@@ -31,12 +31,12 @@ pub(super) fn has_running() -> bool {
     MOVING.load(Ordering::Relaxed) >= RUNNING_ONE
 }
 
-/// Returns true if a transport needs calls for its progress.
+/// Returns true if a transport needs library calls to make progress.
 pub(super) fn has_transports() -> bool {
     MOVING.load(Ordering::Relaxed) % RUNNING_ONE != 0
 }
 
-/// Returns true if no object of the process needs calls for its progress.
+/// Returns true if no object in this process needs library calls to make progress.
 pub(super) fn is_idle() -> bool {
     MOVING.load(Ordering::Relaxed) == 0
 }

@@ -11,7 +11,7 @@ pub(crate) const TURNS: usize = 4;
 
 /// List of objects that need progress. Their number is stored outside the lock, so that a caller
 /// can skip an empty list without locking it. Only [`ProgressList::live`] and
-/// [`ProgressList::clear`] take time proportional to the number.
+/// [`ProgressList::clear`] take time proportional to the number of objects.
 pub(crate) struct ProgressList<T: ?Sized> {
     all: Mutex<Listed<T>>,
     count: AtomicUsize,

@@ -32,7 +32,8 @@ impl Members {
         Some(Members { world_ranks: outer, local_ranks: inner })
     }
 
-    /// Returns the heap bytes of the mapping for `ours` members of `all` transport ranks.
+    /// Returns the number of heap bytes of the mapping if `ours` of the `all` transport ranks are
+    /// members.
     pub(crate) fn heap_bytes(ours: u64, all: u64) -> u64 {
         (ours + all) * size_of::<i32>() as u64
     }

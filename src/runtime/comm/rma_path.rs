@@ -17,10 +17,10 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket(pub(crate) u64);
 
-/// Result of starting a one-sided operation: its ticket, or `None` if the operation is complete
-/// locally, so that the caller may reuse its buffers and all fetched data has arrived. Otherwise
-/// the next flush of the target completes the operation. The caller may poll the ticket only if it
-/// requested one when it started the operation ([`TicketRequest`]).
+/// Result of starting a one-sided operation. `None`: the operation is complete locally, that is,
+/// the caller may reuse its buffers, and all fetched data has arrived. `Some`: the ticket of the
+/// operation, which the next flush of the target completes. The caller may poll the ticket only if
+/// it requested one when it started the operation ([`TicketRequest`]).
 pub(crate) type RmaStart = Option<Ticket>;
 
 /// True if the caller will poll the operation by its ticket. Otherwise only a flush reports its
@@ -43,12 +43,13 @@ pub enum RmaOp {
     Put(Region),
     /// Copies from the target to this buffer.
     Get(Region),
-    /// Computes `target = target op from`, element by element, and stores the previous elements in
-    /// `result` unless it is empty. For the operation NO_OP, `from` may be empty.
+    /// Computes `target = target op from`, element by element, and stores the previous values of
+    /// the elements in `result`, unless `result` is empty. For the operation NO_OP, `from` may be
+    /// empty.
     Accumulate {
         /// Operands.
         from: Region,
-        /// Receives the previous elements of the target.
+        /// Buffer that receives the previous values of the target's elements.
         result: Region,
         /// Operation.
         by: Change,
@@ -75,8 +76,8 @@ impl RmaOp {
 /// failure. Waiting calls observe the communicator's time limit, return when the communicator
 /// closes, and make progress on all communicators.
 ///
-/// The accumulating operations (accumulate, compare and swap) on one location execute one after the
-/// other; those of one origin execute in call order. Only flushes order puts and gets.
+/// Accumulate operations (including compare-and-swap) on the same location execute one after the
+/// other; those from the same origin execute in call order. Only flushes order puts and gets.
 pub(crate) trait RmaPath: Send + Sync {
     /// Returns a human-readable description of this implementation of one-sided operations.
     fn describe(&self) -> &'static str;
@@ -87,12 +88,13 @@ pub(crate) trait RmaPath: Send + Sync {
     /// the call.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;
     /// Flushes `targets` ([`FlushScope::Target`]) and releases their locks. After TIMEOUT the locks
-    /// remain held; after another failure none is held (a failed rank, for example, has no locks).
+    /// remain held; after any other failure none is held (a failed rank, for example, has no
+    /// locks).
     fn unlock(&self, targets: Range<i32>) -> Result<()>;
     /// Releases the locks of `targets` without a flush or a wait, before this rank disconnects.
     fn leave(&self, targets: Range<i32>);
-    /// Waits until this rank's operations on `targets` have the completion level `reach` (local or
-    /// remote).
+    /// Waits until this rank's operations on `targets` are complete at the level `reach` (locally
+    /// or remotely).
     fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()>;
     /// Polls an operation. Returns true if it is complete; after true or an error the ticket is
     /// invalid.
@@ -100,12 +102,13 @@ pub(crate) trait RmaPath: Send + Sync {
     /// Cancels an operation whose ticket the caller requested, so that its buffers are no longer
     /// accessed.
     fn cancel(&self, ticket: Ticket) -> Result<()>;
-    /// Serves pending requests of other ranks (nonblocking). Returns true if a request was served.
+    /// Serves pending requests from other ranks, without blocking. Returns true if a request was
+    /// served.
     fn serve(&self) -> bool {
         false
     }
-    /// Returns true if a library thread has to serve other ranks while no thread of the program is
-    /// in a call.
+    /// Returns true if a library thread has to serve other ranks while no user thread is in a
+    /// library call.
     fn needs_thread(&self) -> bool {
         false
     }
@@ -113,9 +116,9 @@ pub(crate) trait RmaPath: Send + Sync {
     fn closes_alone(&self) -> bool {
         false
     }
-    /// Closes this implementation of the window's one-sided operations. No call follows, and after
-    /// the return neither the window's memory nor a buffer is accessed. If `together` is true, all
-    /// ranks close the window now, and the call may wait for them. Otherwise the call waits for no
-    /// other rank.
+    /// Closes this implementation of the window's one-sided operations. No further call is made,
+    /// and after this call has returned neither the window's memory nor a buffer is accessed. If
+    /// `together` is true, all ranks close the window now, and the call may wait for them.
+    /// Otherwise the call does not wait for other ranks.
     fn close(&self, together: bool);
 }

@@ -40,7 +40,7 @@ pub(crate) enum Class {
 /// Mask of the tag in the match bits of a message.
 pub(crate) const TAG_BITS: u64 = DTL_TAG_MAX as u64;
 
-/// Returns the match bits of a context, a class and a tag. The tag is in the range 0 to
+/// Returns the match bits that encode a context, a class and a tag. The tag is in the range 0 to
 /// DTL_TAG_MAX, which is checked on entry to the library.
 pub(crate) fn match_bits(context: u32, class: Class, tag: i32) -> u64 {
     u64::from(context) << 32 | (class as u64) << 28 | (u64::from(tag as u32) & TAG_BITS)
@@ -56,8 +56,8 @@ pub(crate) struct SharedTransport {
     /// Backend of the transport; this reference keeps the backend registered.
     backend: Arc<Backend>,
     pub(crate) kind: &'static CStr,
-    /// True if reductions must give bitwise the same results as on communicators that use other
-    /// transports.
+    /// True if reductions must give results that are bitwise identical to those of communicators
+    /// that use other transports.
     pub(crate) is_deterministic: bool,
     /// Backend whose device memory the transport accepts without staging; `None` if it stages all
     /// device memory.
@@ -68,12 +68,13 @@ pub(crate) struct SharedTransport {
     /// Number of polls for which a waiting call spins before it first yields the processor.
     spins: u32,
     /// Number of contexts that this rank has assigned. The first rank of a new communicator assigns
-    /// its context.
+    /// the context of the communicator.
     contexts: AtomicU32,
     /// Contexts of recently destroyed communicators, for which messages of the hang report may
     /// still arrive.
     pub(crate) retired: Retired,
-    /// True if the transport failed to cancel an operation and may still access its buffer.
+    /// True if the transport failed to cancel an operation and may still access the buffer of that
+    /// operation.
     lost: AtomicBool,
 }
 

@@ -53,7 +53,8 @@ pub trait NativeCollectives: Send + Sync {
     /// Blocks until completion, however long that takes.
     fn allreduce(&self, from: Addr, into: Addr, count: i32, by: ReductionId) -> Result<()>;
     /// Opens a transport for a subset of the ranks, in the order of `ranks`. The subset includes
-    /// the calling rank. Collective over the subset, whose ranks all pass the same `number`. If a
+    /// the calling rank. Collective over the subset. All ranks of the subset pass the same
+    /// `number`, which distinguishes this call from concurrent calls for other subsets. If a
     /// transport does not implement this trait, the communicator of a subset uses the transport of
     /// its parent communicator.
     fn subset(&self, ranks: &[i32], number: u32) -> Result<Box<dyn Transport>>;

@@ -1,6 +1,6 @@
-//! Collectives on device memory by a collective library that supports neither messages nor host
-//! memory. A communicator that uses such a library is opened over another communicator, which
-//! exchanges the bootstrap data and executes all other operations.
+//! Collectives on device memory, executed by a collective library that supports neither messages
+//! nor host memory. A communicator that uses such a library is opened over another communicator,
+//! which exchanges the bootstrap data and executes all other operations.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::error::Result;
@@ -22,9 +22,10 @@ pub trait DeviceComm: Send + Sync {
     /// Prepares this rank's part of a communicator derived from this communicator, on the same
     /// device.
     fn another(&self) -> Result<Box<dyn DeviceComm>>;
-    /// Creates the bootstrap id. Called on rank 0 after all ranks have prepared their parts.
+    /// Creates the bootstrap ID. Called on rank 0 after `prepare` or `another` has succeeded on all
+    /// ranks.
     fn invitation(&self) -> Result<BootstrapId>;
-    /// Starts to connect to the other ranks, and returns without waiting for them.
+    /// Starts connecting to the other ranks, without blocking.
     fn meet(&self, invitation: &BootstrapId, rank: i32, size: i32) -> Result<()>;
     /// Returns true if this rank is connected to all other ranks. If this function fails, the
     /// caller calls `give_up`.
@@ -46,9 +47,9 @@ pub trait DeviceComm: Send + Sync {
     /// No operation can be started afterwards.
     fn give_up(&self);
     /// Disconnects from the other ranks, within a limited time. The ranks may be threads of one
-    /// process, so each rank's thread calls this function when it destroys its own handle of the
-    /// communicator. No destructor calls it on behalf of another rank. No operation can be started
-    /// afterwards.
+    /// process, so each rank's thread must call this function itself when it destroys its
+    /// communicator handle. Destructors do not call this function on behalf of another rank. No
+    /// operation can be started afterwards.
     fn leave(&self);
     /// Returns a human-readable description of the data path.
     fn describe(&self) -> String;

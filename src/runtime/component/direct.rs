@@ -30,7 +30,8 @@ pub struct DeviceMemory<'a> {
 
 /// Methods of a transport that transfers device memory directly, without staging in host memory.
 pub trait Direct {
-    /// Returns the size threshold in bytes: messages up to this size go through host memory.
+    /// Returns the size threshold in bytes: messages up to this size are staged through host
+    /// memory.
     fn above(&self) -> usize;
     /// Returns the object that keeps `memory` accessible to the transport. The first call for an
     /// allocation creates this object. Returns `None` if the transport cannot access the
@@ -39,8 +40,9 @@ pub trait Direct {
     /// Returns the reason why the transport can no longer access any device memory allocation;
     /// `None` if it still can.
     fn refusal(&self) -> Option<String>;
-    /// Starts a nonblocking send of the device memory of `shadow`; `host` is the host memory of the
-    /// shadow. Otherwise behaves like [`super::Transport::start_send`].
+    /// Starts a nonblocking send of the device memory of `shadow`. `host` is the host buffer to
+    /// which the bytes are copied if the transport requests this ([`HostShadow::want`]). Otherwise
+    /// behaves like [`super::Transport::start_send`].
     fn isend(
         &self,
         host: Region,
@@ -49,8 +51,8 @@ pub trait Direct {
         word: u64,
         mode: SendMode,
     ) -> Result<OpId>;
-    /// Starts a receive into `shadow`, whose host memory is `host`. After completion the bytes are
-    /// in the host memory or in the device memory (see [`HostShadow::has_landed`]). Otherwise
+    /// Starts a receive into the device memory of `shadow` or the host buffer `host`. After
+    /// completion the bytes are in one of the two (see [`HostShadow::has_landed`]). Otherwise
     /// behaves like [`super::Transport::start_recv`].
     fn irecv(&self, host: Region, shadow: &Arc<HostShadow>, select: Selector) -> Result<OpId>;
 }
@@ -77,12 +79,12 @@ pub enum DataLocation {
     Host,
     /// The bytes are in device memory and cannot be copied to host memory.
     Stuck,
-    /// The bytes of a receive are in device memory and not in host memory.
+    /// The received bytes are in device memory and not in host memory.
     Landed,
 }
 
 impl HostShadow {
-    /// Creates the host shadow of a message that has not been started yet.
+    /// Creates the [`HostShadow`] of a message whose transfer has not started yet.
     #[must_use]
     pub fn new(device: Region, hold: Hold) -> HostShadow {
         HostShadow { device, hold, bytes: Mutex::new(DataLocation::Device) }
@@ -108,8 +110,8 @@ impl HostShadow {
         *self.bytes.lock() = if is_well { DataLocation::Host } else { DataLocation::Stuck };
     }
 
-    /// Records that no thread copies the bytes to host memory any more. Bytes that have not been
-    /// copied by then stay in device memory.
+    /// Records that the bytes will no longer be copied to host memory. If they have not been copied
+    /// yet, they stay in device memory.
     pub fn give_up(&self) {
         let mut bytes = self.bytes.lock();
         if matches!(*bytes, DataLocation::Device | DataLocation::Wanted) {

@@ -1,5 +1,5 @@
-//! Optional groups of transport methods. A transport returns all of its groups at once. A group is
-//! complete: none of its methods reports that it is not supported.
+//! Optional groups of transport methods. One call returns all groups of a transport. A transport
+//! that provides a group implements all methods of the group.
 
 use super::{
     Completion, CrossMemory, Direct, NativeCollectives, OpId, PipelinedSource, Rma, Selector,
@@ -11,8 +11,8 @@ use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Optional group of methods: the transport as trait `T`, or `None` if the transport lacks the
-/// group.
+/// Optional group of methods: the transport as the trait object `T`, or `None` if the transport
+/// does not implement the group.
 type Group<'a, T> = Option<&'a T>;
 
 /// Method groups of one transport. They do not change while the transport is open, so a
@@ -37,21 +37,22 @@ pub struct Groups<'a> {
     /// Pipelined messages: the caller fills the send buffer and reads the receive buffer while the
     /// transport transfers the message.
     pub pipeline: Group<'a, dyn Pipeline>,
-    /// Blocking wait for an event of the transport. Without the group, a waiting thread sleeps for
-    /// fixed intervals.
+    /// Blocking wait until an event occurs in the transport. Without this group, a waiting thread
+    /// sleeps for fixed intervals.
     pub wakeup: Group<'a, dyn Wakeup>,
     /// Completion tests in which the waiting thread itself calls a function of another library
     /// (such as MPI_Test).
     pub foreign_test: Group<'a, dyn ForeignTest>,
-    /// Determines whether the calling thread may call the transport. Without the group, all threads
-    /// may call it.
+    /// Check whether the calling thread may call the transport. Without the group, all threads may
+    /// call it.
     pub thread_check: Group<'a, dyn ThreadCheck>,
     /// Human-readable descriptions for error messages and reports.
     pub diagnostics: Group<'a, dyn Diagnostics>,
 }
 
 impl Groups<'_> {
-    /// Groups of a transport that has point-to-point messages only.
+    /// Value for a transport that provides only point-to-point messages and no optional method
+    /// group.
     pub const NONE: Self = Groups {
         liveness: None,
         shared_memory: None,
@@ -110,7 +111,7 @@ pub trait Pipeline: Send + Sync {
     fn arrived(&self, op: OpId) -> usize;
 }
 
-/// Blocking wait of a thread for an event of the transport.
+/// Blocking wait until an event occurs in the transport.
 pub trait Wakeup: Send + Sync {
     /// Sleeps until an operation of this rank completes or a message arrives, for `limit` at most.
     /// `seen` is 0 for the first call and then the value that the previous call stored. Returns at
@@ -123,12 +124,12 @@ pub trait Wakeup: Send + Sync {
 /// another library, such as MPI_Test) instead of [`super::Transport::test`] (see
 /// `sys::compute::callback` for the reason).
 pub trait ForeignTest: Send + Sync {
-    /// Returns the function that tests an operation's foreign request, and the conditions under
-    /// which it may be called.
+    /// Returns the function that tests an operation's request in the other library (for example an
+    /// MPI_Request), and the conditions under which the function may be called.
     fn foreign_tester(&self) -> Arc<ForeignTester>;
-    /// Fills in the completion of operation `op` from the outputs of the foreign function that has
-    /// completed `op`. The caller must call this function if the operation failed, or if it needs
-    /// other fields of the completion than the status.
+    /// Fills in the completion of operation `op` from the outputs of the call to another library
+    /// (such as MPI_Test) that has completed `op`. The caller must call this function if the
+    /// operation failed, or if it needs fields of the completion other than the status.
     fn fill_completion(&self, op: OpId, outputs: &TestOutputs, completion: &mut Completion);
 }
 
@@ -141,10 +142,10 @@ pub trait ThreadCheck: Send + Sync {
 
 /// Human-readable descriptions that a transport provides.
 pub trait Diagnostics: Send + Sync {
-    /// Returns the transport's own (for example the vendor's) description of the operation that has
-    /// just failed; `None` if there is no such description.
+    /// Returns the error message of the transport or of its vendor library for the operation that
+    /// has just failed; `None` if there is none.
     fn failure_text(&self) -> Option<String>;
-    /// Returns a description of the memory that the transport uses and has used in addition to the
-    /// program's buffers; `None` if the transport does not count this memory.
+    /// Returns a description of the current and peak memory use of the transport, not counting user
+    /// buffers; `None` if the transport does not track its memory use.
     fn memory_text(&self) -> Option<String>;
 }

@@ -22,8 +22,8 @@ pub struct Extent {
 
 /// Export and import of allocations between processes of the node.
 pub trait Exports: Send + Sync {
-    /// Returns the ticket with which another process imports the memory at `addr`, which `alloc`
-    /// has allocated.
+    /// Exports the memory at `addr`, an address that `alloc` has returned. Returns the ticket that
+    /// another process uses to import this memory.
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket>;
     /// Maps another process' allocation into this process and returns the address in this process.
     fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr>;

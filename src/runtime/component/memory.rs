@@ -30,7 +30,8 @@ pub trait Memory: Send + Sync {
     fn kind_info(&self, _kind: dtl_enum_word_t) -> Option<Result<dtl_mem_kind_info_t>> {
         None
     }
-    /// Returns the free and the total memory of the current device in bytes; 0 = unknown.
+    /// Returns the free and the total memory of the current device in bytes, where 0 means unknown;
+    /// `None` if the backend does not provide this function.
     fn memory_info(&self) -> Option<Result<(u64, u64)>> {
         None
     }
@@ -42,7 +43,7 @@ pub trait Memory: Send + Sync {
     fn free_async(&self, _stream: Token, _addr: Addr, _extent: Extent) -> Option<Result<()>> {
         None
     }
-    /// Registers (pins) host memory of the program, at least one byte, as PINNED memory of the
+    /// Registers (pins) user-allocated host memory, at least one byte, as PINNED memory of the
     /// backend.
     fn register(&self, _region: Region) -> Option<Result<()>> {
         None
@@ -96,7 +97,8 @@ pub trait StagingBuffer: Send + Sync {
 /// Shape of a 2-D copy: rows of equal width on two sides.
 #[derive(Clone, Copy)]
 pub struct Rows {
-    /// Distances between the starts of consecutive rows in bytes: destination, source.
+    /// Distances in bytes between the starts of consecutive rows, for the destination and the
+    /// source.
     pub pitches: (u64, u64),
     /// Number of bytes in a row.
     pub width: u64,
@@ -123,8 +125,8 @@ pub trait Transfer: Send + Sync {
     fn prefetch(&self, _stream: Token, _place: CopySide, _device: i32) -> Option<Result<()>> {
         None
     }
-    /// Copies rows. Consecutive rows start `_dst_pitch` and `_src_pitch` bytes apart. The regions
-    /// include the gaps between the rows.
+    /// Copies rows of equal width, whose number and pitches `_rows` contains. The regions include
+    /// the gaps between the rows.
     fn copy_2d(&self, _dst: CopySide, _src: CopySide, _rows: Rows) -> Option<Result<()>> {
         None
     }

@@ -77,8 +77,8 @@ pub enum SendMode {
 
 /// Time for which the start of a receive may block, and the location to which the transport writes
 /// the completion if the receive completes during that time. (The completion is not returned by
-/// value: the caller would read the returned value with loads of other sizes than the stores that
-/// wrote it, and the processor delays such loads until the stores have retired.)
+/// value: the caller would read the returned value with loads whose sizes differ from those of the
+/// stores that wrote it, and the processor delays such loads until the stores have retired.)
 pub enum RecvMode<'a> {
     /// Does not wait: the receive becomes an operation in flight.
     Request,
@@ -99,7 +99,8 @@ impl<'a> RecvMode<'a> {
     }
 }
 
-/// Matched message: [`super::Transport::take`] has removed it from the queue for one later receive.
+/// Message that [`super::Transport::take`] has matched and removed from the queue. Only
+/// [`super::Transport::receive_matched`] can receive it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Matched {
     /// Id for [`super::Transport::receive_matched`].
@@ -119,7 +120,7 @@ pub fn poll_of(is_over: Result<bool>) -> Poll<Result<()>> {
     }
 }
 
-/// Converts a completion of a transport to the `dtl_recv_info_t` of the C interface.
+/// Converts a completion from a transport to the `dtl_recv_info_t` of the C interface.
 pub fn recv_info(done: &Completion) -> dtl_recv_info_t {
     // A receive from DTL_PROC_NULL has no match word.
     let tag = if done.source == DTL_PROC_NULL {

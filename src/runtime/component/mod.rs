@@ -5,7 +5,7 @@
 //! The caller (always in `runtime`) then uses a generic implementation or returns NOT_SUPPORTED.
 //!
 //! In reading order:
-//! - `device_comm`: collectives on device memory by a collective library
+//! - `device_comm`: collectives on device memory, executed by a collective library
 //! - `memory`: allocation and copies
 //! - `module`: compilation of kernels
 //! - `message`: message matching and completion
@@ -66,7 +66,7 @@ pub use window::{
 /// Availability of a backend on this machine: `Ok`, or the reason why the backend cannot run.
 pub type Availability = std::result::Result<(), String>;
 
-/// Methods of a backend that belong to none of its components.
+/// Methods of a backend that do not belong to any of its components.
 pub trait BackendProbe: Send + Sync {
     /// Returns `Ok` if the backend can run on this machine, otherwise `Err` with the reason. The
     /// call must also work on a machine without the backend's hardware.
@@ -108,7 +108,8 @@ pub trait Device: Send + Sync {
     fn info(&self, _device: i32, _out: &mut dtl_device_info_t) -> Option<Result<()>> {
         None
     }
-    /// Returns the free and the total memory of the device in bytes; 0 = unknown.
+    /// Returns the free and the total memory of the device in bytes, where 0 means unknown; `None`
+    /// if the backend does not provide this function.
     fn memory_info(&self, _device: i32) -> Option<Result<(u64, u64)>> {
         None
     }
@@ -146,22 +147,25 @@ pub trait Exec: Send + Sync {
     /// Returns the groups of methods that the component provides.
     fn groups(&self) -> ExecGroups;
 
-    /// Creates a stream on `device` (group `streams`).
+    /// Creates a stream on `device`. Called only if the backend has [`ExecGroups::streams`].
     fn stream_create(&self, device: i32, flags: u64) -> Result<Token>;
-    /// Wraps a native stream that the program created and still owns (group `streams`).
+    /// Wraps a native stream that the program created and still owns. Called only if the backend
+    /// has [`ExecGroups::streams`].
     fn stream_wrap(&self, _device: i32, native: Addr) -> Result<Token> {
         Ok(native)
     }
-    /// Returns the stream's handle in the vendor's own interface, for example a cudaStream_t (group
-    /// `streams`).
+    /// Returns the stream's handle in the vendor's own interface, for example a cudaStream_t.
+    /// Called only if the backend has [`ExecGroups::streams`].
     fn stream_native(&self, stream: Token) -> Addr {
         stream
     }
-    /// Destroys a stream (group `streams`).
+    /// Destroys a stream. Called only if the backend has [`ExecGroups::streams`].
     fn stream_destroy(&self, stream: Token) -> Result<()>;
-    /// Releases a wrapped stream, whose queued work may still run (group `streams`).
+    /// Releases a wrapped stream, whose queued work may still run. Called only if the backend has
+    /// [`ExecGroups::streams`].
     fn stream_unwrap(&self, _stream: Token) {}
-    /// Waits until all work in the stream is complete (group `streams`).
+    /// Waits until all work in the stream is complete. Called only if the backend has
+    /// [`ExecGroups::streams`].
     fn stream_synchronize(&self, stream: Token) -> Result<()>;
     /// Returns true if all work in the stream is complete.
     fn stream_query(&self, _stream: Token) -> Option<Result<bool>> {
@@ -176,14 +180,15 @@ pub trait Exec: Send + Sync {
         None
     }
 
-    /// Creates an event (group `events`).
+    /// Creates an event. Called only if the backend has [`ExecGroups::events`].
     fn event_create(&self, flags: u64) -> Result<Token>;
-    /// Destroys an event (group `events`).
+    /// Destroys an event. Called only if the backend has [`ExecGroups::events`].
     fn event_destroy(&self, event: Token) -> Result<()>;
-    /// Records the event after all work that is queued on the stream (group `events`).
+    /// Records the event after all work that is queued on the stream. Called only if the backend
+    /// has [`ExecGroups::events`].
     fn event_record(&self, event: Token, stream: Token) -> Result<()>;
-    /// Returns true if all work that was queued before the event was recorded is complete (group
-    /// `events`).
+    /// Returns true if all work that was queued before the event was recorded is complete. Called
+    /// only if the backend has [`ExecGroups::events`].
     fn event_query(&self, event: Token) -> Result<bool>;
     /// Waits until the event is complete.
     fn event_sync(&self, _event: Token) -> Option<Result<()>> {
@@ -194,7 +199,7 @@ pub trait Exec: Send + Sync {
         None
     }
 
-    /// Queues on the stream a kernel that is given as a function pointer.
+    /// Queues a kernel (passed as a function pointer) on the stream.
     fn launch(&self, _stream: Token, _launch: &Launch<'_>) -> Option<Result<()>> {
         None
     }
@@ -257,14 +262,14 @@ pub trait Comm: Send + Sync {
     fn bootstraps_over(&self) -> bool {
         false
     }
-    /// Returns the factory of device communicators, if the component supports only collectives on
+    /// Returns the factory for device communicators, if the component supports only collectives on
     /// device memory. `open` then fails: these communicators are opened over a communicator of
     /// another backend.
     fn device_comms(&self) -> Option<&dyn DeviceComms> {
         None
     }
-    /// Opens all ranks of a communicator within this process and returns their transports in rank
-    /// order. These transports need no progress between calls.
+    /// Opens one transport for each rank of a communicator, all within this process, and returns
+    /// them in rank order. Operations on these transports do not need progress between calls.
     fn open_ranks(&self, _size: i32) -> Option<Result<Vec<Box<dyn Transport>>>> {
         None
     }

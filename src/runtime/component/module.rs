@@ -16,7 +16,7 @@ pub struct Source {
     text: Vec<u8>,
     /// Compiler options.
     pub options: Vec<CString>,
-    /// Name of the source in the messages of the compiler.
+    /// Name of the source in compiler messages.
     pub name: CString,
     /// Files that the source can include.
     pub files: Vec<SourceFile>,

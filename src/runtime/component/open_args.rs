@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// a communicator. The communicator description (`dtl_comm_desc_t`) may set a shorter limit.
 pub const BOOTSTRAP_NS: u64 = 30_000_000_000;
 
-/// Arguments with which a transport is opened.
+/// Arguments for opening a transport.
 pub struct OpenArgs {
     /// Flags of the communicator description (`dtl_comm_desc_t`).
     pub flags: u32,
@@ -30,8 +30,8 @@ pub struct OpenArgs {
     pub native: Addr,
     /// True if a time limit or determinism requires the library's own collective algorithms.
     pub own_algorithms: bool,
-    /// Data exchange over the existing communicator over which the transport is opened, for a
-    /// backend that can bootstrap over a communicator
+    /// Out-of-band data exchange over an existing communicator, if the transport bootstraps over
+    /// one. Requires a backend that supports this
     /// ([`Comm::bootstraps_over`](super::Comm::bootstraps_over)).
     pub over: Option<Arc<dyn Exchange>>,
 }

@@ -10,23 +10,25 @@ pub struct PipelinedSource {
 }
 
 impl PipelinedSource {
-    /// Creates the write progress of a send whose first `ready` bytes are already written.
+    /// Creates the object that tracks the write progress of a send whose first `ready` bytes are
+    /// already written.
     pub fn new(ready: usize) -> Self {
         PipelinedSource { ready: AtomicUsize::new(ready), failed: AtomicI32::new(DTL_SUCCESS) }
     }
 
-    /// Publishes that the first `ready` bytes are written (release). A thread that reads this
-    /// number sees all writes before this call.
+    /// Sets the number of bytes written so far to `ready`, with release ordering. A thread that
+    /// reads this number with [`PipelinedSource::ready`] sees all writes before this call.
     pub fn reach(&self, ready: usize) {
         self.ready.store(ready, Ordering::Release);
     }
 
-    /// Returns the number of bytes written so far, from the front of the message (acquire).
+    /// Returns the number of bytes written so far, from the front of the message. The load has
+    /// acquire ordering.
     pub fn ready(&self) -> usize {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// Publishes that no more bytes will be written; `status` is the reason.
+    /// Ends the transfer with the failure `status`: no more bytes will be written.
     pub fn fail(&self, status: dtl_status_t) {
         self.failed.store(status, Ordering::Release);
     }

@@ -6,48 +6,51 @@ use crate::sys::memory::buf::Region;
 use crate::sys::sync::AtomicU64;
 use std::time::Duration;
 
-/// Data that a rank has posted for the other ranks.
+/// Message in a rank's mailbox: data of one collective for the other ranks.
 #[derive(Clone, Copy)]
 pub struct Post {
-    /// Tag that the posting rank assigned to the data.
+    /// Tag that the sending rank assigned to the data.
     pub what: u32,
-    /// Bytes of the post.
+    /// Payload of the message.
     pub data: Region,
 }
 
-/// One rank of a communicator that has a collective mailbox.
+/// Member of a communicator: its rank, and the number of its mailbox slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Rank in the transport.
     pub rank: i32,
-    /// Number of the slot in shared memory that the rank has reserved for its posts; 0 = slot of
+    /// Number of the slot in shared memory that the rank has reserved for its mailbox; 0 = slot of
     /// the transport's first communicator.
     pub place: u32,
 }
 
-/// Mailbox for small collectives of ranks that share memory: each rank posts a few bytes for the
-/// other ranks. The posts of each rank are numbered 1, 2, 3 and so on. A rank makes a post only
-/// after it has called `finish` for the previous number. Only `rest` blocks.
+/// Mailboxes for small collectives of ranks that share memory: each rank writes a short message for
+/// the other ranks to its own mailbox. The messages of each rank are numbered 1, 2, 3 and so on. A
+/// rank writes a message only after it has called `finish` for the previous number. Only `rest`
+/// blocks.
 pub trait CollMailbox: Send + Sync {
-    /// Returns the maximum size of a post in bytes.
+    /// Returns the maximum size of a message in bytes.
     fn room(&self) -> usize;
-    /// Posts `data` for the other ranks; `number` is the number after that of this rank's previous
-    /// post. Returns false if the post is not possible yet, because another rank may still read a
-    /// much older post of this rank.
+    /// Writes a message with `data` to this rank's mailbox; `number` is one greater than the number
+    /// of this rank's previous message. Returns false if this is not possible yet because another
+    /// rank may still read a much older message in the same memory.
     fn post(&self, number: u64, what: u32, data: Region) -> bool;
-    /// Returns the post of `rank` under `number` if it has arrived. This rank must not have called
-    /// `finish` for the number yet. The post stays valid and unchanged until this rank makes that
-    /// call.
+    /// Returns the message from `rank` with the number `number`, if it has arrived. This rank must
+    /// not have called `finish` for the number yet. The message stays valid and unchanged until
+    /// this rank makes that call.
     fn look(&self, rank: i32, number: u64) -> Option<Post>;
-    /// Declares that this rank no longer reads the posts with the number `number`. `met` is true if
-    /// this rank has found the posts of all other ranks with this number.
+    /// Declares that this rank no longer reads the messages with the number `number`. `met` is true
+    /// if this rank has found the messages with this number from all other ranks.
     fn finish(&self, number: u64, met: bool);
-    /// Publishes that this rank disconnects and makes no further posts.
+    /// Marks this rank in shared memory as disconnected. The rank will not write any further
+    /// messages.
     fn leave(&self);
-    /// Returns true if `rank` has disconnected; its earlier posts are then visible, too.
+    /// Returns true if `rank` has disconnected. In this case all messages that the rank has written
+    /// are visible.
     fn has_left(&self, rank: i32) -> bool;
-    /// Sleeps until the post of `_rank` under `_number` has arrived, for `_limit` at most. Returns
-    /// false at once if no rank would wake the calling thread.
+    /// Sleeps until the message from `_rank` with the number `_number` has arrived, for `_limit` at
+    /// most. Returns false at once if no rank would wake the calling thread.
     fn rest(&self, _rank: i32, _number: u64, _limit: Duration) -> bool {
         false
     }
@@ -62,7 +65,8 @@ pub const PART_WORDS: usize = 64;
 pub enum SharedOffer {
     /// New memory of this size in bytes, allocated by the transport and initialized to 0.
     Fresh(usize),
-    /// Existing memory of the program. It stays valid until the last rank has released it.
+    /// Existing memory that the user provides. It must stay valid until the last rank has released
+    /// it.
     Own(Region),
 }
 
@@ -70,7 +74,7 @@ pub enum SharedOffer {
 /// key finds no memory.
 pub type PartKey = [u64; 2];
 
-/// Returns the error for a key that identifies no memory shared by `rank`.
+/// Returns the error for a key that does not identify any memory shared by `rank`.
 pub fn part_is_gone(rank: i32) -> Error {
     failure!(
         DTL_ERROR_NOT_FOUND,
@@ -79,7 +83,7 @@ pub fn part_is_gone(rank: i32) -> Error {
     )
 }
 
-/// Memory of one rank that the ranks of its node access with loads and stores: this rank's own
+/// Memory of one rank, which all ranks on its node access with loads and stores: this rank's own
 /// memory, or another rank's memory mapped into this process. The memory is freed when the last of
 /// these ranks releases it.
 pub trait SharedRegion: Send + Sync {
@@ -94,10 +98,10 @@ pub trait SharedRegion: Send + Sync {
 
 /// Shared memory of the ranks of a transport, and the state of other ranks that is visible in it.
 pub trait SharedMemory: Send + Sync {
-    /// Reserves a slot in shared memory for this rank's posts in the collective mailbox of a
-    /// further communicator, and returns its number (1 or more). No other caller gets that slot
-    /// until it is released, or until all ranks have dropped the mailbox that uses it. Returns
-    /// `None` if no slot is free.
+    /// Reserves a slot in shared memory for this rank's collective mailbox and returns the slot
+    /// number (1 or more). The transport's first communicator uses slot 0, which is not reserved.
+    /// No other caller gets that slot until it is released, or until all ranks have dropped the
+    /// mailbox that uses it. Returns `None` if no slot is free.
     fn reserve_place(&self) -> Option<u32>;
     /// Releases a slot that `reserve_place` returned and that no mailbox uses.
     fn release_place(&self, place: u32);

@@ -53,10 +53,10 @@ pub trait Transport: Send + Sync {
     fn cancel(&self, op: OpId) -> Result<()>;
     /// Returns the properties of the transport, which are constant from open to close.
     fn properties(&self) -> &Properties;
-    /// Returns the optional groups of methods of the transport.
+    /// Returns the optional method groups that the transport provides.
     fn groups(&self) -> Groups<'_>;
-    /// Closes the transport. The caller must have completed all operations and must not start any
-    /// more.
+    /// Closes the transport. All operations must be complete, and the caller must not start further
+    /// operations.
     fn close(&self) -> Result<()>;
 }
 
@@ -105,15 +105,15 @@ pub struct Properties {
     pub size: i32,
     /// Human-readable description of the data path.
     pub description: Cow<'static, str>,
-    /// True if operations in flight make progress only while a thread calls the transport. Also
-    /// false if a call to any transport of the same backend makes progress on these operations, and
-    /// no other rank waits for them.
+    /// True if operations in flight make progress only while a thread calls the transport. False
+    /// nevertheless if a call to any transport of the same backend makes progress on these
+    /// operations, and no other rank waits for them.
     pub needs_progress: bool,
     /// True if another rank may wait for this rank although all operations that this rank started
-    /// are complete, for example because the connection broke and both ranks re-establish it.
+    /// are complete, for example because the connection broke and both ranks must re-establish it.
     pub answers_late: bool,
-    /// True if a thread of the library may call the transport while the program's threads execute
-    /// other code. That code may call any function.
+    /// True if a thread of the library may call the transport at any time, whatever functions (for
+    /// example MPI functions) the user's threads call meanwhile.
     pub allows_progress_thread: bool,
     /// True if canceled operations may stay incomplete indefinitely, for reasons that the library
     /// does not control.

@@ -21,8 +21,8 @@ pub trait Rma: Send + Sync {
 /// This rank's part of a window that is being created.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowPart<'a> {
-    /// Memory that stays valid until the window is closed. If `None` (then on all ranks), the
-    /// transport allocates the memory, aligned to 64 bytes and initialized to 0.
+    /// Memory that stays valid until the window is closed. `None` on every rank if the transport
+    /// allocates the memory, aligned to 64 bytes and initialized to 0.
     pub memory: Option<Region>,
     /// Size of each rank's part in bytes, in rank order.
     pub sizes: &'a [u64],
@@ -66,11 +66,11 @@ pub enum FlushScope {
 /// One-sided operations on the memory of each rank of a transport. Several threads may call the
 /// methods at once, at any time from creation to close, for any target.
 ///
-/// Put, get and the accumulating operations are nonblocking: their buffers stay valid and unchanged
-/// until a later flush of their target is complete. The operations make progress, here and at the
-/// target, while a thread calls the transport's `progress`, `test`, `probe` or `take`. An operation
-/// fails at once, or with the flush or test that detects the failure. Only flushes order puts
-/// and gets.
+/// Put, get and accumulate operations are nonblocking: the caller must keep their buffers valid,
+/// and must not modify them, until a later flush of their target is complete. The operations make
+/// progress, locally and at the target, while a thread calls the transport's `progress`, `test`,
+/// `probe` or `take`. An operation fails at once, or with the flush or test that detects the
+/// failure. Only flushes order puts and gets.
 pub trait Window: Send + Sync {
     /// Returns a human-readable description of the data path (63 bytes at most).
     fn describe(&self) -> &'static str;
@@ -86,7 +86,8 @@ pub trait Window: Send + Sync {
     fn set_records(&self, _said: &[u64]) -> Result<()> {
         Ok(())
     }
-    /// Returns true if calls may block until their operation is complete. If false, no call waits.
+    /// Returns true if calls may block until their operation is complete, and false if all calls
+    /// are nonblocking.
     fn blocks(&self) -> bool {
         false
     }
@@ -97,18 +98,18 @@ pub trait Window: Send + Sync {
     /// caller polls the operation with `test`. Returns `None` if the data is already in `into`.
     fn get(&self, into: Region, from: TargetRange, wants_op: bool) -> Result<Option<OpId>>;
     /// Returns true if the put, get or flush with id `op` is complete (locally, for a put). After
-    /// true or an error the id is invalid.
+    /// this function has returned true or an error, the id is invalid.
     fn test(&self, op: OpId) -> Result<bool>;
     /// Starts a flush of this rank's operations on `target` (`None`: on all targets) to the
     /// completion level `reach`. Returns `None` if the operations are already complete; otherwise
     /// the caller polls the returned id with `test`.
     fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>>;
-    /// Returns true if this transport executes all accumulating operations on elements of this
-    /// dtype whose offsets are multiples of the element size. The operations must be atomic with
-    /// respect to each other and compute as the library's reductions do (`sys::compute::elements`).
+    /// Returns true if this transport executes all accumulate operations on elements of this dtype
+    /// whose offsets are multiples of the element size. The operations must be atomic with respect
+    /// to each other and compute as the library's reductions do (`sys::compute::elements`).
     /// Operations of one origin on one element must be applied in the order of their calls. All
-    /// ranks return the same value. If it is false, the origin sends the accumulating operations on
-    /// this dtype as messages, and the target applies them.
+    /// ranks return the same value. If the result is false, the origin sends the accumulate
+    /// operations on this dtype as messages, and the target applies them.
     fn has_atomics(&self, _dtype: dtl_dtype_t) -> bool {
         false
     }
@@ -127,10 +128,10 @@ pub trait Window: Send + Sync {
     fn compare_and_swap(&self, _to: TargetRange, _swap: Swap) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not compare and swap")
     }
-    /// Closes the window: no call follows, and no buffer is accessed any more. If `together` is
-    /// true, all ranks close the window now, each after its last flush of all operations. If it is
-    /// false, no rank waits for another rank, and resources that can only be freed collectively are
-    /// not freed.
+    /// Closes the window. Afterwards, the caller must not use the window, and the window no longer
+    /// accesses any buffer. If `together` is true, all ranks close the window now, each after its
+    /// last flush of all operations. If it is false, no rank waits for another rank, and resources
+    /// that can only be freed collectively are not freed.
     fn close(&self, together: bool);
 }
 
@@ -153,12 +154,12 @@ pub enum CopyOutcome {
     /// program was not written.
     Gone,
     /// The operating system's kernel refused to copy the bytes, or copied only some of them. The
-    /// caller must use a message.
+    /// caller must send the bytes in a message.
     Refused,
 }
 
-/// Memory of another process on this node, which the operating system's kernel copies without the
-/// participation of that process. Several threads may call the methods at once.
+/// Memory of another process on this node. The operating system's kernel copies from and to this
+/// memory without the participation of that process. Several threads may call the methods at once.
 pub trait Remote: Send + Sync {
     /// Copies from `address` in the remote process to `into`.
     fn read(&self, address: u64, into: Region) -> CopyOutcome;

@@ -1,10 +1,10 @@
-//! Bitmap index that finds the keys that match a query without visiting each key. Keys and queries
-//! have three slots (source, destination and schedule), each with a 64-bit enumeration word. For
-//! each slot and each word in it, a row of bits marks the keys that match the word. A key matches a
-//! query if its bit is set in the rows of all three slots. The bits are in the order of rule 1 of
-//! `dtl_dispatch_key_t` (from specific to general keys), so the first bit set in all three rows is
-//! the result. The index is immutable. A query takes three hash table lookups and reads three
-//! 64-bit words for every 64 keys.
+//! Bitmap index, which finds the keys that match a query. It need not test each key. Keys and
+//! queries have three slots (source, destination and schedule), each with a 64-bit enumeration
+//! word. For each slot and each word in it, a row of bits marks the keys that match the word. A key
+//! matches a query if its bit is set in the rows of all three slots. The bits are in the order of
+//! rule 1 of `dtl_dispatch_key_t` (from specific to general keys), so the first bit set in all
+//! three rows is the result. The index is immutable. A query takes three hash table lookups and
+//! reads three 64-bit words for every 64 keys.
 //!
 //! Source of the method: T. V. Lakshman, D. Stiliadis, "High-speed policy-based packet forwarding
 //! using efficient multi-dimensional range matching", SIGCOMM 1998.
@@ -26,14 +26,15 @@ pub const fn template(word: dtl_enum_word_t) -> dtl_enum_word_t {
     word & 0xFFFF_FFFF_0000_0000
 }
 
-/// Returns true if an enumeration word is an instance of a template.
+/// Returns true if an enumeration word denotes an instance: its instance number (lower 32 bits) is
+/// not 0.
 pub const fn is_instance(word: dtl_enum_word_t) -> bool {
     word as u32 != 0
 }
 
 /// Returns the sort rank of a key by rule 1 of `dtl_dispatch_key_t`; keys with smaller ranks come
 /// first. The rank depends first on which slots contain DTL_DISPATCH_ANY, then on which slots
-/// contain no instance.
+/// contain a word whose instance number (lower 32 bits) is 0.
 pub fn rank(key: &Slots) -> u32 {
     let fold = |bits: u32, more: bool| bits << 1 | u32::from(more);
     let form = key.iter().fold(0, |bits, &word| fold(bits, word == DTL_DISPATCH_ANY));
@@ -41,7 +42,8 @@ pub fn rank(key: &Slots) -> u32 {
 }
 
 /// Returns true if each slot of the key contains DTL_DISPATCH_ANY, the word in the query, or the
-/// template of that word. [`BitmapIndex`] is the fast implementation of this test.
+/// template of that word (the word with its lower 32 bits cleared). [`BitmapIndex`] is the fast
+/// implementation of this test.
 pub fn fits(key: &Slots, query: &Slots) -> bool {
     key.iter()
         .zip(query)
@@ -151,7 +153,7 @@ impl<V: Copy> Map<V> {
     }
 
     /// Returns the value of a word or, if the word is an instance that is not in the table, the
-    /// value of its template.
+    /// value of its template (the word with its lower 32 bits cleared).
     fn get_or_template(&self, word: dtl_enum_word_t) -> Option<V> {
         match self.find(word)? {
             Err(_) if is_instance(word) => self.get(template(word)),
@@ -279,10 +281,10 @@ impl BitmapIndex {
 
 /// Iterator over the indices of matching keys, in ascending order.
 pub struct MatchingPositions<'a> {
-    /// Bit mask of the matching keys in the current word of 64 keys. Keys that the iterator has
+    /// Bit mask of the matching keys in the current group of 64 keys. Keys that the iterator has
     /// already returned are cleared.
     bits: u64,
-    /// Number of keys before the current word of 64 keys.
+    /// Number of keys before the current group of 64 keys.
     before: usize,
     /// Unread 64-bit words of the bitmap rows of the three slots.
     rows: [&'a [u64]; 3],
@@ -295,7 +297,7 @@ impl<'a> MatchingPositions<'a> {
         begun
     }
 
-    /// Advances to the next word of 64 keys. Returns false after the last word.
+    /// Advances to the next group of 64 keys. Returns false after the last group.
     fn step(&mut self) -> bool {
         let [Some((s, more_s)), Some((d, more_d)), Some((h, more_h))] =
             self.rows.map(<[u64]>::split_first)

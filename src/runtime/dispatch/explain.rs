@@ -1,5 +1,5 @@
-//! Description of how a dispatcher selects the handler of a query, with the built-in rules of the
-//! library.
+//! Description of how a dispatcher selects the handler for a query, including the built-in rules of
+//! the library.
 
 use super::bitmap_index::{self, Slots};
 use super::snapshot::{ChainEntry, OperationHandlers};
@@ -99,8 +99,8 @@ fn what(registration: &Registration) -> String {
 /// Key of a built-in rule, and a description of its effect.
 type Way = (Slots, String);
 
-/// Returns the built-in rules of the query's operation whose keys match. A slot of the query that
-/// contains DTL_DISPATCH_ANY matches every key.
+/// Returns the built-in rules that apply to the query's operation and whose keys match the query. A
+/// slot of the query that contains DTL_DISPATCH_ANY matches every key.
 fn ways(query: &Query) -> Vec<Way> {
     let mut ways = match query.operation {
         DTL_OPERATION_ALLOC => of_backends(allocations),

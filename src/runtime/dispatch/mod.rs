@@ -49,21 +49,22 @@ pub const DEFAULT: dtl_dispatcher_t = dtl_dispatcher_t { id: (TAG as u64) << 56 
 pub(super) static DISPATCHERS: HandleTable<Dispatcher> = HandleTable::new(TAG, 1);
 pub(super) static REGISTRATIONS: HandleTable<Registration> = HandleTable::new(REGISTRATION_TAG, 0);
 
-/// Functions of the program that implement a handler.
+/// User-defined functions that implement a handler.
 pub trait Handler: Send + Sync {
     /// Calls the predicate of the handler with the query.
     fn accepts(&self, query: &Query) -> Result<bool>;
     /// Executes the operation. If `event` is passed, the operation may continue after this function
     /// returns.
     fn invoke(&self, query: &Query, event: Option<&mut dtl_event_t>) -> Result<()>;
-    /// Detaches the program's data after a failed registration: the caller keeps the ownership of
-    /// the data.
+    /// Prevents this object from calling the user-defined destroy function when it is dropped.
+    /// Called after a failed registration, because the caller then keeps ownership of the user
+    /// data.
     fn forget(&self);
 }
 
-/// What the library does if it selects a handler.
+/// Action that the library performs if it selects a handler.
 pub enum Action {
-    /// Calls the handler function of the program.
+    /// Calls the user-defined handler function.
     Function,
     /// Runs the operation on this backend, even if another backend was requested.
     Backend(Arc<Backend>),
@@ -90,7 +91,7 @@ pub struct Registration {
     pub name: String,
     /// Keys under which the handler is registered.
     pub keys: Vec<dtl_dispatch_key_t>,
-    /// What the library does if it selects the handler.
+    /// Action that the library performs if it selects the handler.
     pub action: Action,
     role: Role,
     priority: i32,
@@ -137,9 +138,9 @@ pub struct HandlerSpec {
     pub priority: i32,
     /// True if the handler has a predicate.
     pub has_predicate: bool,
-    /// What the library does if it selects the handler.
+    /// Action that the library performs if it selects the handler.
     pub action: Action,
-    /// Functions and data that the program has provided.
+    /// User-defined functions of the handler, with their user data.
     pub functions: Option<Box<dyn Handler>>,
 }
 
@@ -205,8 +206,8 @@ impl Dispatcher {
         self.tables.get(inside)
     }
 
-    /// Returns true if a query with these slots may select a handler of the program. Calls no
-    /// predicate.
+    /// Returns true if a query with these slots may select a handler that the user has registered.
+    /// Does not call any predicates.
     pub fn may_take(&self, inside: &Guard, operation: dtl_enum_word_t, slots: &Slots) -> bool {
         let Some(operation) = self.tables.get(inside).of(operation) else { return false };
         let plain = operation.without_predicates(slots);
@@ -214,8 +215,8 @@ impl Dispatcher {
         is_theirs || operation.predicated.fitting(slots).next().is_some()
     }
 
-    /// Finds the handler of a query, including handlers that are registered as illegal. Returns
-    /// `None` if no handler matches (rule 5 of `dtl_dispatch_key_t`).
+    /// Finds the handler for a query. The result may be a handler that is registered as
+    /// DTL_DISPATCH_ILLEGAL. Returns `None` if no handler matches (rule 5 of `dtl_dispatch_key_t`).
     pub fn look<'g>(
         &'g self,
         inside: &'g Guard,
@@ -227,7 +228,7 @@ impl Dispatcher {
         Ok(operation.choose(query, self.is_strict)?.map(Arc::as_ref))
     }
 
-    /// Returns the handler of a query. Fails with NOT_FOUND if no handler matches, and with
+    /// Returns the handler for a query. Fails with NOT_FOUND if no handler matches, and with
     /// NOT_SUPPORTED if the handler is registered as illegal.
     pub fn choose<'g>(&'g self, inside: &'g Guard, query: &Query) -> Result<&'g Registration> {
         let Some(found) = self.look(inside, query)? else {
@@ -243,8 +244,8 @@ impl Dispatcher {
         Ok(found)
     }
 
-    /// Returns the handler of a query for a call that may block: leaves the reclamation epoch, and
-    /// protects the handler with a hazard pointer.
+    /// Returns the handler for a query, for use in a call that may block: leaves the reclamation
+    /// epoch, and protects the handler with a hazard pointer.
     pub fn hold(
         handle: dtl_dispatcher_t,
         mut inside: Guard,
@@ -340,8 +341,8 @@ impl Dispatcher {
     /// The previous snapshot is not freed before the calling thread leaves its current reclamation
     /// epoch.
     fn publish(&self, writer: &Writer) {
-        // An additional guard besides that of `replace`, so that no memory is freed, and no
-        // function of the program called, under the lock.
+        // An additional guard besides that of `replace`, so that no memory is freed, and no user
+        // callback called, under the lock.
         let _still_inside = epoch::enter();
         self.tables.replace(Tables::new(&writer.registered), epoch::enter());
         if DISPATCHERS
@@ -367,7 +368,8 @@ impl Dispatcher {
 }
 
 impl Registration {
-    /// Detaches the program's data after a failed registration.
+    /// Prevents the user-defined destroy function of the handler from being called. Used after a
+    /// failed registration, because the caller then keeps ownership of the user data.
     fn disown(&self) {
         if let Some(functions) = &self.functions {
             functions.forget();

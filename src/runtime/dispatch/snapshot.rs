@@ -20,8 +20,8 @@ pub struct ChainEntry {
     pub key: Slots,
     /// Registered handler.
     pub registration: Arc<Registration>,
-    /// Indices of all entries of the handler in the chain. They are used to call its predicate at
-    /// most once for a query.
+    /// Indices of all entries of this handler in the [`Chain`]. They are used to call its predicate
+    /// at most once for a query.
     others: Vec<usize>,
 }
 
@@ -30,8 +30,8 @@ pub struct ChainEntry {
 pub struct Chain {
     sieve: BitmapIndex,
     pub(super) entries: Vec<ChainEntry>,
-    /// Handles of the entries, for callers that need only the handle; 0 = the handler is registered
-    /// as illegal.
+    /// Registration handle of each entry, for callers that need only the handle; 0 if the entry
+    /// declares the operation illegal.
     handles: Vec<u64>,
 }
 
@@ -91,12 +91,13 @@ fn quick_handle(registration: &Registration) -> u64 {
     if matches!(registration.action, Action::Illegal(_)) { 0 } else { registration.handle().id }
 }
 
-/// Outcome of a lookup of an operation's handlers on the fast path.
+/// Outcome of a fast-path lookup of the handler for an operation.
 pub enum FastLookup {
     /// Handle of the handler.
     Found(u64),
-    /// A full search is needed, because there are many handlers or because a key may match the
-    /// template of an instance in the query. The full search calls no function of the program.
+    /// A full search is needed, because there are many handlers or because a key may match a word
+    /// of the query after the word's instance number (lower 32 bits) is cleared. The full search
+    /// does not call any user callbacks.
     Search,
     /// Predicates must be called, no handler matches, or the handler is registered as illegal.
     Ask,
@@ -175,13 +176,13 @@ impl OperationHandlers {
         if id == 0 { FastLookup::Ask } else { FastLookup::Found(id) }
     }
 
-    /// Finds the handler for `slots` by rules 3 and 4 of `dtl_dispatch_key_t`, which call no
-    /// predicate.
+    /// Finds the handler for `slots` by rules 3 and 4 of `dtl_dispatch_key_t`, which do not involve
+    /// predicates.
     pub fn without_predicates(&self, slots: &Slots) -> Option<&Arc<Registration>> {
         self.plain.first(slots).or(self.default.as_ref())
     }
 
-    /// Finds the handler of a query by rules 2 to 4 of `dtl_dispatch_key_t`.
+    /// Finds the handler for a query by rules 2 to 4 of `dtl_dispatch_key_t`.
     pub fn choose(&self, query: &Query, is_strict: bool) -> Result<Option<&Arc<Registration>>> {
         let slots = super::slots(query);
         if self.has_predicates {
@@ -249,7 +250,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Creates the tables of the handlers `registered`, which must be in the order of registration.
+    /// Creates the lookup tables for the handlers `registered`, which must be in the order of
+    /// registration.
     pub fn new(registered: &[Arc<Registration>]) -> Self {
         let keys = registered.iter().flat_map(|registration| &registration.keys);
         let mut words: Vec<_> = keys.map(|key| key.operation).collect();
@@ -266,8 +268,8 @@ impl Tables {
         self.operations.get(self.places.get(operation)? as usize)
     }
 
-    /// Finds the handle of a query's handler without a full search, if that is possible. Does not
-    /// fail and calls no function of the program.
+    /// Finds the handle of the handler for a query without a full search, if that is possible. Does
+    /// not fail, and does not call any user callbacks.
     #[inline]
     pub fn look_quickly(&self, query: &Query) -> FastLookup {
         let place = self.places.at_once(query.operation);
@@ -277,7 +279,7 @@ impl Tables {
         }
     }
 
-    /// Finds the handle of a query's handler with a full search. Never returns `Search`.
+    /// Finds the handle of the handler for a query with a full search. Never returns `Search`.
     pub fn search_quickly(&self, query: &Query) -> FastLookup {
         match self.of(bitmap_index::template(query.operation)) {
             Some(operation) => operation.searched_handle(&super::slots(query)),
@@ -287,8 +289,8 @@ impl Tables {
 }
 
 /// Enumeration to which the word in each slot must belong, for each of the library's own
-/// operations. The documentation of `dtl_dispatch_query_t` lists them. 0 = a word of any
-/// enumeration is accepted, because the library does not use the slot.
+/// operations. The documentation of `dtl_dispatch_query_t` lists these enumerations. 0 = a word of
+/// any enumeration is accepted, because the library does not use the slot.
 const LIBRARYS: [(dtl_enum_word_t, [dtl_enum_t; 3]); 4] = [
     (DTL_OPERATION_ALLOC, [0, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
     (DTL_OPERATION_COPY, [DTL_ENUM_MEMORY, DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE]),
@@ -323,8 +325,8 @@ pub fn check_words(operation: dtl_enum_word_t, slots: Slots) -> Result<()> {
 }
 
 /// Bitmap of the library's operations for which the default dispatcher has a handler other than the
-/// library's own. A thread that registers a handler finds the bit set in its own later calls.
-/// Accesses to the bitmap order no other accesses, so relaxed accesses suffice.
+/// library's own. After a thread has registered a handler, its own later loads return the updated
+/// bitmap. The bitmap does not order any other memory accesses, so relaxed accesses suffice.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 const fn bit(operation: dtl_enum_word_t) -> u32 {
@@ -335,8 +337,9 @@ const fn bit(operation: dtl_enum_word_t) -> u32 {
     }
 }
 
-/// Returns true if the default dispatcher has a handler for an operation of the library, other than
-/// the library's own handler. Each such operation calls this function.
+/// Returns true if the default dispatcher has a handler for `operation` (an operation of the
+/// library) other than the library's own handler. Called whenever the library executes such an
+/// operation.
 #[must_use]
 pub fn is_taken(operation: dtl_enum_word_t) -> bool {
     TAKEN.load(Ordering::Relaxed) & bit(operation) != 0

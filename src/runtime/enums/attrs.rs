@@ -30,7 +30,7 @@ pub struct Attr<'a> {
     pub kind: u32,
     /// DTL_ATTR_REQUIRED or 0.
     pub flags: u32,
-    /// Value of the attribute, or default value of the field, of kind `kind`.
+    /// Value of the attribute, or default value of the field. The type of the value is `kind`.
     pub value: Value<'a>,
 }
 
@@ -57,7 +57,8 @@ pub fn bits_of(real: f64) -> u64 {
     }
 }
 
-/// Field in which the template Undefined stores an unknown name as a string.
+/// Field of the predefined enumeration member Undefined. A tolerant parse (DTL_EV_TOLERANT) stores
+/// a name that it does not recognize in this field, as a string.
 pub(super) const UNDEFINED: Attr<'static> =
     Attr { name: c"text", kind: DTL_ATTR_STR, flags: DTL_ATTR_REQUIRED, value: Value::Bits(0) };
 

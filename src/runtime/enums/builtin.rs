@@ -63,7 +63,7 @@ const MEMBERS: [(dtl_enum_word_t, &str); 36] = [
 ];
 
 /// Defaults of the built-in schedules. Each row contains a schedule, its default memory kind and
-/// its default inner schedule.
+/// its default inner schedule (the schedule of code that is nested in it).
 const DEFAULTS: [(dtl_enum_word_t, dtl_enum_word_t, dtl_enum_word_t); 3] = [
     (DTL_SCHEDULE_SEQUENTIAL, DTL_MEMORY_HOST, DTL_SCHEDULE_SEQUENTIAL),
     (DTL_SCHEDULE_MULTICORE, DTL_MEMORY_HOST, DTL_SCHEDULE_SEQUENTIAL),
@@ -88,7 +88,8 @@ pub(super) fn all() -> All {
     All { by_number, numbers: RwLock::new(numbers) }
 }
 
-/// Returns the default memory kind and the default inner schedule of a built-in schedule.
+/// Returns the default memory kind and the default inner schedule (the schedule of nested code) of
+/// a built-in schedule.
 pub(super) fn defaults(schedule: dtl_enum_word_t) -> Option<(dtl_enum_word_t, dtl_enum_word_t)> {
     DEFAULTS.iter().find(|row| row.0 == schedule).map(|row| (row.1, row.2))
 }

@@ -62,7 +62,8 @@ pub(super) struct Member {
     /// Name of the enumeration to which the member belongs.
     pub(super) of: &'static str,
     pub(super) fields: Vec<Field>,
-    /// Default memory kind and inner schedule, if the member is a schedule.
+    /// Default memory kind and inner schedule (the schedule of nested code), if the member is a
+    /// schedule.
     defaults: OnceLock<(dtl_enum_word_t, dtl_enum_word_t)>,
 }
 
@@ -142,8 +143,8 @@ fn enumeration(number: dtl_enum_t) -> Result<&'static Enumeration> {
     })
 }
 
-/// Registers a member under `value`, or under the lowest free value above the number of members if
-/// `value` is `None`. A member with fields is a template.
+/// Registers a member with the value `value` or, if `value` is `None`, with the lowest free value
+/// that is greater than the number of members. A member with fields is a template.
 pub fn register(
     number: dtl_enum_t,
     name: &str,
@@ -177,7 +178,7 @@ pub fn register_template(
 }
 
 impl Enumeration {
-    /// Allocates an enumeration. It is never freed, because there are only few enumerations.
+    /// Allocates an enumeration. It is never freed, because there are only a few enumerations.
     fn new(number: dtl_enum_t, name: &str) -> Result<&'static Self> {
         let (_, name) = kept(name)?;
         let book = RwLock::new(Book::default());
@@ -359,7 +360,7 @@ impl Enumeration {
         )
     }
 
-    /// Returns the names of the members for an error message, at most `MOST` of them.
+    /// Returns the names of at most `MOST` members, for an error message.
     fn some_names(&self) -> String {
         const MOST: usize = 16;
         let book = self.book.read();
@@ -397,7 +398,8 @@ pub fn at(number: dtl_enum_t, index: u64) -> Result<dtl_enum_word_t> {
     }
 }
 
-/// Returns the enumeration word of the template Undefined of an enumeration.
+/// Returns the enumeration word of the member Undefined, which represents names that are not in the
+/// enumeration.
 pub fn undefined(number: dtl_enum_t) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
     enumeration.by_value.get(UNDEFINED as usize).map(|member| member.word).ok_or_else(|| {

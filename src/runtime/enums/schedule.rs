@@ -50,8 +50,8 @@ const PROPERTIES: [(u64, &str); 7] = [
     (DTL_MEMORY_EXPORTABLE, "DTL_MEMORY_EXPORTABLE"),
 ];
 
-/// Sets the default memory kind and inner schedule of a schedule. Fails if the schedule already has
-/// other defaults.
+/// Sets the default memory kind and inner schedule (the schedule of nested code) of a schedule.
+/// Fails if the schedule already has other defaults.
 pub fn set_defaults(
     schedule: dtl_enum_word_t,
     kind: dtl_enum_word_t,
@@ -86,7 +86,8 @@ pub fn set_defaults(
     )
 }
 
-/// Returns the default memory kind and inner schedule of a schedule, or of an instance's template.
+/// Returns the default memory kind and inner schedule (the schedule of nested code) of a schedule.
+/// For an instance, returns the defaults of its template.
 pub fn defaults(schedule: dtl_enum_word_t) -> Result<(dtl_enum_word_t, dtl_enum_word_t)> {
     check("schedule", schedule, DTL_ENUM_SCHEDULE)?;
     let member = existing(schedule)?;

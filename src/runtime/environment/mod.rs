@@ -2,12 +2,11 @@
 //! registers environments, counts their users, and starts and ends environments in the required
 //! order.
 //!
-//! One lock guards the list of environments. No function of the program is called while the lock is
-//! held.
+//! One lock guards the list of environments. No user callback is called while the lock is held.
 //!
 //! In reading order:
 //! - `version`: comparison of versions
-//! - `plan`: order of starting
+//! - `plan`: start order of an environment and its dependencies
 //! - `start`: start and end of environments
 
 mod plan;
@@ -29,7 +28,8 @@ use std::thread::ThreadId;
 
 const MOST: usize = 4096;
 
-/// Callback functions that the provider of an environment implements.
+/// Callback functions of an environment (external software that backends and kernel sources depend
+/// on), implemented by the provider of the environment.
 pub trait Calls: Send + Sync {
     /// Fails with the reason if the environment cannot be used on this machine.
     fn probe(&self) -> Result<()>;
@@ -43,7 +43,7 @@ pub trait Calls: Send + Sync {
     fn identity(&self) -> [usize; 4];
 }
 
-/// Description of an environment.
+/// Description of an environment (external software that backends and kernel sources depend on).
 pub struct Description {
     /// Name of the environment.
     pub name: String,
@@ -95,7 +95,8 @@ struct EnvironmentRecord {
     phase: Phase,
     /// Number of outstanding references acquired with dtl_environment_require.
     uses: u64,
-    /// Number of references by dependent environments, modules, backends, and calls in progress.
+    /// Number of references that dependent environments, modules, backends and calls in progress
+    /// hold.
     holds: u64,
     /// Names of the environments that the init function of this environment has required.
     owned: Vec<String>,
@@ -226,8 +227,8 @@ pub fn state(name: &str) -> Result<Addr> {
 }
 
 /// Checks that an environment could be started: the environment and all its dependencies are
-/// registered, and the probe function of each one that is not started succeeds. Starts no
-/// environment.
+/// registered, and the probe function of each one that is not started succeeds. This function does
+/// not start any environment.
 pub fn availability(need: &Requirement) -> Result<()> {
     let (order, mut state) = ordered(need)?;
     let mut required = Vec::new();
@@ -245,8 +246,8 @@ pub fn availability(need: &Requirement) -> Result<()> {
     required.iter().try_for_each(|(step, description)| probe(step, description))
 }
 
-/// Returns the environments to start, in the order of starting. If an environment is not
-/// registered, loads the plugins and repeats the search, because a plugin may register it.
+/// Returns the environments to start, in the order in which they must be started. If an environment
+/// is not registered, loads the plugins and repeats the search, because a plugin may register it.
 fn ordered(need: &Requirement) -> Result<(Vec<StartStep>, MutexGuard<'static, EnvironmentState>)> {
     let mut state = STATE.lock();
     let mut order = plan::order(&state.records, need);

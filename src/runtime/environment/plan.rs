@@ -1,4 +1,5 @@
-//! Start plan of an environment: its dependencies, in the order of starting. Starts no environment.
+//! Start plan of an environment: the environment and its dependencies, in the order in which they
+//! must be started. Computing a plan does not start an environment.
 
 use super::version::Requirement;
 use super::{EnvironmentRecord, find};

@@ -1,6 +1,6 @@
 //! Start and end of environments.
 //!
-//! An environment stays started while it is used (by a call of dtl_environment_require) or
+//! An environment stays started while it is used (acquired with dtl_environment_require) or
 //! referenced: by a dependent environment, a module, a backend, or a call in progress. The thread
 //! that drops the last use or reference ends the unused environments, in reverse order of their
 //! start. A thread that requires an environment that is being started or ended waits. If that wait
@@ -86,7 +86,7 @@ pub fn require(need: &Requirement) -> Result<()> {
     Ok(())
 }
 
-/// Reverts one `dtl_environment_require` of an environment, and ends unused environments
+/// Reverts one call to `dtl_environment_require` for an environment, and ends unused environments
 /// (`dtl_environment_release`).
 pub fn release(name: &str) -> Result<()> {
     let mut state = STATE.lock();

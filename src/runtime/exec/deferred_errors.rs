@@ -1,8 +1,8 @@
 //! Failures of the work that the library itself does in a backend's stream: host callbacks, kernels
-//! that are host functions, and copies that the backend cannot queue. The backend does not see such
-//! failures, so its events complete even after failed work. An event therefore carries a [`Mark`]
-//! that covers the library's work queued before the event was recorded. The library reads the mark
-//! when the backend's event has completed.
+//! that are host functions, and copies that the backend cannot queue. Such failures are not
+//! reported to the backend, so its events complete even after failed work. An event therefore
+//! carries a [`Mark`] that covers the library's work queued before the event was recorded. The
+//! library reads the mark when the backend's event has completed.
 //!
 //! Pieces of work are numbered in the order of the stream. Only the first unreported failure
 //! matters. An event carries this failure if the failed piece was queued before the event was
@@ -17,16 +17,16 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Cell for the first unreported failure and the number of the failed piece. When the failure is
-/// reported, a new, empty cell replaces this one. A mark keeps the cell that was current when the
-/// mark was created.
+/// Cell for the first unreported failure and the number of the failed piece of work. When the
+/// failure is reported, a new, empty cell replaces this one. A [`Mark`] keeps the cell that was
+/// current when the mark was created.
 type First = Arc<Mutex<Option<(u64, Error)>>>;
 
 /// Record of the failures of the library's own work in one backend stream.
 #[derive(Default)]
 pub(super) struct DeferredErrors {
     /// Number of pieces of work that have not ended, plus 1 while a failure is unreported. If it is
-    /// 0, an event is recorded without a mark.
+    /// 0, an event is recorded without a [`Mark`].
     open: AtomicU64,
     state: Mutex<DeferredState>,
 }
@@ -43,12 +43,12 @@ struct DeferredState {
 pub(super) struct Mark {
     first: First,
     upto: u64,
-    /// Id of the `DeferredErrors` to which the pieces belong.
+    /// Id of the `DeferredErrors` object that numbers these pieces of work.
     of: usize,
 }
 
 impl DeferredErrors {
-    /// Returns true if an event recorded now may need a mark. Costs one load. The value of this
+    /// Returns true if an event recorded now may need a [`Mark`]. Costs one load. The value of this
     /// relaxed load includes all unfinished pieces of work that the calling thread has queued.
     /// Pieces that another thread queues concurrently have no defined order relative to the
     /// recording of the event.
@@ -112,8 +112,9 @@ impl DeferredErrors {
         Some(first)
     }
 
-    /// Returns the mark for an event that is recorded now; `None` if all of the library's work has
-    /// ended and all failures have been reported.
+    /// Returns the [`Mark`] (position in the sequence of the library's work in the stream) for an
+    /// event that is recorded now; `None` if all of the library's work has ended and all failures
+    /// have been reported.
     pub(super) fn mark(self: &Arc<Self>) -> Option<Mark> {
         if !self.is_open() {
             return None;
@@ -122,15 +123,15 @@ impl DeferredErrors {
         Some(Mark { first: Arc::clone(&state.first), upto: state.last, of: self.id() })
     }
 
-    /// Returns a number that no other live `DeferredErrors` has.
+    /// Returns a number that is unique among all existing `DeferredErrors` objects.
     pub(super) fn id(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self).addr()
     }
 }
 
 impl Mark {
-    /// Returns the first failure among the pieces of work that the mark covers. Valid once these
-    /// pieces have ended.
+    /// Returns the first failure among the pieces of work up to this position in the stream. Valid
+    /// once these pieces have ended.
     pub(super) fn result(&self) -> Result<()> {
         match &*self.first.lock() {
             Some((number, error)) if *number <= self.upto => Err(error.clone()),
@@ -138,8 +139,8 @@ impl Mark {
         }
     }
 
-    /// Returns true if the calling thread is executing a piece of work that the mark covers. Valid
-    /// only until the stream has executed all work that the mark covers.
+    /// Returns true if the calling thread is executing a piece of work that the mark covers. The
+    /// result is valid only until the stream has executed all work that the mark covers.
     pub(super) fn is_behind_caller(&self) -> bool {
         super::reentrancy::is(self.of)
     }

@@ -21,8 +21,8 @@ use crate::sys::sync::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Event: a point in the work of a stream. Threads can query whether this point has been reached,
-/// and wait for it.
+/// Event: a point in the sequence of work in a stream. Threads can query whether the work before
+/// this point is complete, and wait for it.
 pub struct Event {
     backend: Arc<Backend>,
     timing: bool,
@@ -39,8 +39,8 @@ pub(super) enum EventImpl {
 /// the stream before the event was recorded.
 pub(super) struct Foreign {
     pub(super) token: Token,
-    /// True if `mark` contains a mark. Read before `mark` is locked, so that queries of events
-    /// without a mark take no lock.
+    /// True if `mark` contains a [`Mark`]. Read before `mark` is locked, so that queries of events
+    /// without a [`Mark`] do not take the lock.
     is_marked: AtomicBool,
     mark: Mutex<Option<Mark>>,
 }
@@ -216,9 +216,9 @@ impl Event {
 /// Condition that becomes true (the gate opens) when the work queued before an event was recorded
 /// is complete. Stays valid after the event is destroyed.
 pub enum EventGate {
-    /// Gate of one recording of an event.
+    /// The work queued before one particular recording of an event is complete.
     Record(Arc<Fence>),
-    /// Gate of the latest recording of the event.
+    /// The work queued before the latest recording of the event is complete.
     Latest(Arc<Event>),
 }
 
@@ -249,8 +249,8 @@ impl Foreign {
     }
 
     /// Stores the [`Mark`] that covers the library's own work queued before the event was recorded.
-    /// Called after the recording. `trail` contains the failures of the library's own work in the
-    /// stream.
+    /// Called after the event has been recorded. `trail` contains the failures of the library's own
+    /// work in the stream.
     #[inline]
     pub(super) fn follow(&self, trail: &Arc<DeferredErrors>) {
         if trail.is_open() || self.is_marked.load(Ordering::Relaxed) {

@@ -18,7 +18,7 @@ use crate::sys::{memory::buf::Addr, sync::lock::Mutex};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Task function of the application, never NULL.
+/// User-defined task function, never NULL.
 pub type TaskFn = extern "C" fn(*mut c_void) -> dtl_status_t;
 
 /// Execution resource that runs functions and loops on the host.

@@ -42,7 +42,7 @@ pub enum WaitOutcome {
 }
 
 impl Fence {
-    /// Creates a fence of pending work.
+    /// Creates a fence for pending work.
     pub fn pending() -> Self {
         Fence::default()
     }

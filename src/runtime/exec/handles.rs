@@ -38,7 +38,7 @@ pub trait ObjectKind: Send + Sync + Sized + 'static {
     const NOUN: &'static str;
     /// Type byte (most significant byte) of the handles of this kind.
     const TAG: u8;
-    /// Returns the handle table of the kind.
+    /// Returns the handle table for objects of this kind.
     fn table() -> &'static HandleTable<Self>;
 }
 

@@ -1,9 +1,9 @@
 //! Kernels, and the execution of their host code over a grid of thread blocks.
 //!
-//! Each thread of the grid is one call of the kernel function; host code compiled from a module
-//! runs all threads of a block in one call. The threads of a block run one after another, so blocks
-//! have no barrier. The blocks run in parallel on the cores of the machine if the launch takes
-//! longer than waking the other threads.
+//! Each thread of the grid is one call to the kernel function; host code compiled from a module
+//! runs all threads of a block in one call. The threads of a block run one after another, so a
+//! barrier between them is not supported. The blocks run in parallel on the cores of the machine if
+//! the launch takes longer than waking the other threads.
 //!
 //! `stream` queues launches, and `module` connects kernels to their modules.
 
@@ -33,8 +33,8 @@ const SHARED_MOST: u32 = 64 << 20;
 /// Function that can be launched over a grid of threads on the streams of one backend.
 pub struct Kernel {
     pub(super) backend: Arc<Backend>,
-    /// Host code of the kernel; `None` if the kernel is an object of the backend; `part` then
-    /// contains its token.
+    /// Host code of the kernel. `None` if the backend implements the kernel; `part` then contains
+    /// the backend-private pointer to the kernel.
     pub(super) code: Option<Code>,
     /// Kernel of a module, with a reference to that module; `None` if the kernel was created from a
     /// function.
@@ -48,7 +48,7 @@ pub struct Code {
     pub function: KernelFn,
     /// User pointer that is passed to each call to `function`.
     pub user: Addr,
-    /// True if one call runs a whole block instead of one thread.
+    /// True if one call executes all threads of a block; false if it executes one thread.
     pub is_whole_block: bool,
 }
 
@@ -130,7 +130,7 @@ impl Grid {
         Ok(Grid { shape, code, args })
     }
 
-    /// Runs all blocks of the grid, in one or more ranges. After the first failed call of the
+    /// Runs all blocks of the grid, in one or more ranges. After the first failed call to the
     /// kernel function, the other blocks of the same range are skipped, and no further range is
     /// started.
     pub fn run(self) -> Result<()> {

@@ -80,8 +80,8 @@ fn limits(backend: &Backend, device: i32) -> Limits {
     }
 }
 
-/// Returns the exec component (streams, events, kernels) of a backend. The caller holds a token
-/// that this component created, so a missing component is an internal error.
+/// Returns the exec component (streams, events, kernels) of a backend. The caller has a stream,
+/// event or executor that uses this component, so a missing component is an internal error.
 fn exec_of(backend: &Arc<Backend>) -> Result<&dyn Exec> {
     backend.exec.as_deref().ok_or_else(|| lost(backend))
 }
@@ -96,8 +96,8 @@ fn lost(backend: &Arc<Backend>) -> Error {
     Error::new(DTL_ERROR_INTERNAL, format!("backend '{}' lost its exec component", backend.name()))
 }
 
-/// Calls a function of the application and converts its status to a result. `what` names the
-/// function in the error message.
+/// Calls a user callback and converts its status to a result. `what` names the function in the
+/// error message.
 pub(super) fn outcome(
     call: impl FnOnce() -> dtl_status_t,
     what: impl FnOnce() -> String,
@@ -115,7 +115,7 @@ pub fn host_callback(function: dtl_task_fn_t, user: Addr) -> Result<()> {
     outcome(|| function(user.ptr()), || "a stream's host callback".to_owned())
 }
 
-/// Creates the error for a failure status that a function of the application returned.
+/// Creates the error for a failure status that a user callback returned.
 #[cold]
 pub(super) fn failed(status: dtl_status_t, what: &str) -> Error {
     Error::of_status(&format!("{what} returned"), status)

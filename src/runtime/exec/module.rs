@@ -115,8 +115,8 @@ fn modules_of(backend: &Backend) -> Result<&dyn Modules> {
 /// Reference from a kernel to its module, which stays alive as long as the kernel.
 pub struct ModuleKernel {
     module: Arc<Module>,
-    /// Token of the backend's kernel, which is destroyed together with this object; `None` if the
-    /// kernel is host code.
+    /// Backend-private pointer to the kernel; `None` if the kernel is host code. The backend's
+    /// kernel is destroyed together with this object.
     own: Option<Token>,
     name: String,
     arguments: Option<Vec<Argument>>,

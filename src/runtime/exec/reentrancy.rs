@@ -1,6 +1,7 @@
 //! Record of the stream or executor whose work the calling thread runs, identified by the address
 //! of the object that orders the work. A piece of work that waits for work queued after itself
-//! would deadlock; with this record, the library detects such a wait and lets it fail.
+//! would deadlock; with this record, the library detects such a wait, which then fails with an
+//! error.
 
 use crate::error::{Result, fail};
 use std::cell::Cell;

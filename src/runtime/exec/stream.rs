@@ -131,8 +131,8 @@ impl Stream {
         }
     }
 
-    /// Returns the token of the backend's stream; `None` if the library itself implements the
-    /// stream.
+    /// Returns the token (backend-private pointer) of the backend's stream; `None` if the library
+    /// itself implements the stream.
     pub fn token(&self) -> Option<Token> {
         match &self.body {
             StreamImpl::Backend(foreign) => Some(foreign.token),
@@ -140,7 +140,8 @@ impl Stream {
         }
     }
 
-    /// Counts a piece of work that was queued directly on the backend's stream ([`Stream::token`]).
+    /// Counts a piece of work that the caller queued directly on the backend's stream, to which
+    /// [`Stream::token`] refers.
     pub fn note_work(&self) {
         if let StreamImpl::Backend(foreign) = &self.body {
             foreign.queued.fetch_add(1, Ordering::Relaxed);
@@ -290,7 +291,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Calls a function on a host thread in the order of the stream.
+    /// Calls a function on a host thread, in stream order.
     pub fn host_callback(&self, function: dtl_task_fn_t, user: Addr) -> Result<()> {
         match &self.body {
             StreamImpl::Own(queue) => queue.push(StreamWork::Call(function, user)),

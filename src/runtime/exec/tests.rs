@@ -1,5 +1,6 @@
-//! Tests of streams, events, executors and kernels through their Rust interfaces. The tests use no
-//! unsafe code: user pointers carry numbers, and callbacks write to statics of the test.
+//! Tests of streams, events, executors and kernels through their Rust interfaces. The tests do not
+//! use unsafe code: user pointers contain numbers, and callbacks write to static variables of this
+//! module.
 
 use super::Limits;
 use super::event::Event;

@@ -4,7 +4,7 @@
 //! While there is no such memory, a check costs one load. For a range that lies entirely below or
 //! above all such memory that has existed so far, a check costs two more loads. This is the common
 //! case, because even a program with device memory sends most of its messages from host memory.
-//! While drivers can be queried (`drivers`), any range that is not certain to be host memory also
+//! While drivers can be queried (`drivers`), any range that is not known to be host memory also
 //! counts as possible device memory. Each allocation has a unique serial number, and code that
 //! stores data about an allocation is notified when the allocation is freed. `transfer` copies such
 //! memory; `p2p::p2p_staging` stages it on its way to other ranks.
@@ -34,9 +34,9 @@ static HIGH: AtomicUsize = AtomicUsize::new(0);
 /// Serial number of the newest allocation that the host cannot access.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 /// Watchers to notify when an allocation that the host cannot access is freed. WATCHING is the
-/// number of watchers; while it is 0, a free costs one load. A thread that frees an allocation
-/// about which a watcher stores data has observed the completion of the message that used the
-/// allocation. The registration of that watcher therefore happens before the free, so relaxed loads
+/// number of watchers; while it is 0, a free costs one load. If a watcher stores data about an
+/// allocation, the thread that frees the allocation has observed the completion of the message that
+/// used it. The registration of that watcher therefore happens before the free, so relaxed loads
 /// suffice.
 static WATCHERS: Mutex<Vec<Weak<dyn Watcher>>> = Mutex::new(Vec::new());
 static WATCHING: AtomicUsize = AtomicUsize::new(0);

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const MOST: usize = 8;
 
 /// Handles of the backends whose drivers are queried; 0 = free entry. At its first use, a backend
-/// is added in the first free entry. A query first copies the list, so that it holds no lock while
+/// is stored in the first free entry. A query first copies the list, so that it holds no lock while
 /// it calls a backend.
 static DRIVERS: RwLock<[u64; MOST]> = RwLock::new([0; MOST]);
 /// Number of handles in DRIVERS. Relaxed loads suffice: if the first use of a backend happens
@@ -90,8 +90,8 @@ pub(super) fn find(region: Region) -> Result<Option<(usize, Allocation)>> {
 
 /// Queries the drivers of all backends in DRIVERS, even about ranges that contain only host memory,
 /// because the program may have registered that memory with a driver. If a query fails, the range
-/// may be memory of that driver, which the host perhaps cannot read. So this function returns the
-/// failure, unless another driver recognizes the range.
+/// may be memory of that driver, and the host may be unable to read it. So this function returns
+/// the failure, unless another driver recognizes the range.
 #[cold]
 pub(super) fn query(region: Region) -> Result<Option<(usize, Allocation)>> {
     let drivers = *DRIVERS.read();

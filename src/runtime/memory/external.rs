@@ -1,7 +1,7 @@
-//! List of memory of other allocators: memory of imported arrays, and memory that the program
-//! registered or adopted (`registered`). Lookups by address also search this list, so that copies
-//! find the backend of the memory. Entries may overlap, because several arrays may refer to the
-//! same memory.
+//! List of memory from other allocators: memory of imported arrays, and memory that the program
+//! passed to `dtl_mem_register_host` or `dtl_mem_adopt` (see `registered`). Lookups by address also
+//! search this list, so that copies find the backend of the memory. Entries may overlap, because
+//! several arrays may refer to the same memory.
 
 use super::{Allocation, device_only};
 use crate::sys::memory::buf::Addr;
@@ -9,7 +9,7 @@ use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Memory of other allocators, keyed by the address of the first byte and a number that
+/// Memory from other allocators, keyed by the address of the first byte and a number that
 /// distinguishes entries with the same address.
 static KNOWN: RwLock<BTreeMap<(usize, u64), Allocation>> = RwLock::new(BTreeMap::new());
 /// Number of entries in KNOWN. While it is 0, the usual case, a lookup takes no lock.
@@ -42,8 +42,8 @@ pub fn leave(entry: ExternalEntry) {
     }
 }
 
-/// Finds memory of another allocator that contains `addr`. Returns the address of the first byte of
-/// that memory, and the list entry.
+/// Finds the memory from another allocator that contains the address `addr`. Returns the address of
+/// the first byte of that memory, and the list entry.
 #[inline]
 pub fn find(addr: Addr) -> Option<(usize, Allocation)> {
     if COUNT.load(Ordering::Acquire) == 0 { None } else { find_listed(addr) }
@@ -58,7 +58,7 @@ fn find_listed(addr: Addr) -> Option<(usize, Allocation)> {
     Some((base, *allocation))
 }
 
-/// Returns the first memory of another allocator that begins at an address from `first` to `last`
+/// Returns the first entry, by address, whose memory begins in the range from `first` to `last`
 /// (inclusive).
 pub fn first_within(first: Addr, last: Addr) -> Option<(usize, Allocation)> {
     if COUNT.load(Ordering::Acquire) == 0 {

@@ -13,9 +13,9 @@ use crate::sys::sync::lock::RwLock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Requested backend of each allocation that a dispatch handler provided, keyed by the address of
-/// the first byte. Contains only allocations that are in the ledger (the table of live
-/// allocations).
+/// For each allocation that a dispatch handler provided: the backend from which the program had
+/// requested the memory, keyed by the address of the first byte. Contains only allocations that are
+/// in the ledger (the table of live allocations).
 static REQUESTED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new());
 /// True once an entry has been added to `REQUESTED`, so that most programs never take its lock.
 static ANY: AtomicBool = AtomicBool::new(false);

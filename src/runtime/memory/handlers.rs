@@ -16,9 +16,9 @@ use crate::runtime::trace::{self, Args};
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::Addr;
 
-/// Allocates memory: through the program's dispatch handler for the memory kind if there is one,
-/// else from the backend. If a stream of the backend is passed, the allocation is ordered with the
-/// work of that stream.
+/// Allocates memory: through the dispatch handler that the user has registered for the memory kind,
+/// if there is one, else from the backend. If a stream of the backend is passed, requests a
+/// stream-ordered allocation on that stream.
 pub fn alloc(
     owner: Owner,
     backend: &Backend,
@@ -38,7 +38,7 @@ pub fn alloc(
     alloc_own(owner, backend, wanted, order.map(|order| order.stream))
 }
 
-/// Stream with whose work an allocation is ordered.
+/// Stream of a stream-ordered allocation.
 #[derive(Clone, Copy)]
 pub struct Order<'a> {
     /// Handle of the stream, which is passed to dispatch handlers.
@@ -164,8 +164,8 @@ pub fn copy_by(backend: &Backend, dst: &Located<'_>, src: &Located<'_>) -> Resul
     }
 }
 
-/// Returns true if the program may have a handler for a copy. Does not call the predicates by which
-/// handlers accept or reject a copy.
+/// Returns true if a handler that the user has registered may apply to a copy. Does not call the
+/// predicates by which handlers accept or reject a copy.
 pub fn may_copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> bool {
     let slots = [src.place.kind, dst.place.kind, DTL_DISPATCH_ANY];
     find_quickly(inside, DEFAULT)

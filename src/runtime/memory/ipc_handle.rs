@@ -23,7 +23,8 @@ const NAME: usize = 16;
 const MAGIC: u64 = 0x4D4C_5444;
 const VERSION: u64 = 1;
 
-/// Words of a memory handle before the backend's ticket (data that only the backend interprets).
+/// Words of a memory handle before the backend's ticket (data that only the backend interprets), in
+/// this order:
 ///
 /// - format: magic number in the lower half, version in the upper half
 /// - checksum of all other words
@@ -130,7 +131,7 @@ pub fn export(inside: &Guard, addr: Addr) -> Result<dtl_mem_handle_t> {
     Ok(handle)
 }
 
-/// Imports an allocation of another process. Returns its address in this process and its size in
+/// Imports an allocation from another process. Returns its address in this process and its size in
 /// bytes.
 pub fn import(backend: &Backend, handle: &dtl_mem_handle_t) -> Result<(Addr, u64)> {
     let exports = exports(backend)?;

@@ -118,8 +118,8 @@ fn touched(
     Ok(found.or_else(|| external::first_within(region.addr(), last).filter(&counts)))
 }
 
-/// Finds memory in the library's lists of allocations that overlaps the range. Does not query
-/// drivers.
+/// Finds an allocation that overlaps the range, in the library's lists of allocations only. Does
+/// not query drivers.
 pub(super) fn overlapping(region: Region) -> Result<Option<(usize, Allocation)>> {
     touched(region, |addr| Ok(find(addr)), |_| true)
 }

@@ -1,10 +1,10 @@
 //! Memory pools: freed memory of a backend is cached for later allocations instead of being
 //! returned to the backend.
 //!
-//! Plain memory (see `host_alloc`) comes from the library's own allocator, which itself caches
-//! freed memory. A pool of plain memory consists only of counters and a label that marks its
-//! blocks. A pool of any other memory stores freed blocks in lists by size and alignment, under a
-//! lock that is not held while the backend is called.
+//! Plain memory (ordinary host memory, see `host_alloc`) comes from the library's own allocator,
+//! which itself caches freed memory. A pool of plain memory consists only of counters and a label
+//! that marks its blocks. A pool of any other memory stores freed blocks in lists by size and
+//! alignment, under a lock that is not held while the backend is called.
 
 use super::{Allocation, host_alloc};
 use crate::abi::devices::device::dtl_mem_stats_t;
@@ -35,11 +35,11 @@ const LEAST_ALIGN: u64 = 64;
 /// Pools of the program.
 pub static POOLS: HandleTable<MemPool> = HandleTable::new(TAG, 0);
 
-/// Lookup table for the fast paths: pools of plain memory (see `host_alloc`), indexed by the low
-/// bits of their handles. Of several pools with the same index, the first one owns the entry. An
-/// entry contains a handle only while the pool is in the handle table, and is not reused before the
-/// pool is dropped. So a thread that enters the epoch and then finds the handle in the entry may
-/// use the entry until it leaves the epoch.
+/// Lookup table for the fast paths: pools of plain memory (ordinary host memory, see `host_alloc`),
+/// indexed by the low bits of their handles. Of several pools with the same index, the first one
+/// owns the entry. An entry contains a handle only while the pool is in the handle table, and is
+/// not reused before the pool is dropped. So a thread that enters the reclamation epoch and then
+/// finds the handle in the entry may use the entry until it leaves the epoch.
 static QUICK: [PoolEntry; ENTRIES] = [const {
     PoolEntry { id: AtomicU64::new(0), label: AtomicU64::new(0), owner: AtomicU64::new(0) }
 }; ENTRIES];
@@ -50,7 +50,8 @@ struct PoolEntry {
     id: AtomicU64,
     /// Label (memory kind and tag) of the pool's blocks, encoded in one word.
     label: AtomicU64,
-    /// Handle of the pool to which the entry belongs until the pool is dropped; 0 = none.
+    /// Handle of the pool that owns the entry until the pool is dropped; 0 if no pool owns the
+    /// entry.
     owner: AtomicU64,
 }
 
@@ -70,8 +71,8 @@ fn entry(id: u64) -> &'static PoolEntry {
     &QUICK[handle_table::index_of(id) % ENTRIES]
 }
 
-/// Returns the label of the blocks of a pool; `None` if the pool is not in QUICK. Must be called
-/// inside the epoch.
+/// Returns the label (memory kind and tag) of a pool's blocks; `None` if the pool is not in QUICK.
+/// Must be called inside the reclamation epoch.
 #[inline]
 fn quick_label(id: u64) -> Option<Label> {
     let entry = entry(id);
@@ -82,8 +83,8 @@ fn quick_label(id: u64) -> Option<Label> {
 }
 
 /// Fast path of allocation: returns a cached block of default alignment. Must be called inside the
-/// epoch, while `open_state` admits fast-path calls. Returns `None` if the caller must use
-/// [`MemPool::alloc`] instead.
+/// reclamation epoch, while `open_state` admits fast-path calls. Returns `None` if the caller must
+/// use [`MemPool::alloc`] instead.
 #[must_use]
 pub fn quick_alloc(id: u64, size: u64) -> Option<CachedBlock> {
     heap::quick_alloc(size, quick_label(id)?)
@@ -179,7 +180,7 @@ impl FreeLists {
 }
 
 impl MemPool {
-    /// Creates a pool of a backend's memory on the current device of the thread. `keep` is the
+    /// Creates a pool of a backend's memory on the calling thread's current device. `keep` is the
     /// maximum number of cached bytes; 0 = default.
     pub fn create(backend: Arc<Backend>, kind: dtl_enum_word_t, keep: u64) -> Result<MemPool> {
         memory::kind_info(&backend, kind)?;
@@ -363,9 +364,9 @@ impl Drop for MemPool {
 
 /// Allocates a heap block tag for a new pool. The tag of a destroyed pool becomes available when
 /// all calls that were in progress at the destruction have returned. If no tag is available yet,
-/// this function waits for these calls. The function must be called outside the epoch; otherwise it
-/// may wait for its own caller. In a callback inside another library call, the epoch cannot be
-/// left, and the function fails with LIMIT instead of waiting.
+/// this function waits for these calls. The function must be called outside the reclamation epoch;
+/// otherwise it may wait for its own caller. In a callback inside another library call, the thread
+/// cannot leave the epoch, so the function fails with LIMIT instead of waiting.
 fn take_label() -> Result<u8> {
     loop {
         if let Some(tag) = free_label() {
@@ -431,8 +432,8 @@ pub fn find(inside: &Guard, id: u64) -> Result<&MemPool> {
 }
 
 /// Removes a pool from the handle table. The fast-path entry of the pool is cleared first: a thread
-/// that still uses the entry is inside the epoch, and the pool is not dropped before that thread
-/// leaves the epoch.
+/// that still uses the entry is inside the reclamation epoch, and the pool is not dropped before
+/// that thread leaves the epoch.
 fn remove(inside: &Guard, id: u64) -> Option<Arc<MemPool>> {
     entry(id).hide(id);
     POOLS.remove(inside, id)

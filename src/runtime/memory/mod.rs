@@ -1,22 +1,22 @@
 //! Memory: allocation through a backend, and the ledger of all live allocations.
 //!
 //! The ledger identifies the allocation of a pointer for copies and `dtl_mem_query`. It contains
-//! only memory that this module allocated. Memory of other allocators is in the list of `external`,
-//! or is found by a driver query (`drivers`). Any other pointer is assumed to point to host memory.
-//! Memory that the library's own allocator (`host_alloc`) allocates is not in the ledger, because
-//! this allocator can look up its own blocks.
+//! only memory that this module allocated. Memory from other allocators is in the list in
+//! `external`, or is found by a driver query (`drivers`). Any other pointer is assumed to point to
+//! host memory. Memory that the library's own allocator (`host_alloc`) allocates is not in the
+//! ledger, because this allocator can look up its own blocks.
 //!
 //! In reading order:
-//! - `host_alloc`: host memory by the library's allocator
-//! - `external`: memory of other allocators
-//! - `registered`: host memory registered by the program, adopted memory
+//! - `host_alloc`: host memory from the library's allocator
+//! - `external`: memory from other allocators
+//! - `registered`: memory that the program passed to `dtl_mem_register_host` or `dtl_mem_adopt`
 //! - `drivers`: driver queries for unknown pointers
 //! - `located`: owner and bounds of a range
 //! - `transfer`: copies and fills
 //! - `stream_ordered`: allocation and freeing in stream order
 //! - `mem_pool`: memory pools
 //! - `foreign_owner`: memory that a dispatch handler provided
-//! - `handlers`: allocations and copies by handlers of the program
+//! - `handlers`: allocations and copies through handlers that the user has registered
 //! - `device_only`: memory that the host cannot access
 //! - `ipc_handle`: export and import between processes
 //! - `stats`: memory properties and usage counters
@@ -179,7 +179,7 @@ fn find_any(region: Region) -> Result<Option<(usize, Allocation)>> {
 pub enum Owner {
     /// The program, which frees the memory with `dtl_mem_free`.
     Program,
-    /// An array object of the library. The memory is freed when the array is destroyed.
+    /// An array object, which frees the memory when it is destroyed.
     Array,
 }
 
@@ -366,7 +366,7 @@ pub fn leave_all(pool: u64) -> Vec<(Addr, Allocation)> {
     left
 }
 
-/// Allocates memory from a backend on the current device of the thread, without an entry in the
+/// Allocates memory from a backend on the calling thread's current device, without an entry in the
 /// ledger (the table of live allocations).
 pub fn take(backend: &Backend, kind: dtl_enum_word_t, room: u64, align: u64) -> Result<Addr> {
     allocate(backend, backend.memory()?, Extent { kind, size: room, align })

@@ -16,7 +16,7 @@ use crate::sys::sync::lock::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Function by which the program passed the memory to the library.
+/// Function that the program called to pass the memory to the library.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RegisteredBy {
     /// `dtl_mem_register_host`: the backend has locked the pages.
@@ -45,11 +45,11 @@ struct Registered {
     entry: Option<ExternalEntry>,
 }
 
-/// Registered and adopted ranges, keyed by the address of their first byte. The ranges do not
-/// overlap.
+/// Ranges that the program passed to `dtl_mem_register_host` or `dtl_mem_adopt`, keyed by the
+/// address of their first byte. The ranges do not overlap.
 static LIST: Mutex<BTreeMap<usize, Registered>> = Mutex::new(BTreeMap::new());
 
-/// Registers memory of the program with a backend.
+/// Registers user memory with a backend.
 pub fn register(backend: Arc<Backend>, region: Region) -> Result<()> {
     let memory = backend.memory()?;
     let device = device::get_or_first(&backend)?;
@@ -72,7 +72,8 @@ fn list(backend: &Backend, device: i32, kind: dtl_enum_word_t, region: Region) {
     }
 }
 
-/// Adopts memory of another allocator. The backend can copy this memory.
+/// Adds memory from another allocator to the library's lists (`dtl_mem_adopt`), so that the library
+/// can copy this memory through the backend.
 pub fn adopt(
     backend: Arc<Backend>,
     device: i32,
@@ -193,7 +194,7 @@ pub fn unregister(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
     forget(&gone)
 }
 
-/// Reverts [`adopt`]: removes the memory from the list of adopted memory.
+/// Reverts [`adopt`]: removes the memory from the library's lists.
 pub fn release(backend: &Arc<Backend>, addr: Addr) -> Result<()> {
     take(backend, addr, RegisteredBy::Adopted).map(drop)
 }
@@ -218,8 +219,8 @@ fn take(backend: &Arc<Backend>, addr: Addr, origin: RegisteredBy) -> Result<Regi
     )
 }
 
-/// Describes registered or adopted memory at an address, for error messages. Returns `None` if the
-/// address is in no such memory.
+/// Describes the memory at an address, for error messages. Returns `None` unless the program passed
+/// the memory to `dtl_mem_register_host` or `dtl_mem_adopt`.
 pub fn describe(addr: Addr) -> Option<String> {
     let list = LIST.lock();
     let (known, found) = list.range(..=addr.get()).next_back()?;
@@ -233,7 +234,8 @@ pub fn describe(addr: Addr) -> Option<String> {
     })
 }
 
-/// Makes the backend unlock the pages of registered memory; does nothing for adopted memory.
+/// Makes the backend unlock the pages of registered memory; does nothing for memory passed to
+/// `dtl_mem_adopt`.
 fn forget(gone: &Registered) -> Result<()> {
     if gone.origin == RegisteredBy::Adopted {
         return Ok(());

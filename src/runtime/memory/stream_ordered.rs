@@ -60,8 +60,8 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     }
 }
 
-/// Frees a block of the library's own allocator. Called after the preceding work of the stream has
-/// completed.
+/// Frees a block from the library's own allocator. Called after the preceding work of the stream
+/// has completed.
 fn free_plain(addr: Addr) -> Result<()> {
     match heap::free(addr, heap::Label::new(0, host_alloc::LEAVING)) {
         heap::FreeOutcome::Done => Ok(()),

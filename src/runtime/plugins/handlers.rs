@@ -30,9 +30,9 @@ pub(super) fn end(inside: &Guard, handlers: &[dtl_registration_t]) {
     }
 }
 
-/// Unregisters a backend (`dtl_backend_unregister`), together with those handlers of its plugin
-/// that dispatch to the backend. If it is the plugin's last backend, unregisters all handlers of
-/// the plugin.
+/// Implements `dtl_backend_unregister`: unregisters a backend and those dispatch handlers of its
+/// plugin that dispatch to the backend. If no other backend of the plugin is registered,
+/// unregisters all handlers of the plugin.
 pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
     with_handlers(inside, backend, |others| {
         registry::remove(inside, backend, others).map(|()| true)
@@ -40,9 +40,9 @@ pub fn unregister(inside: &Guard, backend: dtl_backend_t) -> Result<()> {
     .map(drop)
 }
 
-/// If `backend`, which another backend of the same name has replaced, is not in use, unregisters
-/// it, together with those handlers of its plugin that dispatch to it. Returns false if the backend
-/// is still in use and the caller must retry.
+/// Unregisters `backend`, which another backend of the same name has replaced, and those dispatch
+/// handlers of its plugin that dispatch to it. Returns false without unregistering if the backend
+/// is still in use; the caller must then retry.
 pub fn end_replaced(backend: dtl_backend_t) -> bool {
     let inside = epoch::enter();
     if !registry::is_replaced(&inside, backend) {
@@ -53,9 +53,10 @@ pub fn end_replaced(backend: dtl_backend_t) -> bool {
         .unwrap_or(true)
 }
 
-/// Removes a backend by calling `remove` with the number of handlers of the backend's plugin that
-/// dispatch to the backend. If `remove` has removed the backend, unregisters these handlers, or all
-/// handlers of the plugin if it was the plugin's last backend.
+/// Removes a backend by calling `remove` with the number of dispatch handlers of the backend's
+/// plugin that dispatch to the backend. If `remove` returns true (the backend was removed),
+/// unregisters these handlers, or all handlers of the plugin if the plugin has no other registered
+/// backend.
 fn with_handlers(
     inside: &Guard,
     backend: dtl_backend_t,

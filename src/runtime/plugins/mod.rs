@@ -1,14 +1,14 @@
 //! Plugin files: loading, the state of each file, and the search path.
 //!
 //! One thread at a time loads plugins. That thread may reenter this module when a plugin registers
-//! a backend. Files are identified by device and inode, so a second name of a file is not a second
+//! a backend. Files are identified by device and inode, so two paths to the same file denote one
 //! plugin. A loaded file stays loaded until the process ends. The function that opens plugin files
 //! is passed in as an [`Opener`]; `sys::os::dl` checks that a file is trusted.
 //!
 //! In reading order:
 //! - `search_path`: folders that are searched
-//! - `plugin_probe`: trial of a plugin in a separate process
-//! - `handlers`: dispatcher handlers that plugins register
+//! - `plugin_probe`: test load of a plugin in a separate process
+//! - `handlers`: dispatch handlers that plugins register
 
 mod handlers;
 pub mod plugin_probe;
@@ -61,7 +61,7 @@ pub struct PluginDescription {
     pub compiled_for: u32,
     /// ABI version on which the plugin and the library have agreed.
     pub spoken: u32,
-    /// Environments (see `runtime::environment`) that the plugin's backends require.
+    /// Environments (external software) that the plugin's backends require.
     pub environments: Vec<Requirement>,
 }
 
@@ -78,7 +78,8 @@ struct PluginRecord {
     names: Vec<String>,
     handlers: Vec<dtl_registration_t>,
     failure: Option<Error>,
-    /// Error of a registration that failed although the plugin's load function returned success.
+    /// Error from a call to `backend_register` that failed although the plugin's load function
+    /// returned success.
     dropped: Option<Error>,
 }
 
@@ -102,9 +103,10 @@ impl LoaderState {
 #[derive(Default)]
 struct Current {
     facts: PluginDescription,
-    /// Error of the plugin's first call to `backend_register` that failed.
+    /// Error from the plugin's first failed call to `backend_register`.
     failure: Option<Error>,
-    /// Names of the environments that the plugin has registered.
+    /// Names of the environments (external software that backends depend on) that the plugin has
+    /// registered.
     environments: Vec<String>,
     /// Backends that the plugin has registered, each with the backend that it replaced, if any.
     backends: Vec<(dtl_backend_t, Option<registry::Replaced>)>,
@@ -124,12 +126,12 @@ pub fn open_files_with(opener: Opener) {
     STATE.lock().opener = Some(opener);
 }
 
-/// Right to load plugins, which one thread at a time holds.
+/// Guard that gives a thread the exclusive right to load plugins.
 struct LoadGuard;
 
 impl LoadGuard {
-    /// Waits for the right to load. Returns `None` if the calling thread already holds it, because
-    /// the call comes from inside a plugin's load function.
+    /// Waits for the exclusive right to load plugins. Returns `None` if the calling thread already
+    /// holds this right, because the call comes from inside a plugin's load function.
     fn take() -> Option<Self> {
         let me = std::thread::current().id();
         let mut state = STATE.lock();
@@ -159,9 +161,9 @@ pub fn load(path: &Path, origin: &'static str, step: Step) -> Result<dtl_backend
     load_file(path, origin, step)
 }
 
-/// Loads all *.so files of a folder in the order of their names. Returns the number of these files
-/// that are loaded, including files that were already loaded. Failures are recorded for [`at`] and
-/// logged.
+/// Loads all *.so files in a folder in the order of their names. Returns the number of these files
+/// that are loaded, including files that were already loaded. Failures are logged, and [`at`]
+/// returns them with the load state of each file.
 pub fn load_folder(path: &Path, origin: &'static str) -> Result<u64> {
     let _turn = turn(origin)?;
     search_folder(path, origin)
@@ -239,9 +241,10 @@ fn register_all(plugin: &dyn Plugin, step: Step) -> Result<Current> {
     Err(error)
 }
 
-/// Adds a backend of the plugin that this thread is loading. Implements `backend_register` in the
-/// function table that the library passes to plugins. `make` receives the ABI version for which the
-/// plugin was compiled and the agreed version.
+/// Registers a backend of the plugin that this thread is loading. Implements `backend_register` in
+/// the function table that the library passes to plugins. `make` creates the backend; its arguments
+/// are the ABI version for which the plugin was compiled and the ABI version on which the plugin
+/// and the library have agreed.
 pub fn register(
     flags: u64,
     make: impl FnOnce(u32, u32) -> Result<Backend>,
@@ -266,8 +269,9 @@ pub fn note_failure(error: &Error) {
     }
 }
 
-/// Adds an environment of the plugin that this thread is loading. Implements `environment_register`
-/// in the function table that the library passes to plugins.
+/// Registers an environment (external software that backends depend on) for the plugin that this
+/// thread is loading. Implements `environment_register` in the function table that the library
+/// passes to plugins.
 pub fn register_environment(description: environment::Description) -> Result<()> {
     loading("environment_register")?;
     let name = description.name.clone();
@@ -333,7 +337,7 @@ fn refuse(path: &Path, origin: &'static str, refusal: Refusal) -> Error {
 }
 
 /// Records the outcome of an attempt to load a plugin file, and returns the plugin's first backend,
-/// or the error of the attempt.
+/// or the error if the attempt failed.
 fn remember(
     trusted: Trusted,
     origin: &'static str,
@@ -420,7 +424,7 @@ pub fn search() {
     SEARCHED.store(true, Ordering::Release);
 }
 
-/// Makes the next lookup of a backend search for plugins again, because the settings have changed.
+/// Requests a new search for plugins at the next backend lookup, because the settings have changed.
 pub fn search_again() {
     SEARCHED.store(false, Ordering::Release);
 }

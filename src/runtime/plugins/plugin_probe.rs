@@ -1,9 +1,8 @@
-//! Test load of a plugin in a separate process before the plugin is loaded into this process
-//! (setting DTL_PLUGIN_PROBE).
+//! Test load of a plugin in a separate process before the plugin is loaded into this process. It is
+//! off by default (docs/adr/0010-probe-before-loading.md); DTL_PLUGIN_PROBE enables it.
 //!
 //! The separate process runs the installed program `dtl-info --probe FILE`, which loads the plugin
-//! and reports the result. This module finds and runs the program, and parses its output line. Off
-//! by default: docs/adr/0010-probe-before-loading.md.
+//! and reports the result. This module finds and runs the program, and parses its output line.
 
 use super::Step;
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
@@ -18,8 +17,8 @@ use std::process::Command;
 use std::time::Duration;
 
 const PROGRAM: &str = "dtl-info";
-/// Additional time that this process waits for dtl-info after the time limit that dtl-info itself
-/// enforces.
+/// Additional time for which this process waits for dtl-info, beyond the time limit that dtl-info
+/// itself enforces.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Fails if the test load of a file in a separate process crashes, hangs or cannot be run. Succeeds

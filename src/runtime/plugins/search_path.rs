@@ -30,9 +30,9 @@ pub fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Returns the folders of installed plugins. For libdtl.so, this is dtl/backends in the folder of
-/// libdtl.so. For a program into which the library is linked statically, these are the folders
-/// dtl/backends in all lib folders under the program's installation prefix.
+/// Returns the folders of installed plugins. If the library is libdtl.so, this is dtl/backends in
+/// the folder that contains libdtl.so. If the library is linked statically into a program, these
+/// are the folders dtl/backends in all lib folders under the program's installation prefix.
 fn installed_folders() -> Vec<PathBuf> {
     const IN_LIB: &str = "dtl/backends";
     let Some(own) = dl::own_file() else { return Vec::new() };
@@ -46,7 +46,7 @@ fn installed_folders() -> Vec<PathBuf> {
 }
 
 /// Returns the advice to append to the message of a NOT_FOUND error: possible sources of a backend
-/// of this name. If a plugin has registered the backend earlier, the advice names that plugin.
+/// with the name `name`. If a plugin registered the backend earlier, the advice names that plugin.
 /// Otherwise it lists the places that are searched, the plugins that are loaded, and the plugins
 /// that could not be loaded, with the reasons.
 pub fn advice(name: &str) -> String {

@@ -1,14 +1,14 @@
-//! Policy `auto_tune`: times a task on every resource, then assigns the task to the fastest
-//! resource.
+//! Policy `auto_tune`: measures the run time of a task on every resource, then assigns the task to
+//! the fastest resource.
 //!
-//! During the tuning of a task, the runs of a thread are assigned to the resources in turn. The
-//! times of the first `warmups` x `resources` runs are ignored. The next `samples` x `resources`
-//! runs, which all threads share, are timed. The resource with the shortest time is selected,
-//! because noise only adds time. A new tuning of the task starts without the times of earlier
-//! tunings, so a resource that has become slow is no longer selected.
+//! During the tuning of a task, the runs that one thread submits are assigned to the resources in
+//! turn. The times of the first `warmups` x `resources` runs are ignored. The next `samples` x
+//! `resources` runs, which all threads share, are timed. The resource with the shortest time is
+//! selected, because noise only adds time. A new tuning of the task starts without the times of
+//! earlier tunings, so a resource that has become slow is no longer selected.
 //!
 //! For a task whose tuning is complete, a selection costs one load from a memory location that no
-//! thread writes until the next tuning. Tuning takes no lock, see `tuning_run`.
+//! thread writes until the next tuning. Tuning takes no lock (see `tuning_run`).
 
 use super::tuning_run::{Report, Trial, TuningRun};
 use crate::abi::devices::policy::dtl_task_key_t;
@@ -73,9 +73,9 @@ impl Tuner {
         self.tuning.load(Ordering::Relaxed) != 0
     }
 
-    /// Selects the resource for the task `key`. Returns the index of the resource, and, if this run
-    /// is a part of a tuning of the task, the [`Run`]. Returns `None` if the task has no entry: the
-    /// caller must add one with [`Tuner::enter`] first.
+    /// Selects the resource for the task `key`. Returns the index of the resource and, if the task
+    /// is being tuned and a run of the tuning was assigned, the [`Run`]. Returns `None` if the task
+    /// has no entry: the caller must add one with [`Tuner::enter`] first.
     #[inline(always)] // row: select_tuned
     pub(super) fn select(
         &self,
@@ -173,9 +173,9 @@ impl Tuner {
     }
 }
 
-/// Assigns a run of a task whose tuning is in progress. Returns the index of the run's resource,
-/// and the run. If all runs of the tuning are already assigned, returns the fastest resource so far
-/// and `None`.
+/// Assigns the next run of a tuning in progress. Returns the index of the run's resource, and the
+/// run. If all runs of the tuning are already assigned, returns the fastest resource so far and
+/// `None`.
 #[inline(never)]
 fn next_run(entry: &TuningEntry, place: usize, thread: usize) -> (usize, Option<Run>) {
     match entry.trial.take_run(thread) {

@@ -1,8 +1,8 @@
-//! Tasks in flight: tasks for which a resource was selected and whose end is not yet detected. Each
-//! task occupies a slot of a table, with a ticket (the handle of the task), scratch memory, and a
-//! `Watch`, the method to detect the end of the task. Slots are reused.
+//! Tasks in flight: tasks for which a resource has been selected and whose end has not been
+//! detected yet. Each task occupies a slot of a table, with a ticket (the handle of the task),
+//! scratch memory, and a `Watch`, the method of detecting the end of the task. Slots are reused.
 //!
-//! No function of the application or of a backend is called while the lock of the table is held. A
+//! No user callback and no function of a backend is called while the lock of the table is held. A
 //! thread that polls a task takes the `Watch` out of the slot, so only one thread polls a task at a
 //! time. The thread puts the `Watch` back if the task has not ended.
 
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Method to detect the end of a task.
 pub(super) enum Watch {
-    /// The program reports the end of the task by a call to dtl_selection_end.
+    /// The application reports the end of the task by a call to dtl_selection_end.
     Told,
     /// Event that the task returned; the task ends when the event completes.
     Record(EventGate),
@@ -38,8 +38,8 @@ pub(super) struct TaskOutcome {
     pub(super) status: dtl_status_t,
     /// Duration of the task in nanoseconds; `None` if it was not measured.
     pub(super) time_ns: Option<u64>,
-    /// Count of failed calls ([`Mark`]) before the call that returned `status`. Used to find the
-    /// error message that belongs to `status`.
+    /// Number of library calls that had failed, in all threads, before the call that returned
+    /// `status`. Used to find the error message that belongs to `status`.
     pub(super) before: Mark,
 }
 
@@ -80,7 +80,7 @@ struct Places {
     rows: Vec<ResourceTickets>,
 }
 
-/// Table of the tasks in flight, with their tickets and scratch memory.
+/// Table of the tasks in flight, with their tickets (task handles) and scratch memory.
 pub(super) struct Flights {
     places: Mutex<Places>,
     scratch_bytes: usize,
@@ -92,8 +92,8 @@ pub(super) struct Flights {
 pub(super) struct TaskCompletion {
     pub(super) picked: ResourceChoice,
     pub(super) ended: TaskOutcome,
-    /// True if the task has failed and no caller will query its status, so that the policy must
-    /// record the failure.
+    /// True if the task has failed and no caller will query its status. The policy must then record
+    /// the failure.
     pub(super) is_unheard: bool,
 }
 
@@ -174,8 +174,8 @@ impl Flights {
         Some(TaskCompletion { picked, ended, is_unheard })
     }
 
-    /// Removes the task `ticket`, which was not started. Returns its resource choice; `None` if no
-    /// such task is running.
+    /// Removes the task `ticket`, whose start has failed. Returns its resource choice; `None` if no
+    /// such task is in flight.
     pub(super) fn cancel(&self, ticket: u64) -> Option<ResourceChoice> {
         let mut places = self.places.lock();
         let picked = places.running(ticket)?.picked;
@@ -218,7 +218,7 @@ impl Flights {
     }
 
     /// Polls the task `ticket` for at most `timeout_ns` nanoseconds. Returns its completion; `None`
-    /// if the task still runs or another thread polls it.
+    /// if the task is still running or another thread is polling it.
     pub(super) fn look(&self, ticket: u64, timeout_ns: u64) -> Option<TaskCompletion> {
         let (watch, index) = {
             let mut places = self.places.lock();
@@ -294,8 +294,8 @@ impl Flights {
         Some((first, self.look(first, 0)))
     }
 
-    /// Returns the number of tasks of the resource `index` that are not on its stream and must be
-    /// polled.
+    /// Returns the number of tasks on the resource `index` that are not queued on its stream and
+    /// must be polled.
     pub(super) fn others(&self, index: usize) -> usize {
         self.places.lock().rows.get(index).map_or(0, |rows| rows.others.len())
     }

@@ -79,7 +79,7 @@ impl Count {
 pub(super) struct Loads(Box<[Count]>);
 
 impl Loads {
-    /// Creates counts of 0 for this number of resources.
+    /// Creates a count of 0 for each of `resources` resources.
     pub(super) fn new(resources: usize) -> Self {
         let none = |_| Count { taken: AtomicU64::new(0), ended: AtomicU64::new(0) };
         Loads((0..resources).map(none).collect())
@@ -91,7 +91,7 @@ impl Loads {
         counts().skip(first).chain(counts().take(first))
     }
 
-    /// Returns the index of the resource at which the search of a thread starts.
+    /// Returns the index of the resource at which a thread starts its search.
     fn first_of(&self, thread: usize) -> usize {
         thread % self.0.len().max(1)
     }
@@ -106,9 +106,9 @@ impl Loads {
         own.take(own.ended.load(Ordering::Acquire)).then_some(thread)
     }
 
-    /// Adds a task to the resource with the fewest tasks and returns its index. Among resources
-    /// with equally few tasks, selects the first one at or after the thread's own resource,
-    /// wrapping around.
+    /// Adds a task to the resource with the fewest tasks and returns the index of the resource. If
+    /// several resources have the fewest tasks, selects the first of them in a search that starts
+    /// at the index `thread` (modulo the number of resources) and wraps around.
     #[inline(never)]
     #[must_use]
     pub(super) fn take_least(&self, thread: usize) -> usize {
@@ -132,7 +132,8 @@ impl Loads {
     }
 
     /// Adds a task to the first resource that has fewer than `most` tasks. The search starts at the
-    /// thread's own resource. Returns its index; `None` if all resources are full.
+    /// index `thread` (modulo the number of resources) and wraps around. Returns the index of the
+    /// resource; `None` if every resource has at least `most` tasks.
     #[inline(never)]
     #[must_use]
     pub(super) fn take_free(&self, thread: usize, most: u64) -> Option<usize> {

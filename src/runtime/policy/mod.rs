@@ -1,9 +1,9 @@
 //! Dynamic selection: scheduling policies that choose a resource for each task.
 //!
-//! The submit of a short task has three steps: select a resource, call the task, count its end.
-//! [`quick`] and the methods of [`FastPolicy`] implement the first and the last step. The task runs
-//! between them, outside of the critical section of the epoch-based reclamation. Neither step
-//! allocates, locks or can panic.
+//! The submission of a short task has three steps: select a resource, call the task's function, and
+//! count the task as ended. [`quick`] and the methods of [`FastPolicy`] implement the first and the
+//! last step. The task runs between them, outside of the critical section of the epoch-based
+//! reclamation. Neither step allocates memory, acquires a lock or can panic.
 //!
 //! docs/explanation/dynamic-selection.md explains how each policy decides. Streams and events are
 //! in `exec`.
@@ -11,7 +11,7 @@
 //! In reading order:
 //! - `resources`: kinds of resources, and the subset of a list that a policy can use
 //! - `streams`: streams as resources
-//! - `usage`: selections per resource, and the round-robin turn
+//! - `usage`: number of selections of each resource, and the round-robin position
 //! - `loads`: number of tasks on each resource
 //! - `selector`: selection rules of the policies
 //! - `tuning_run`: runs of a task during tuning, and their times
@@ -71,12 +71,12 @@ pub struct Policy {
     /// Set when the last reference is released; waiting threads then return DTL_ERROR_CANCELED.
     closed: AtomicBool,
     /// Set while a thread initializes the policy, and once the policy is initialized. A further
-    /// dtl_policy_initialize then fails.
+    /// call to dtl_policy_initialize then fails.
     claimed: AtomicBool,
     ready: OnceLock<ReadyPolicy>,
 }
 
-/// State of an initialized policy: exists once its resources are known.
+/// State of an initialized policy, whose resources are known.
 struct ReadyPolicy {
     resources: Box<[Resource]>,
     chooser: Chooser,
@@ -109,7 +109,7 @@ pub fn quick(visit: Visit, id: u64) -> Option<FastPolicy> {
 
 impl FastPolicy {
     /// Selects a resource, if that is possible without a search and independently of the task.
-    /// Returns the choice and the resource's element of the resource list that the program passed;
+    /// Returns the choice and the resource's element in the resource list that the user passed;
     /// `None` if a search is needed.
     #[inline(always)] // row: select_fixed
     pub fn at_hand(&self) -> Option<(ResourceChoice, ListElement)> {
@@ -124,9 +124,8 @@ impl FastPolicy {
         self.0.into_running()
     }
 
-    /// Selects a resource for the task `key`. Returns the choice and the resource's element of the
-    /// resource list that the program passed; `None` if the selection needs the slow path in
-    /// `submit`.
+    /// Selects a resource for the task `key`. Returns the choice and the resource's element in the
+    /// resource list that the user passed; `None` if the selection needs the slow path in `submit`.
     #[inline(always)] // row: select_tuned
     pub fn choose(&self, key: dtl_task_key_t) -> Option<(ResourceChoice, ListElement)> {
         let (index, end) = self.0.chooser.quick(&self.0.counts, key, self.thread())?;
@@ -322,14 +321,14 @@ impl Policy {
         }
     }
 
-    /// Returns, for each resource of the policy, the element of the resource list that the program
+    /// Returns, for each resource of the policy, its element in the resource list that the user
     /// passed.
     pub fn resources(&self) -> Result<Vec<dtl_resource_t>> {
         Ok(self.ready()?.resources.iter().map(|resource| resource.given.plain()).collect())
     }
 
-    /// Returns the element for the resource `index` of the resource list that the program passed.
-    /// Fails with OUT_OF_BOUNDS if there is no such resource.
+    /// Returns the element of the resource `index` in the resource list that the user passed. Fails
+    /// with OUT_OF_BOUNDS if there is no such resource.
     pub fn resource(&self, index: u32) -> Result<dtl_resource_t> {
         match self.ready()?.resources.get(index as usize) {
             Some(resource) => Ok(resource.given.plain()),

@@ -23,20 +23,20 @@ pub const ALL_INFO: u64 = DTL_INFO_TASK_SUBMISSION | DTL_INFO_TASK_COMPLETION | 
 
 /// Kind of the resources of a policy.
 pub enum ResourceKind {
-    /// Resources with values that only the program interprets. Only the submission of a task can be
-    /// reported to the selection rule.
+    /// Resources whose values are interpreted only by user code. Only the submission of a task can
+    /// be reported to the selection rule.
     Generic,
-    /// Resources on the host, with values that only the program interprets. A task ends before the
+    /// Resources on the host whose values are interpreted only by user code. A task ends before the
     /// call that submits it returns.
     Inline,
-    /// Streams. If the program passes no list, there is one stream on each device of this backend,
-    /// or of all backends if the handle is null.
+    /// Streams. If the user does not pass a list, there is one stream on each device of this
+    /// backend, or of all backends if the handle is null.
     Streams(dtl_backend_t),
-    /// Kind that the program implements by a table of functions.
+    /// User-defined kind, implemented by a table of user callbacks.
     Custom(CustomKind),
 }
 
-/// Kind of resources that the program implements.
+/// User-defined kind of resources.
 pub struct CustomKind {
     /// Function table of the kind; no required function is NULL.
     pub ops: dtl_resource_ops_t,
@@ -44,7 +44,7 @@ pub struct CustomKind {
     pub own: Addr,
 }
 
-/// Element of the program's list of resources.
+/// Element of the resource list that the user passed.
 #[derive(Clone, Copy)]
 pub struct ListElement {
     value: u64,
@@ -60,17 +60,18 @@ impl ListElement {
 
 /// Usable resource of a policy.
 pub struct Resource {
-    /// Element of the program's list.
+    /// Element of this resource in the resource list that the user passed.
     pub given: ListElement,
-    /// Index of the element in the program's list.
+    /// Index of the element in the resource list that the user passed.
     pub place: usize,
-    /// Value to which the adapter has converted the element, and that the resource kind interprets.
+    /// Result of the adapter's conversion of the list element. The resource kind interprets this
+    /// value.
     pub core: u64,
     /// Stream of a DTL_RESOURCES_STREAMS resource.
     pub stream: Option<Arc<Stream>>,
 }
 
-/// List of resources that a program passed, with the adapter for its elements.
+/// Resource list that the user passed, with the adapter for its elements.
 pub struct ResourceList<'a> {
     /// Elements of the list; `None` = the default resources of the kind.
     pub given: Option<&'a [dtl_resource_t]>,
@@ -78,11 +79,11 @@ pub struct ResourceList<'a> {
     pub adapter: Adapter,
 }
 
-/// Function of the program that converts the elements of a resource list. Without a function,
-/// elements are used unchanged.
+/// User-defined function that converts the elements of a resource list. If there is no function,
+/// the elements are used unchanged.
 #[derive(Clone, Copy)]
 pub struct Adapter {
-    /// Adapter function of the program, or `None`.
+    /// User-defined adapter function, or `None`.
     pub function: dtl_resource_adapter_fn_t,
     /// User pointer that is passed to the adapter function.
     pub user: Addr,
@@ -291,14 +292,14 @@ impl CustomKind {
     }
 }
 
-/// Calls a function of a function table that the program implements. `name` is the name of the
-/// function for the error message.
+/// Calls a function of a user-defined function table. `name` is the name of the function for the
+/// error message.
 pub(super) fn slot(call: impl FnOnce() -> dtl_status_t, name: &str) -> Result<()> {
     outcome(call, || format!("{name} of the program's table"))
 }
 
-/// Creates the error for the failed call to `name`, a function of a function table that the program
-/// implements. `before` is the count of failed calls ([`Mark`]) before the call.
+/// Creates the error for the failed call to `name`, a function of a user-defined function table.
+/// `before` is the number of library calls that had failed, in all threads, before this call.
 #[cold]
 pub(super) fn slot_failed(status: dtl_status_t, name: &str, before: Mark) -> Error {
     before.explain(failed(status, &format!("{name} of the program's table")))

@@ -14,7 +14,7 @@ use crate::sys::sync::wait::TscTimer;
 
 /// Selection rule of a policy, before the resources are known.
 pub enum Rule {
-    /// Always the resource at this index in the resource list that the program passed.
+    /// Always the resource at this index in the resource list that the user passed.
     Fixed(u32),
     /// The resources in turn.
     RoundRobin,
@@ -32,11 +32,11 @@ pub enum Rule {
     },
     /// The first resource found that has fewer than this number of tasks.
     Capacity(u32),
-    /// Rule of the program.
+    /// User-defined rule.
     Custom(CustomRule),
 }
 
-/// Rule that the program implements through a table of functions.
+/// User-defined rule, implemented by a table of user callbacks.
 pub struct CustomRule {
     /// Function table of the rule; no required function is NULL.
     pub ops: dtl_policy_ops_t,
@@ -44,14 +44,14 @@ pub struct CustomRule {
     pub own: Addr,
 }
 
-/// Selection rule together with the state for its resources.
+/// Selection rule of a policy, with the state that the rule keeps about the resources.
 pub(super) enum Chooser {
     Fixed(usize),
     RoundRobin,
     Least(Loads),
     Fastest(Tuner),
     Free(Loads, u64),
-    /// Rule of the program: its function table and its user pointer.
+    /// User-defined rule: its function table and its user pointer.
     Custom(dtl_policy_ops_t, Addr),
 }
 
@@ -64,7 +64,7 @@ pub enum TaskEnd {
     Place,
     /// The time of this run must be passed to the tuner.
     Timed(Run),
-    /// The end of the task with this key must be reported to the program's rule.
+    /// The end of the task with this key must be reported to the user-defined rule.
     Told(dtl_task_key_t),
 }
 
@@ -181,8 +181,8 @@ impl Chooser {
         Some((index, end))
     }
 
-    /// Selects a resource without blocking and without calling a function of the program. Returns
-    /// `None` if this is not possible and the caller must use `choose`.
+    /// Selects a resource without blocking and without calling a user callback. Returns `None` if
+    /// this is not possible and the caller must use `choose`.
     #[inline(always)] // row: select_tuned
     pub(super) fn quick(
         &self,
@@ -204,8 +204,8 @@ impl Chooser {
         Some((index, end))
     }
 
-    /// Selects a resource. Fails with BUSY if no resource is free. An invalid index from the
-    /// program's rule is returned but not counted.
+    /// Selects a resource. Fails with BUSY if no resource is free. An invalid index from a
+    /// user-defined rule is returned but not counted.
     pub(super) fn choose(
         &self,
         counts: &Counts,
@@ -243,15 +243,15 @@ impl Chooser {
         }
     }
 
-    /// Reports the start of a task to the program's rule.
+    /// Reports the start of a task to the user-defined rule, if the policy has one.
     pub(super) fn submitted(&self, picked: &ResourceChoice) {
         if let TaskEnd::Told(key) = picked.end {
             self.report(picked.index, key, DTL_INFO_TASK_SUBMISSION, 0);
         }
     }
 
-    /// Reports the end of a task, or that the task was not started. `time_ns` is ignored if the
-    /// task failed or need not be timed.
+    /// Reports to the selection rule that a task has ended or was not started. `time_ns` is ignored
+    /// if the task failed or need not be timed.
     pub(super) fn ended(
         &self,
         picked: &ResourceChoice,
@@ -293,7 +293,7 @@ impl Chooser {
         }
     }
 
-    /// Returns true if the ends of tasks must be reported to the selection rule before the next
+    /// Returns true if completed tasks must be reported to the selection rule before the next
     /// selection.
     pub(super) fn needs_reports(&self) -> bool {
         match self {
@@ -313,7 +313,7 @@ impl Chooser {
     }
 }
 
-/// Converts `place`, an index into the resource list that the program passed, to an index into the
+/// Converts `place`, an index into the resource list that the user passed, to an index into the
 /// usable resources.
 fn fixed(place: usize, usable: &Usable) -> Result<usize> {
     if let Some(index) = usable.resources.iter().position(|resource| resource.place == place) {

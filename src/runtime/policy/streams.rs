@@ -46,9 +46,9 @@ fn add_streams(backend: &Arc<Backend>, made: &mut Vec<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Destroys streams that a policy created. Must be called outside of the epoch (the critical
-/// section of the epoch-based reclamation) if the streams may have work, because the function waits
-/// for the work.
+/// Waits for the work on streams that a policy created, and destroys the streams. If work may be
+/// pending, the caller must be outside of the epoch (the critical section of the epoch-based
+/// reclamation), because the function then waits.
 pub(super) fn close_streams(streams: &[u64]) {
     let take = |&id| handles::remove_stream(&epoch::enter(), id).ok().flatten();
     let gone: Vec<_> = streams.iter().filter_map(take).collect();

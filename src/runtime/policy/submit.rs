@@ -1,8 +1,9 @@
 //! Submission of a task: select a resource (waiting for a free resource if necessary), run the task
-//! on it, observe its end. This module also implements the functions that wait for tasks.
+//! on it, and detect the end of the task. This module also implements the functions that wait for
+//! tasks.
 //!
 //! All functions here run outside of the epoch (the critical section of the epoch-based
-//! reclamation) and with a reference to the policy, so tasks and the functions of a program's
+//! reclamation) and with a reference to the policy, so tasks and the functions of a user-defined
 //! function table may block and may call the library. No lock is held while code of the application
 //! or of a backend runs.
 
@@ -32,14 +33,14 @@ pub type TaskFn = extern "C" fn(
     *mut dtl_waitable_t,
 ) -> dtl_status_t;
 
-/// Maximum number of off-stream tasks that a submit polls on the selected resource. Off-stream
-/// tasks are tasks in flight whose end is not detected through the resource's stream. A submit adds
-/// only one such task, so the number of these tasks stays small even if the policy needs no reports
-/// about tasks.
+/// Maximum number of off-stream tasks that a submission polls on the selected resource. Off-stream
+/// tasks are tasks in flight whose end is not detected through the resource's stream. A submission
+/// adds only one such task, so the number of these tasks stays small even if the policy needs no
+/// reports about tasks.
 const LOOKS: usize = 2;
-/// If the policy needs no reports about tasks, a submit collects ended tasks only when its own task
-/// raises the number of tasks in flight to a multiple of LOOK_EVERY. Applies to resource kinds that
-/// the program implements.
+/// If the policy needs no reports about tasks, a submission collects ended tasks only when its own
+/// task raises the number of tasks in flight to a multiple of LOOK_EVERY. Applies to user-defined
+/// resource kinds.
 const LOOK_EVERY: usize = 64;
 /// Maximum timeout in nanoseconds that is passed to a wait function that a task returned.
 const WAIT_NS: u64 = 1_000_000;
@@ -70,8 +71,8 @@ pub fn is_nothing(left: &dtl_waitable_t) -> bool {
 }
 
 /// Converts the status of a task to a result whose error message describes the failure. `before` is
-/// the count of failed calls (`Mark`) before the task ran in this thread, or the current count if
-/// the task ran elsewhere.
+/// the number of library calls that had failed, in all threads, before the task ran in this thread,
+/// or the current number if the task ran elsewhere.
 pub fn outcome(status: dtl_status_t, before: Mark) -> Result<()> {
     if status == DTL_SUCCESS { Ok(()) } else { Err(before.explain(task_failed(status))) }
 }
@@ -151,8 +152,8 @@ impl Policy {
     }
 
     /// Returns true if ended tasks must be collected now, although the policy needs no reports
-    /// about tasks. A resource kind that the program implements needs this periodic collection: if
-    /// the program never waits for tasks, nothing else collects them.
+    /// about tasks. A user-defined resource kind needs this periodic collection: without it, tasks
+    /// are collected only when the application waits for tasks.
     fn is_due(&self, ready: &ReadyPolicy) -> bool {
         matches!(self.kind, ResourceKind::Custom(_))
             && ready.flights.running() % LOOK_EVERY == LOOK_EVERY - 1
@@ -162,8 +163,9 @@ impl Policy {
         fail!(DTL_ERROR_INTERNAL, "policy '{}' lost resource {}", self.rule.name(), picked.index)
     }
 
-    /// Processes the return of a task's function in the submitting thread, and returns the task's
-    /// submission. `before` is the count of failed calls (`Mark`) before the function was called.
+    /// Processes the status that a task's function has returned in the submitting thread, and
+    /// returns the task's submission. `before` is the number of library calls that had failed, in
+    /// all threads, before the function was called.
     pub fn returned(
         &self,
         picked: &ResourceChoice,
@@ -321,7 +323,8 @@ impl Policy {
         self.landed(ready, &TaskCompletion { picked: *picked, ended, is_unheard: false });
     }
 
-    /// Reports the end of a task to the selection rule of the policy, and counts a failure.
+    /// Reports the end of a task to the selection rule of the policy. If the task failed, counts
+    /// the failure.
     fn landed(&self, ready: &ReadyPolicy, landed: &TaskCompletion) {
         let TaskCompletion { picked, ended: TaskOutcome { status, time_ns, before }, is_unheard } =
             landed;
@@ -342,8 +345,8 @@ impl Policy {
         }
     }
 
-    /// Reports the end of a task on a resource whose kind the program implements
-    /// (dtl_selection_end). Fails if no task with this ticket is in flight.
+    /// Implements dtl_selection_end: reports the end of a task on a resource of a user-defined
+    /// kind. Fails if no task with this ticket is in flight.
     pub fn end(&self, ticket: u64, status: dtl_status_t, time_ns: u64) -> Result<()> {
         let ready = self.ready()?;
         let ended = TaskOutcome { status, time_ns: Some(time_ns), before: Mark::now() };
@@ -422,12 +425,13 @@ impl Policy {
         )
     }
 
-    /// Waits at most `timeout_ns` nanoseconds for a submission and returns its status.
+    /// Waits at most `timeout_ns` nanoseconds for the submitted task `ticket` to end, and returns
+    /// the status of the task.
     pub fn wait(&self, ticket: u64, timeout_ns: u64) -> Result<dtl_status_t> {
         self.wait_for(self.ready()?, ticket, Deadline::after(timeout_ns))
     }
 
-    /// Discards the status of the submission `ticket`: no call will wait for the submission.
+    /// Discards the status of the submitted task `ticket`: no call will wait for the task.
     pub fn let_go(&self, ticket: u64) -> Result<()> {
         if self.ready()?.flights.let_go(ticket) { Ok(()) } else { self.no_such_task(ticket) }
     }
@@ -442,8 +446,8 @@ impl Policy {
         self.wait_or_let_go(submission.ticket, deadline)
     }
 
-    /// Waits for a submission and returns its status as a result. If the wait fails, discards the
-    /// status.
+    /// Waits until the submitted task `ticket` has ended, and returns its status as a result. If
+    /// the wait fails, discards the status.
     pub fn wait_or_let_go(&self, ticket: u64, deadline: Deadline) -> Result<()> {
         let before = Mark::now();
         let ended = self.wait_for(self.ready()?, ticket, deadline);

@@ -27,8 +27,8 @@ use crate::sys::sync::{AtomicU32, AtomicU64, Ordering};
 /// Value of `Trial::best` while the task is being tuned.
 const TUNING: u32 = u32::MAX;
 
-/// Index in `Trial::parts` of the group of runs that contains the warm-ups (runs whose times do not
-/// count).
+/// Index in `Trial::parts` of the group of runs that contains the warm-ups (runs whose times are
+/// discarded).
 const WARMUPS: usize = 0;
 /// Number of parts (groups of runs) into which the samples (timed runs) are divided, a power of
 /// two. Threads whose thread numbers are equal modulo SHARES start with the same part.
@@ -38,9 +38,9 @@ const SHARES: usize = 4;
 /// different threads write different parts, and a prefetcher loads lines in pairs.
 #[repr(align(128))]
 struct RunShard {
-    /// Number of runs in this group of runs.
+    /// Number of runs in this group.
     most: u64,
-    /// Number of the next run of the group to assign.
+    /// Number of the next run to assign in this group.
     runs: AtomicU64,
     ended: AtomicU64,
 }
@@ -66,8 +66,8 @@ impl RunShard {
 pub(super) struct Trial {
     /// Index of the fastest resource, or TUNING while the task is being tuned.
     best: AtomicU32,
-    /// Index of the fastest resource so far. Submits use this resource while all runs of a tuning
-    /// are assigned and some have not ended.
+    /// Index of the fastest resource so far. Submissions use this resource while all runs of a
+    /// tuning are assigned and some have not ended.
     leader: AtomicU32,
     parts: [RunShard; 1 + SHARES],
     /// Number of elements of `parts` (groups of runs) whose runs have all ended.
@@ -135,7 +135,7 @@ impl Trial {
         of(WARMUPS).or_else(|| (0..SHARES).find_map(|next| of(1 + (thread ^ next) % SHARES)))
     }
 
-    /// Reports the end of a run with its time in nanoseconds; `None` = the run failed or was not
+    /// Reports the end of a run and its duration in nanoseconds; `None` = the run failed or was not
     /// timed.
     pub(super) fn report(
         &self,
@@ -166,8 +166,8 @@ impl Trial {
         Report::Last(best, least)
     }
 
-    /// Counts a part (a group of runs) whose runs have all ended. Returns true if the runs of all
-    /// parts have then ended.
+    /// Counts a part (group of runs) as completed. Returns true if it was the last part to
+    /// complete.
     #[cold]
     fn is_last_part(&self) -> bool {
         let parts = self.parts.iter().filter(|part| part.most > 0).count();

@@ -19,8 +19,8 @@ const LINE: usize = 16;
 /// selections of each resource, and padding.
 struct UsageRow(Box<[AtomicU64]>);
 
-/// Number of selections of each resource and round-robin position, in one row of counters per
-/// thread.
+/// Number of selections of each resource, and the round-robin position (next resource), in one row
+/// of counters per thread.
 pub(super) struct Counts {
     rows: [UsageRow; ROWS],
     shared: UsageRow,
@@ -57,7 +57,7 @@ impl UsageRow {
 }
 
 impl Counts {
-    /// Creates counters of `resources` resources with all counts 0.
+    /// Creates counters for `resources` resources, with all counts 0.
     pub(super) fn new(resources: usize) -> Self {
         Counts {
             rows: std::array::from_fn(|thread| UsageRow::new(resources, thread)),
@@ -104,7 +104,7 @@ impl Counts {
         now
     }
 
-    /// Returns the number of selections of the resource `index`.
+    /// Returns how many times the resource `index` has been selected.
     pub(super) fn of(&self, index: usize) -> u64 {
         let rows = self.rows.iter().chain([&self.shared]);
         rows.filter_map(|row| row.count(index)).map(|count| count.load(Ordering::Relaxed)).sum()

@@ -57,15 +57,15 @@ pub struct Backend {
     pub modules: Option<Box<dyn Modules>>,
     /// Communication component.
     pub comm: Option<Box<dyn Comm>>,
-    /// Runtime environments that the backend requires; they are started before the first use of the
-    /// backend.
+    /// Environments (external software) that the backend requires. They are started before the
+    /// first use of the backend.
     pub needs: Vec<Requirement>,
     /// Memory counters that `dtl_mem_stats` reports.
     pub memory_use: Usage,
     /// Handle of the backend, once it is registered.
     id: AtomicU64,
-    /// True once the backend is available and its environments are started. [`Backend::ready`] then
-    /// no longer queries the backend.
+    /// True once the backend is available and the environments (external software) that it requires
+    /// are started. [`Backend::ready`] then no longer queries the backend.
     available: AtomicBool,
 }
 
@@ -148,7 +148,8 @@ impl Backend {
         self.ready_slow()
     }
 
-    /// Starts the environments that the backend requires. They keep running until finalize.
+    /// Starts the environments (external software) that the backend requires. They keep running
+    /// until finalize.
     #[cold]
     fn ready_slow(&self) -> Result<()> {
         if let Err(why) = self.query_available()? {
@@ -207,13 +208,13 @@ impl Backend {
     }
 }
 
-/// Callbacks of higher modules that the registry calls when a backend is registered, removed, found
-/// available, or not found.
+/// Functions of higher-level modules that the registry calls when a backend is registered, removed,
+/// found to be available, or not found.
 pub struct Events {
     /// Handles the registration of a backend, before other threads can find the backend.
     pub adding: fn(&Backend),
-    /// Unregisters a backend of a program or plugin that another backend has replaced, once the
-    /// replaced backend is no longer in use.
+    /// Unregisters a backend that another backend has replaced, once the replaced backend is no
+    /// longer in use. Not called for built-in backends.
     pub replaced: fn(dtl_backend_t),
     /// Called when a backend has reported that it can run on this machine.
     pub available: fn(&Backend),
@@ -224,10 +225,10 @@ pub struct Events {
     pub removed: fn(&Guard, &Arc<Backend>),
     /// Handles the removal of all backends, before they are destroyed.
     pub all_removed: fn(),
-    /// Returns the name of a dispatcher handler that uses the backend, if there is one.
+    /// Returns the name of a dispatch handler that uses the backend, if there is one.
     pub handler_of: fn(&Guard, &Arc<Backend>) -> Option<String>,
-    /// Returns the advice to append to the message of a NOT_FOUND error: possible sources of a
-    /// backend of this name.
+    /// Returns the advice to append to the error message for an unknown backend name: possible
+    /// sources of a backend with this name.
     pub advice: fn(&str) -> String,
 }
 
@@ -386,12 +387,13 @@ pub fn is_replaced(inside: &Guard, handle: dtl_backend_t) -> bool {
     TABLE.get(inside, handle.id).is_some() && named.iter().all(|known| known.handle() != handle)
 }
 
-/// Returns the backend of a (non-null) handle, valid for the duration of a call.
+/// Returns the backend that a (non-null) handle names. The reference is valid while the guard
+/// `inside` lives.
 pub fn find(inside: &Guard, handle: dtl_backend_t) -> Result<&Backend> {
     TABLE.get(inside, handle.id).ok_or_else(|| stale(handle))
 }
 
-/// Returns a reference-counted pointer to the backend of a (non-null) handle.
+/// Returns a reference-counted pointer to the backend that a (non-null) handle names.
 pub fn pin(inside: &Guard, handle: dtl_backend_t) -> Result<Arc<Backend>> {
     TABLE.pin(inside, handle.id).ok_or_else(|| stale(handle))
 }
@@ -428,7 +430,7 @@ fn handle_of(name: &str) -> Option<dtl_backend_t> {
 }
 
 /// Looks up a backend by name and returns a reference-counted pointer, for callers that create an
-/// object of the backend.
+/// object that uses the backend.
 pub fn lookup(name: &str) -> Option<Arc<Backend>> {
     pin(&epoch::enter(), handle_of(name)?).ok()
 }
@@ -520,8 +522,8 @@ fn automatic(inside: &Guard) -> Result<&Backend> {
     )
 }
 
-/// Initializes built-in backends whose driver the program already uses, so that the library
-/// recognizes pointers to memory that the program has allocated with the driver.
+/// Initializes the built-in backends whose driver the application already uses, so that the library
+/// recognizes pointers to memory that the application has allocated through the driver.
 pub fn detect_driver_use() {
     let inside = epoch::enter();
     let is_used = |backend: &&Backend| {

@@ -1,4 +1,5 @@
-//! Valid names of backends, plugins and environments, and restoring the name of a replaced backend.
+//! Checks of the names of backends, plugins and environments, and restoration of the name of a
+//! replaced backend.
 
 use super::{Backend, NAMED, Replaced, TABLE, choose_again, pin};
 use crate::error::{Result, fail};
@@ -40,8 +41,8 @@ pub fn put_back(inside: &Guard, replaced: Replaced) {
     choose_again();
 }
 
-/// Removes the backend `gone` from the list of backends that a lookup by name finds. If `gone` had
-/// replaced a built-in backend, puts the built-in backend back into the list.
+/// Removes the backend `gone` from the list that lookups by name search. If `gone` had replaced a
+/// built-in backend, puts the built-in backend back into the list.
 pub(super) fn take_out(
     inside: &Guard,
     named: &mut Vec<Arc<Backend>>,

@@ -8,8 +8,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Tag (the number that selects the statistics) of the host allocator's blocks that belong to no
-/// memory pool.
+/// Tag (the number that selects the statistics) of those blocks of the host allocator that do not
+/// belong to a memory pool.
 pub const NO_POOL: u8 = 0;
 
 /// Counters of one backend's allocations.
@@ -20,7 +20,8 @@ pub struct Usage {
     /// Number of live allocations, including allocations in progress.
     pub(crate) live_count: AtomicU64,
     pub(crate) total_count: AtomicU64,
-    /// Number of adopted or registered ranges of the program's memory, each with a `RangeUser`.
+    /// Number of memory ranges that the application has passed to `dtl_mem_adopt` or
+    /// `dtl_mem_register_host` for the backend and not released. Each has a `RangeUser`.
     pub(super) range_count: AtomicU64,
     /// Set while the backend is being unregistered.
     closing: AtomicBool,
@@ -52,8 +53,9 @@ impl Usage {
         self.live_count.fetch_sub(1, Ordering::Release);
     }
 
-    /// Rejects further allocations, and registrations or adoptions of memory ranges, for the
-    /// backend. If an allocation or such a range exists, withdraws the rejection and returns false.
+    /// Rejects, for the backend, further allocations and further calls to `dtl_mem_adopt` and
+    /// `dtl_mem_register_host`. If the backend still has an allocation, or a memory range from such
+    /// a call, withdraws the rejection and returns false.
     pub fn close(&self) -> bool {
         self.closing.store(true, Ordering::SeqCst);
         let unused = self.live_count.load(Ordering::SeqCst) == 0
@@ -87,12 +89,14 @@ impl Usage {
     }
 }
 
-/// Guard that keeps a backend registered while it has an adopted or registered memory range.
+/// Guard for one memory range that the application has passed to `dtl_mem_adopt` or
+/// `dtl_mem_register_host`. It keeps the backend registered until the range is released.
 pub struct RangeUser(Arc<Backend>);
 
 impl RangeUser {
-    /// Counts an adopted or registered memory range; fails while the backend is being unregistered.
-    /// The memory ordering is the same as in [`Usage::begin`].
+    /// Counts a memory range that is passed to `dtl_mem_adopt` or `dtl_mem_register_host`; fails
+    /// while the backend is being unregistered. The memory ordering is the same as in
+    /// [`Usage::begin`].
     pub(crate) fn new(backend: &Arc<Backend>) -> Result<Self> {
         backend.memory_use.range_count.fetch_add(1, Ordering::SeqCst);
         let user = RangeUser(Arc::clone(backend));

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 mod variables;
 pub use variables::VARIABLES;
 
-/// If the program is privileged (`is_privileged`), removes the environment variables that such a
-/// program must ignore. Returns a warning for each removed variable.
+/// If the program has more privileges than the user that started it (`is_privileged`), removes the
+/// environment variables that such a program must ignore. Returns a warning for each removed
+/// variable.
 pub fn withhold(variables: &mut BTreeMap<String, String>, is_privileged: bool) -> Vec<String> {
     let names = variables::LOADING_CODE.iter().filter(|_| is_privileged);
     let dropped = names.filter(|name| variables.remove(**name).is_some());
@@ -38,7 +39,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Returns the time limit of a compiler run in nanoseconds.
+    /// Returns the time limit, in nanoseconds, for one run of the compiler.
     pub fn limit_ns(&self) -> u64 {
         self.timeout_ns.unwrap_or(120_000_000_000)
     }
@@ -51,11 +52,11 @@ pub struct Settings {
     pub backend: Option<String>,
     /// Kind of the world communicator.
     pub comm: Option<String>,
-    /// Default time limit in nanoseconds of communicators that were created without an explicit
+    /// Default time limit in nanoseconds for communicators that are created without an explicit
     /// time limit.
     pub timeout_ns: Option<u64>,
-    /// True if an automatic selection of anything but the preferred alternative is an error
-    /// (DTL_STRICT).
+    /// True if an automatic choice returns an error where it would otherwise fall back from the
+    /// preferred alternative to a worse one (DTL_STRICT=1).
     pub strict: bool,
     /// True if communicators are deterministic by default.
     pub deterministic: bool,
@@ -80,7 +81,7 @@ pub struct Settings {
     pub plugin_probe_ns: Option<u64>,
     /// Kind of the inter-node communicator inside a hierarchical communicator (kind "hier").
     pub hier_across: Option<String>,
-    /// Description of the simulated nodes of the job (DTL_FAKE_NODES).
+    /// Value of DTL_FAKE_NODES, which describes the simulated nodes of the job.
     pub fake_nodes: Option<String>,
     /// Maximum number of bytes of unused host memory that the allocator retains for later
     /// allocations.
@@ -176,8 +177,8 @@ fn compiler(values: &Values) -> Result<Compiler> {
     })
 }
 
-/// Returns warnings about unknown variables that begin with DTL_, and about a misspelled variable
-/// that the library still reads.
+/// Returns warnings about unknown variables that begin with DTL_, and about STEPMESH_BAKCEND, a
+/// misspelled name that the library still accepts.
 pub fn complaints(variables: &BTreeMap<String, String>) -> Vec<String> {
     let mut complaints = Vec::new();
     // DTL_TEST_, DTL_FAKE_VERBS_ and DTL_BUILD_ belong to the project's own tests and scripts,

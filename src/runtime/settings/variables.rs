@@ -7,8 +7,8 @@ macro_rules! variables {
     };
 }
 
-/// Every environment variable that the library reads, except those that launchers set: its name,
-/// and its meaning, which `dtl-info --env` prints.
+/// Names of the environment variables that the library reads, each with its meaning, except
+/// variables that only launchers other than dtlrun set. `dtl-info --env` prints this table.
 pub const VARIABLES: &[(&str, &str)] = variables! {
     DTL_BACKEND: "backend that dtl_backend_get(NULL) gives: a name or auto",
     STEPMESH_BACKEND: "as DTL_BACKEND, read if that is not set",

@@ -1,11 +1,11 @@
 //! Trace file: a JSON array in Chrome's trace format, one event per line, written by a separate
 //! thread.
 //!
-//! Each thread appends its events to a queue of its own, its journal. The writer thread drains the
-//! journals every tenth of a second, or when a journal has many events, so the file of a rank that
-//! is killed lacks at most the events of the last tenth of a second. The format permits a file that
-//! lacks the end of the JSON array. A thread whose journal is full drains the journals itself. A
-//! failed write ends the trace and has no other effect.
+//! Each thread appends its events to a queue of its own (the journal of the thread). The writer
+//! thread drains the journals every tenth of a second, or when a journal has many events, so the
+//! file of a rank that is killed lacks at most the events of the last tenth of a second. The format
+//! permits a file that lacks the end of the JSON array. A thread whose journal is full drains the
+//! journals itself. If a write fails, the trace ends; library calls are not affected.
 
 use super::args::{Phase, TraceEvent};
 use super::text::{self, EventOrigin};
@@ -29,7 +29,8 @@ const ROOM: usize = 4096;
 /// A thread wakes the writer thread each time it has appended this number of events to its journal
 /// (event queue).
 const MANY: usize = ROOM / 4;
-/// Maximum time that the writer thread sleeps before it drains the journals again.
+/// Maximum time that the writer thread sleeps before it drains the journals (event queues of the
+/// threads) again.
 const PERIOD: Duration = Duration::from_millis(100);
 /// Size in bytes of the collected JSON text at which the writer thread writes it to the file.
 const BLOCK: usize = 1 << 18;
@@ -41,10 +42,11 @@ pub(super) struct Trace {
     rank: i32,
     has_failed: AtomicBool,
     state: Mutex<TraceFileState>,
-    /// Wakes the writer thread when the trace ends or a journal (event queue of a thread) has many
-    /// events.
+    /// Condition variable that wakes the writer thread when the trace ends or a journal (event
+    /// queue of a thread) has many events.
     awake: Condvar,
-    /// Number of threads that are not traced, because no memory was left for their journals.
+    /// Number of threads that are not traced, because no memory was left for their journals (event
+    /// queues).
     left_out: AtomicU64,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -55,12 +57,12 @@ pub(super) struct Journal {
     pub(super) trace: u64,
     events: spsc_queue::SpscQueue,
     origin: EventOrigin,
-    /// True once the journal's thread has ended.
+    /// True once the thread that appends events to this journal (event queue) has ended.
     pub(super) has_ended: AtomicBool,
 }
 
 /// State of the trace file, protected by the lock `Trace::state`. Only the thread that holds this
-/// lock reads the journals.
+/// lock reads the journals (event queues of the threads).
 #[derive(Default)]
 struct TraceFileState {
     /// Open file. `None` if the file is complete or a write to it has failed; later events are then
@@ -75,11 +77,12 @@ struct TraceFileState {
     failure: Option<Error>,
 }
 
-/// Journal (event queue) of a thread, and the calls of the thread that are in progress.
+/// Journal (event queue) of a thread, and the calls that the thread has in progress.
 struct JournalState {
     journal: Arc<Journal>,
     open: Vec<TraceEvent>,
-    /// True if the thread had ended before its journal was last drained; no more events follow.
+    /// True if the thread had ended before its journal (event queue) was last drained; no more
+    /// events follow.
     has_ended: bool,
 }
 
@@ -172,7 +175,7 @@ impl Trace {
         self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// Returns the error of the write that has failed, if any.
+    /// Returns the error from the failed write, if any.
     pub(super) fn failure(&self) -> Option<Error> {
         self.state.lock().failure.clone()
     }

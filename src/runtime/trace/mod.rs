@@ -4,16 +4,16 @@
 //! Path of an event from a call to the file: while the state of the library is TRACED,
 //! `ffi/guard.rs` calls [`call_begin`] and [`call_end`]. While tracing is off, a call only checks
 //! this state. `thread` converts the calls to records and appends them to the thread's own queue.
-//! `file` drains the queues in a thread of its own every tenth of a second, and writes the records
-//! as Chrome's trace JSON. Inside a call, [`span`] records a part of the call, [`about`] adds
+//! `file` drains the queues every tenth of a second in a separate thread, and writes the records as
+//! Chrome's trace JSON. Inside a call, [`span`] records a part of the call, [`about`] adds
 //! arguments, and [`operation_begin`] records an operation that continues after the call has
 //! returned. Each of these functions costs one load and one branch while tracing is off.
 //!
 //! In reading order:
 //! - `names`: names of events as numbers
-//! - `spsc_queue`: queue of records, of one writer and one reader
+//! - `spsc_queue`: queue of records with one writer and one reader
 //! - `args`: arguments of events, and records
-//! - `thread`: the calls of a thread and its queue of records
+//! - `thread`: the calls that a thread has in progress, and its queue of records
 //! - `text`: conversion of records to lines of JSON
 //! - `file`: the file and the thread that writes it
 
@@ -41,7 +41,8 @@ static ON: AtomicBool = AtomicBool::new(false);
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 /// Last value of DTL_TRACE, and the number of trace files that were started for this value.
 static LIVES: Mutex<(String, u32)> = Mutex::new((String::new(), 0));
-/// Version number of [`SINKS`]. A thread locks `SINKS` only if this number has changed.
+/// Version number of [`SINKS`] (the receivers of events). A thread locks `SINKS` only if this
+/// number has changed.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 static SINKS: Mutex<Sinks> = Mutex::new(Sinks { file: None, tool: None });
 
@@ -71,14 +72,14 @@ impl Sinks {
     }
 }
 
-/// Returns true if tracing is on. Fast paths make no other check for tracing.
+/// Returns true if tracing is on. Fast paths do not make any other check for tracing.
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
 /// Returns true if tracing has ended because a write to the trace file failed; the caller then
 /// updates the state of the library (`lifecycle`). Traced calls check this, because the writer
-/// thread cannot update the state: it must take no lock that a forked child needs.
+/// thread cannot update the state: it must not take any lock that a forked child needs.
 pub fn has_ended() -> bool {
     if !HAS_FAILED.load(Ordering::Relaxed) || !HAS_FAILED.swap(false, Ordering::Acquire) {
         return false;
@@ -125,7 +126,7 @@ fn start_file(path: &str, life: u32) -> Result<()> {
     Ok(())
 }
 
-/// Completes the trace file, including all events recorded so far.
+/// Writes all events recorded so far to the trace file and completes the file.
 pub fn stop() -> Result<()> {
     let mut sinks = SINKS.lock();
     let file = sinks.file.take().ok_or_else(|| {
@@ -181,8 +182,8 @@ pub fn call_end(status: dtl_status_t) {
 
 /// Starts a span: a part of a call that is traced separately and lasts until the returned guard is
 /// dropped. Example: `let _span = trace::span("dispatch", "lookup", || Args::NONE.what(name));` The
-/// caller must hold no lock that the functions of a tool could acquire. `args` is called only if
-/// tracing is on.
+/// caller must not hold any lock that the callbacks of an external tool could acquire. `args` is
+/// called only if tracing is on.
 pub fn span(category: &'static str, name: &'static str, args: impl FnOnce() -> Args) -> Span {
     if is_on() { begin_span(category, name, args) } else { Span(false) }
 }
@@ -192,7 +193,7 @@ fn begin_span(category: &'static str, name: &'static str, args: impl FnOnce() ->
     Span(thread::begin(DTL_TRACE_SPAN, category, name, args()))
 }
 
-/// Guard of a span, which ends when the guard is dropped.
+/// Guard of a span. The span ends when the guard is dropped.
 pub struct Span(bool);
 
 impl Drop for Span {
@@ -203,7 +204,8 @@ impl Drop for Span {
     }
 }
 
-/// Adds arguments to the end event of the innermost call or span of this thread.
+/// Adds arguments to the end event of the innermost call or span that is in progress in this
+/// thread.
 pub fn about(args: impl FnOnce() -> Args) {
     if is_on() {
         thread::about(&args());

@@ -1,9 +1,9 @@
 //! Names of trace events, represented by numbers that fit into a fixed-size event record. Names are
 //! few and never freed.
 //!
-//! Looking up the name for a number takes no lock, because the thread that writes the trace file
-//! does so. In a forked child this thread does not exist, so a lock that it held at the fork would
-//! stay locked.
+//! The lookup of a name by its number does not take a lock, because the thread that writes the
+//! trace file makes such lookups. In a forked child this thread does not exist, so a lock that the
+//! thread held at the fork would stay locked.
 
 use crate::runtime::append_only_table::AppendOnlyTable;
 use crate::runtime::for_ever;
@@ -39,7 +39,8 @@ impl Name {
 }
 
 /// Cache of the names that a thread has used, for lookups without a lock. The key is the address
-/// and the length of the string, because names are constants of the program.
+/// and the length of the string, because every name is a string constant, which stays at its
+/// address.
 pub(super) struct NameCache([Option<(usize, usize, Name)>; 64]);
 
 impl NameCache {

@@ -42,7 +42,7 @@ impl SpscQueue {
     }
 
     /// Appends a record and returns the number of records written before it; `None` if the queue is
-    /// full. Only the writing thread may call this function.
+    /// full. Only the writer thread may call this function.
     pub(crate) fn push(&self, record: &Record) -> Option<usize> {
         let number = self.written.load(Ordering::Relaxed);
         let is_full = number - self.read.load(Ordering::Acquire) >= self.slots.len();

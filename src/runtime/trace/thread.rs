@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Width of the lower part of an event id, in bits. The lower part is a counter of the thread; the
+/// Width of the lower part of an event id, in bits. The lower part is a per-thread counter; the
 /// upper bits identify the thread.
 const ID_BITS: u32 = 40;
 
@@ -29,8 +29,9 @@ struct Thread {
     sinks: Sinks,
     journal: Option<Arc<file::Journal>>,
     open: Vec<OpenSpan>,
-    /// True while this thread runs a function of a tool, to which trace events are passed. Library
-    /// calls of such a function are not traced, because tracing them would recurse without end.
+    /// True while this thread runs a callback of an external tool that receives trace events.
+    /// Library calls made by such a callback are not traced, because tracing them would cause
+    /// infinite recursion.
     is_in_tool: bool,
     last_id: u64,
     known: NameCache,
@@ -47,7 +48,8 @@ struct OpenSpan {
     tool: Option<u64>,
 }
 
-/// Event to pass to a function of a tool. The function is called once `MINE` is no longer borrowed.
+/// Event to pass to a callback of an external tool. The callback is called when `MINE` is no longer
+/// borrowed.
 struct ToolEvent {
     tool: Tool,
     is_begin: bool,
@@ -155,9 +157,9 @@ impl Thread {
     }
 }
 
-/// Runs `work` with the thread's tracing state, then calls the function of the tool with the event
-/// that `work` has returned. Does nothing while the thread-local state is being destroyed or the
-/// thread runs a function of the tool.
+/// Calls `work` with the thread's tracing state. If `work` returns an event, passes the event to
+/// the callback of the external tool. Does nothing while the thread-local state is being destroyed
+/// or the thread runs such a callback.
 fn with_mine(work: impl FnOnce(&mut Thread) -> Option<ToolEvent>) {
     let event = MINE.try_with(|mine| {
         let mut mine = mine.try_borrow_mut().ok()?;

@@ -1,21 +1,22 @@
-//! Safe wrappers around C functions of the program and of other libraries, and the data that such
+//! Safe wrappers around user callbacks and C functions of other libraries, and the data that such
 //! functions use: tensors with their release functions, and the arguments of kernels.
 //!
-//! The rules for reduction operations that the program provides are documented at dtl_op_fn_t;
-//! `runtime::types` stores the operation.
+//! The rules for user-defined reduction operations are documented at dtl_op_fn_t; `runtime::types`
+//! stores the operations.
 //!
 //! A function that waits for an operation of another library calls that library's test function
 //! (such as MPI_Test) directly. During such a test the operating system may copy a large message.
 //! When the processor returns from the operating system, its predictions of return addresses are
-//! lost: each return on the way from the test function up to the program then costs about ten
-//! nanoseconds. So the test function is not called through the transport that started the
+//! lost: each return from a nested call, from the test function up to the application, then costs
+//! about ten nanoseconds. So the test function is not called through the transport that started the
 //! operation.
 //!
 //! A DLPack tensor is passed as a pointer to a struct that contains the function that releases it.
 //! `runtime::array` tracks who owns the memory of the tensor.
 //!
 //! The arguments of a kernel are copied at the launch; the copies live until the kernel has run.
-//! Typical argument lists fit inside the [`ArgPack`] itself, so that a launch allocates nothing.
+//! Typical argument lists fit inside the [`ArgPack`] itself, so that a launch does not allocate
+//! memory.
 
 use crate::abi::{
     comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t},
@@ -79,15 +80,15 @@ impl UserOp {
     ///
     /// The library guarantees that both regions are valid for these elements, `from` for writing as
     /// well (collectives pass scratch memory), and that no reference to either region exists during
-    /// the call. The program is responsible for anything that its function does beyond the rules
-    /// documented at dtl_op_fn_t, as with every callback.
+    /// the call. As with every callback, the user is responsible if the function breaks the rules
+    /// documented at dtl_op_fn_t.
     pub fn apply(self, into: Region, from: Region, element: usize, dtype: dtl_dtype_t) {
         let count = into.len().min(from.len()) / element.max(1);
         self.apply_to_right(into, from, element, dtype);
         into.copy_from(from.part(0, count * element));
     }
 
-    /// Computes `right = left op right`, as the user's C function does. The guarantees of
+    /// Computes `right = left op right` by calling the user's C function. The guarantees of
     /// [`UserOp::apply`] hold here too, but with `right` as the region that is written.
     pub fn apply_to_right(self, left: Region, right: Region, element: usize, dtype: dtl_dtype_t) {
         let count = left.len().min(right.len()) / element.max(1);
@@ -140,14 +141,14 @@ impl Status {
 }
 
 /// Test function of another library, with the arguments of MPI_Test. It sets `over` to 1 once the
-/// operation has completed, and then writes the status. It returns 0, or the error of the failed
-/// operation.
+/// operation has completed, and then writes the status. It returns 0, or an error code if the
+/// operation failed.
 pub type Test =
     unsafe extern "C" fn(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int;
 
-/// Flag of a send in the 64-bit word that describes an operation of another library. Unless the
-/// flag [`OTHER`] is set, bits 2 to 63 of the word contain that library's request (such as an
-/// MPI_Request).
+/// Flag in the 64-bit word that describes an operation of another library. It is set if the
+/// operation is a send. Unless the flag [`OTHER`] is set, bits 2 to 63 of the word contain that
+/// library's request (such as an MPI_Request).
 pub const SEND: u64 = 1;
 /// Flag in the 64-bit word that describes an operation of another library. It is set if the
 /// operation has state in addition to its request, so that only the transport that started the
@@ -203,11 +204,11 @@ pub struct ForeignTester {
     /// thread may call functions of that library at any time.
     state: &'static AtomicU32,
     open: u32,
-    /// Maximum number of tests in one call to [`ForeignTester::test`] whose `is_patient` returns
-    /// true.
+    /// Maximum number of tests in one call to [`ForeignTester::test`] whose argument `is_patient`
+    /// returns true; otherwise the maximum is 1.
     often: AtomicU32,
     /// Number of operations that may have state in addition to their requests. While it is not 0,
-    /// [`ForeignTester::test`] tests no operation.
+    /// [`ForeignTester::test`] does not test any operation.
     extras: AtomicUsize,
 }
 
@@ -237,8 +238,8 @@ impl ForeignTester {
     }
 
     /// Tests an operation. If it has not completed and `is_patient` returns true, repeats the test
-    /// for some microseconds. The sender and the receiver of a large message execute the steps of
-    /// its transfer alternately, so a step that is detected late delays the whole message.
+    /// for a few microseconds. The sender and the receiver of a large message execute the steps of
+    /// its transfer alternately, so late detection of a step delays the whole transfer.
     pub fn test(
         &self,
         word: u64,
@@ -273,7 +274,7 @@ impl ForeignTester {
         }
     }
 
-    /// Returns the maximum number of tests in one call to [`ForeignTester::test`] whose
+    /// Returns the maximum number of tests in one call to [`ForeignTester::test`] whose argument
     /// `is_patient` returns true.
     pub fn often(&self) -> u32 {
         self.often.load(Ordering::Relaxed)
@@ -285,7 +286,7 @@ impl ForeignTester {
         self.often.fetch_min(often.max(1), Ordering::Relaxed);
     }
 
-    /// Returns true if some operations may have state in addition to their requests. Relaxed
+    /// Returns true if some operations may have state in addition to their requests. A relaxed load
     /// suffices: an operation is tested by the thread that started it, or by a thread to which that
     /// thread has passed the operation.
     pub fn has_extras(&self) -> bool {
@@ -388,7 +389,7 @@ unsafe extern "C" fn delete<M>(managed: *mut c_void) {
     drop(tensor);
 }
 
-/// Imported tensor of another library, with its deleter. The tensor is not released unless
+/// Tensor imported from another library, with its deleter. The tensor is not released unless
 /// [`TakenTensor::give_up`] is called.
 #[derive(Clone, Copy)]
 pub struct TakenTensor {
@@ -442,7 +443,7 @@ struct InlineBytes([u8; INLINE_BYTES]);
 pub enum ArgPack {
     /// Short lists, stored inline.
     Inline(Inline),
-    /// Long lists or large arguments, with the size of each argument.
+    /// Argument list that is too long or too large for `Inline`, with the size of each argument.
     Heap(Scratch, Vec<u64>),
 }
 

@@ -1,6 +1,6 @@
 //! Fork and join: a caller publishes a job to the threads of a team (its members), works on it
 //! itself, and returns when no member works on the job any more. It does not wait for members that
-//! arrive late.
+//! have not started the job by then.
 //!
 //! A `TeamBoard` has a few job slots and an announcement counter (`news`). Publishing a job is two
 //! writes to one cache line: the slot is opened, and the counter is incremented. Members poll the
@@ -13,18 +13,19 @@
 //! Memory ordering. `job` is stored before `state` opens (release). A member enters by an acquire
 //! exchange that reads this store or a count that followed it (a release sequence), so it finds the
 //! job and the data that the caller prepared. That exchange succeeds only while the slot is open,
-//! no matter for which job. Leaving is a release decrement; closing the slot and reading the count
-//! are acquires, so everything that a member did happens before `open` returns. All changes from
-//! open to zero are read-modify-writes, so the last value read follows each of them. `owned` is a
-//! lock: acquire exchange, release store. The announcement counter and the number of sleepers are
-//! one word, so every announcement and every member that is about to sleep are ordered: either the
-//! announcer's increment returns a word that counts the sleeper, and the announcer wakes it, or the
-//! member detects the announcement, by its own compare or by that of the kernel, and does not
-//! sleep. The member that leaves last wakes the caller if `state` has the bit `ASLEEP`; the caller
-//! sleeps only on a `state` with this bit. `tests/models` checks all of this.
+//! regardless of the job that the slot contains. Leaving is a release decrement; closing the slot
+//! and reading the count are acquires, so everything that a member did happens before `open`
+//! returns. All changes from open to zero are read-modify-writes, so the last value read follows
+//! each of them. `owned` is a lock: acquire exchange, release store. The announcement counter and
+//! the number of sleepers share one word, so every announcement and every member that is about to
+//! sleep are ordered: either the announcer's increment returns a word that counts the sleeper, and
+//! the announcer wakes it, or the member detects the announcement, by its own compare or by that of
+//! the kernel, and does not sleep. The member that leaves last wakes the caller if `state` has the
+//! bit `ASLEEP`; the caller sleeps only on a `state` with this bit. `tests/models` checks all of
+//! this.
 //!
-//! Work stealing: the pieces of a loop are divided evenly, and a member that has finished its own
-//! pieces steals others.
+//! Work stealing: the pieces of a loop (ranges of iterations) are divided evenly among the members,
+//! and a member that has finished its own pieces steals others.
 //!
 //! Each member of a team has a share: a range of pieces in one word, `next << 32 | end`. It takes
 //! pieces from the front. A member whose share is empty takes the back half of the pieces that are
@@ -33,7 +34,7 @@
 //! array works on that part in the next loop too.
 //!
 //! Memory ordering. A piece is removed from a share by a compare-exchange of the whole word, so
-//! exactly one member gets it, whatever happened in between: if the word has again the value that
+//! exactly one member gets it, whatever happened in between: if the word again has the value that
 //! was read before, the share again contains exactly these pieces. Only the owner adds pieces to a
 //! share, and only when the share is empty, when no other member writes it. So all accesses are
 //! relaxed: pieces are only numbers. The data that they refer to is published with the job, and all
@@ -49,10 +50,10 @@ use std::ptr;
 /// counter.
 pub const PLACES: usize = sync::size(7, 1);
 
-/// Bit of a job slot's state: members may enter the slot.
+/// Bit of a job slot's state that is set while members may enter the slot.
 const OPEN: u32 = 1 << 31;
-/// Bit of a job slot's state: the thread that published the job sleeps until no member is in the
-/// slot.
+/// Bit of a job slot's state that is set while the thread that published the job sleeps until no
+/// member is in the slot.
 const ASLEEP: u32 = 1 << 30;
 /// Amount by which a member that enters a job slot increments the slot's state.
 const ONE: u32 = 1;
@@ -79,13 +80,13 @@ struct TeamBoard<J> {
 }
 
 struct TeamSlot<J> {
-    /// The flags OPEN and ASLEEP, and in the lower 30 bits the number of members that are in the
-    /// slot.
+    /// The flags OPEN and ASLEEP, and in the lower 30 bits the number of members that are working
+    /// on the job.
     state: AtomicU32,
     job: AtomicPtr<J>,
 }
 
-/// Locks of the job slots, in cache lines that only threads that publish jobs access.
+/// Locks of the job slots. Only threads that publish jobs access these cache lines.
 #[repr(align(128))]
 struct Owned([AtomicBool; PLACES]);
 
@@ -119,7 +120,7 @@ impl<J: Sync> Team<J> {
         }
     }
 
-    /// Returns true if a member sleeps at this moment.
+    /// Returns true if at least one member is sleeping at this moment.
     pub fn has_sleepers(&self) -> bool {
         self.board.news.load(Ordering::Relaxed) as u32 > 0
     }
@@ -255,17 +256,17 @@ impl Drop for Visit<'_> {
     }
 }
 
-/// Share of one member: the pieces of the loop that the member has not yet run. The alignment
-/// prevents two shares from being in one cache line, or in one pair of lines that are prefetched
-/// together.
+/// Share of one team member in a loop: the pieces (ranges of iterations) that the member has not
+/// yet run. The alignment prevents two shares from being in one cache line, or in one pair of lines
+/// that are prefetched together.
 #[repr(align(128))]
 struct Share(AtomicU64);
 
-/// Shares of all members of a team: for each member, the pieces of the loop that the member has not
-/// yet run.
+/// Shares of all members of a team in a loop: for each member, the pieces (ranges of iterations)
+/// that the member has not yet run.
 pub struct Shares(Box<[Share]>);
 
-/// Maximum number of pieces into which a loop can be divided.
+/// Maximum number of pieces (ranges of iterations) into which a loop can be divided.
 pub const MOST: u64 = 1 << 31;
 
 fn pack(next: u64, end: u64) -> u64 {
@@ -276,7 +277,7 @@ fn unpack(word: u64) -> (u64, u64) {
     (word >> 32, word & u64::from(u32::MAX))
 }
 
-/// Returns the first piece of the back half of a non-empty range of pieces.
+/// Returns the first number in the back half of the non-empty range `next..end`.
 fn middle(next: u64, end: u64) -> u64 {
     next + (end - next) / 2
 }
@@ -287,8 +288,8 @@ impl Shares {
         Shares((0..members).map(|_| Share(AtomicU64::new(0))).collect())
     }
 
-    /// Distributes the pieces 0 to `pieces` - 1 of a loop evenly among the members. `pieces` is at
-    /// most [`MOST`]. No member may take pieces during this call.
+    /// Distributes the pieces (ranges of iterations) 0 to `pieces` - 1 of a loop evenly among the
+    /// members. `pieces` is at most [`MOST`]. No member may take pieces during this call.
     pub fn deal(&self, pieces: u64) {
         let members = self.0.len() as u64;
         let (each, more) = (pieces / members, pieces % members);
@@ -300,8 +301,8 @@ impl Shares {
         }
     }
 
-    /// Takes a piece of the loop for the member with the index `member`; returns `None` if all
-    /// shares are empty.
+    /// Takes a piece of the loop (a range of iterations) for the member with the index `member` and
+    /// returns the number of the piece; `None` if all shares are empty.
     pub fn take(&self, member: usize) -> Option<u64> {
         let own = self.0.get(member)?;
         let take = |word| {
@@ -314,9 +315,9 @@ impl Shares {
         }
     }
 
-    /// Steals the back half of the first non-empty share. Returns the first of these pieces and
-    /// makes the others the member's own share. The search begins at the member's own index and
-    /// wraps around.
+    /// Steals the back half of the pieces (ranges of iterations) in the first non-empty share.
+    /// Returns the number of the first stolen piece and makes the others the member's own share.
+    /// The search begins at the member's own index and wraps around.
     fn steal(&self, member: usize, own: &Share) -> Option<u64> {
         let (before, after) = self.0.split_at_checked(member)?;
         for victim in after.iter().chain(before) {
@@ -336,7 +337,7 @@ impl Shares {
         None
     }
 
-    /// Returns true if any share has pieces at this moment.
+    /// Returns true if any share currently contains pieces (ranges of iterations of the loop).
     pub fn is_any_left(&self) -> bool {
         self.0.iter().any(|share| {
             let (next, end) = unpack(share.0.load(Ordering::Relaxed));

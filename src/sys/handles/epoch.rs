@@ -1,23 +1,23 @@
-//! Epoch-based reclamation: a destroy frees an object only after the last thread that may still
+//! Epoch-based reclamation: a destroyed object is freed only after the last thread that may still
 //! access it has left the epoch (the critical section in which a thread uses shared objects).
 //!
 //! Each thread owns a record, its `ThreadRecord`. Entering the epoch makes the record's sequence
-//! number odd, leaving makes it even: two plain stores, no atomic read-modify-write, nothing
-//! shared. A destroyer first unlinks the object (so that no new user finds it), then makes every
-//! running thread execute a memory barrier (membarrier), then reads the records. A thread that was
-//! inside may still have a reference, so the object waits in the limbo list until all such threads
-//! have left.
+//! number odd, and leaving the epoch makes it even. Each is one plain store, without an atomic
+//! read-modify-write and without a write to shared data. A destroyer first unlinks the object (so
+//! that no new user finds it), then makes every running thread execute a memory barrier
+//! (membarrier), then reads the records. A thread that was inside may still have a reference, so
+//! the object waits in the limbo list until all such threads have left.
 //!
 //! Memory ordering. Reader: S1 `seq = odd`, compiler fence, L1 loads the object's slot. Destroyer:
 //! S2 unlinks the slot, membarrier, L2 loads `seq`. The membarrier executes a full barrier on each
 //! running thread between two of its instructions (a thread that is not running had one at its
 //! context switch). If the barrier falls before S1 in the reader, L1 comes after S2 and finds
 //! nothing. If it falls after S1, L2 sees the odd number and the object is kept. Without membarrier
-//! (old kernels, some emulators) both sides use a SeqCst fence instead, which gives an equal
-//! guarantee by the C++ rules: either L1 finds the slot unlinked or L2 sees the odd number. The
-//! model in `tests/models` checks the variant with fences. That proves the variant with membarrier
-//! too: the barrier of membarrier is also a full one, and the code relies on no property of it
-//! other than this alternative, so the exact point at which the barrier executes does not matter.
+//! (old kernels, some emulators) both sides use a SeqCst fence instead, which gives an equivalent
+//! guarantee by the rules of the C++ memory model: either L1 finds the slot unlinked or L2 sees the
+//! odd number. The model in `tests/models` checks the variant with fences. That proves the variant
+//! with membarrier too: the barrier of membarrier is also a full one, and the code relies only on
+//! this alternative, so the exact point at which the barrier executes does not matter.
 //!
 //! A call that waits leaves the epoch, but first publishes the one object that it continues to use
 //! (`held`), as a hazard pointer. The release store that makes the number even publishes the hazard
@@ -54,33 +54,35 @@ pub(super) struct ThreadRecord {
     /// Number of nested entries, which are made while the thread is already inside the epoch. Only
     /// the thread that owns the record accesses it.
     nested: AtomicU32,
-    /// Number of waiting calls of this thread that are outside the epoch but hold pins (counted
-    /// references).
+    /// Number of waiting calls made by this thread that are outside the epoch but hold pins
+    /// (counted references).
     blocked: AtomicU32,
-    /// Object that a call of this thread continues to use while it waits outside the epoch.
+    /// Hazard pointer: object that a call made by this thread continues to use while the call waits
+    /// outside the epoch.
     held: AtomicPtr<()>,
-    /// Number of functions of the application that are running outside the epoch within calls of
-    /// this thread ([`CallbackGuard`]).
+    /// Number of user callbacks that run outside the epoch in library calls made by this thread.
+    /// Each has a [`CallbackGuard`].
     running: AtomicU32,
-    /// Number of live `ForkGuard`s of this thread, which [`aside`] returns.
+    /// Number of existing `ForkGuard`s that [`aside`] has created in this thread.
     aside: AtomicU32,
     /// True while a thread owns the record.
     owned: AtomicBool,
-    /// True while a thread owns the record for one call only, late in the exit of the thread.
+    /// True while an exiting thread, whose thread-local data is already destroyed, owns the record
+    /// for one call only.
     borrowed: AtomicBool,
     /// True if entering the epoch needs a memory fence instruction: a copy of `NEEDS_FENCE`, stored
     /// here because every entry accesses the record in any case.
     needs_fence: AtomicBool,
-    /// Free slots of a slot map, which the owner of the record (a thread) retains for reuse. Only
-    /// the owner accesses them. A later owner sees the slots that are left, as it sees all other
-    /// writes of the earlier owner.
+    /// Free slots that the owner of the record (a thread) retains for reuse; all belong to one slot
+    /// map. Only the owner accesses them. A later owner sees the slots that are left, as it sees
+    /// all other writes of the earlier owner.
     spare: SpareSlots,
     /// Number of records that were created before this record.
     number: usize,
 }
 
-/// List of free slots of one slot map, which a thread keeps in its `ThreadRecord`. Only that thread
-/// accesses the list.
+/// Free slots of one slot map in a list that belongs to one thread and is stored in the thread's
+/// `ThreadRecord`. Only that thread accesses the list.
 #[derive(Default)]
 pub struct SpareSlots {
     /// Address of the `slot_map` to which the slots belong, used only for comparison.
@@ -141,8 +143,8 @@ impl ThreadRecord {
     }
 }
 
-/// Returns true if the record's thread may still use an object that was reachable when the record's
-/// sequence number was `seq`.
+/// Returns true if the record's thread may still use `object`, which was reachable when the
+/// record's sequence number was `seq`.
 fn uses(record: &ThreadRecord, seq: u64, object: usize) -> bool {
     let inside = seq % 2 == 1 && record.seq.load(Ordering::Acquire) == seq;
     inside || record.held.load(Ordering::Acquire).addr() == object
@@ -186,9 +188,9 @@ impl Drop for RecordGuard {
     }
 }
 
-/// Executes the light half of an asymmetric fence, which costs next to nothing. If one thread
-/// stores before the light half and loads after it, and another thread stores before the heavy half
-/// and loads after it, at least one of the two loads sees the store of the other thread.
+/// Executes the light half of an asymmetric fence. The light half costs next to nothing. If one
+/// thread stores before the light half and loads after it, and another thread stores before the
+/// heavy half and loads after it, at least one of the two loads sees the store of the other thread.
 pub fn light_fence() {
     compiler_fence(Ordering::SeqCst);
     if NEEDS_FENCE.load(Ordering::Relaxed) {
@@ -267,9 +269,9 @@ pub fn enter() -> Guard {
     guard
 }
 
-/// Enters the epoch without a memory fence instruction, which suffices where [`is_cheap`] returns
-/// true. A caller that finds, once inside, that [`is_cheap`] returns false must leave the epoch
-/// before it uses any object.
+/// Enters the epoch without executing a memory fence instruction. The instruction is unnecessary
+/// where [`is_cheap`] returns true. A caller that finds, once inside, that [`is_cheap`] returns
+/// false must leave the epoch before it uses any object.
 #[must_use]
 #[inline]
 pub fn enter_cheaply() -> Guard {
@@ -284,7 +286,8 @@ pub fn enter_cheaply() -> Guard {
     Guard { record }
 }
 
-/// Returns true if the calling thread is inside the epoch.
+/// Returns true if the calling thread is inside the epoch (the critical section of epoch-based
+/// reclamation).
 pub fn is_inside() -> bool {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     unsafe { mine().as_ref() }.is_some_and(|record| record.seq.load(Ordering::Relaxed) % 2 == 1)
@@ -298,9 +301,9 @@ pub fn is_cheap() -> bool {
 
 /// Enters the epoch for a few nanoseconds, until the result is dropped. Returns `None` if this
 /// thread has no `ThreadRecord` yet or is already inside the epoch. Call only where a value read
-/// inside the epoch shows that [`is_cheap`] returned true (see `runtime::open_state`): then the
-/// compiler fence suffices. Dropping the result runs no deferred work; other threads run it, or
-/// this thread after its next [`enter`].
+/// inside the epoch shows, as in `runtime::open_state`, that [`is_cheap`] returned true: then the
+/// compiler fence suffices. Dropping the result does not run deferred work; other threads run it,
+/// or this thread when it leaves the epoch after its next [`enter`].
 #[inline]
 pub fn step_in() -> Option<Visit> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
@@ -331,14 +334,15 @@ impl std::ops::Deref for Visit {
 }
 
 impl Visit {
-    /// Leaves the epoch for a call that may wait and continues to use one object, like
-    /// [`Guard::into_hazard`]. Returns `None` if an outer call uses the hazard pointer.
+    /// Leaves the epoch for a call that may wait, and protects one object with the thread's hazard
+    /// pointer, like [`Guard::into_hazard`]. Returns `None` if an enclosing library call made by
+    /// this thread uses the hazard pointer.
     pub(super) fn into_hazard(self, object: *const ()) -> Option<HazardPointer> {
         HazardPointer::publish(self.inside.record, object)
     }
 
-    /// Leaves the epoch to run a function of the program. Until the result is dropped, the thread
-    /// counts as being in a call; no object is kept alive.
+    /// Leaves the epoch to run a user callback. Until the result is dropped, the thread counts as
+    /// being in a call. Objects are not kept alive.
     #[inline]
     pub(crate) fn into_running(self) -> CallbackGuard {
         let record = self.inside.record;
@@ -354,9 +358,9 @@ impl Drop for Visit {
     }
 }
 
-/// State of a thread that left the epoch ([`Visit`]) to run a function of the program within a call
-/// of the library. The thread enters the epoch again afterwards. Dropping the state runs no
-/// deferred work; other threads run it, or this thread after its next [`enter`].
+/// State of a thread that left the epoch ([`Visit`]) to run a user callback within a call of the
+/// library. Dropping the state neither enters the epoch again nor runs deferred work; other threads
+/// run it, or this thread when it leaves the epoch after its next [`enter`].
 pub struct CallbackGuard {
     record: &'static ThreadRecord,
 }
@@ -405,8 +409,8 @@ impl Guard {
     }
 
     /// Leaves the epoch and protects one object with the hazard pointer in the thread's record. The
-    /// thread still counts as being in a call. Returns the guard as `Err` if an outer call uses the
-    /// hazard pointer.
+    /// thread still counts as being in a call. Returns the guard as `Err` if an enclosing library
+    /// call made by this thread uses the hazard pointer.
     pub(super) fn into_hazard(self, object: *const ()) -> Result<HazardPointer, Guard> {
         if self.record.nested.load(Ordering::Relaxed) != 0 {
             return Err(self);
@@ -450,16 +454,16 @@ fn give_back(record: &ThreadRecord) {
     }
 }
 
-/// Guard of a thread's hazard pointer, which keeps one object alive while a call waits outside the
-/// epoch.
+/// Guard of a thread's hazard pointer. The hazard pointer protects one object while a call waits
+/// outside the epoch.
 pub(super) struct HazardPointer {
     record: &'static ThreadRecord,
 }
 
 impl HazardPointer {
-    /// Publishes an object as the hazard pointer. The caller does this before the sequence number
-    /// becomes even: a thread that sees the even number sees the object (release). Returns `None`
-    /// if the hazard pointer is in use.
+    /// Stores an object in the thread's hazard pointer. The caller does this before the sequence
+    /// number becomes even: a thread that sees the even number sees the object (release). Returns
+    /// `None` if the hazard pointer is in use.
     #[inline]
     fn publish(record: &'static ThreadRecord, object: *const ()) -> Option<HazardPointer> {
         if !record.held.load(Ordering::Relaxed).is_null() {
@@ -495,7 +499,7 @@ impl Drop for Blocking {
     }
 }
 
-/// Runs `free` once every thread that may use the object has left the epoch or cleared its hazard
+/// Runs `free` after every thread that may use the object has left the epoch or cleared its hazard
 /// pointer. The object must already be unlinked, so that no new user finds it.
 pub(super) fn retire(object: *const (), free: impl FnOnce() + Send + 'static) {
     heavy_fence();
@@ -559,7 +563,7 @@ pub fn let_others_leave(limit: Duration) -> bool {
 }
 
 /// Returns true if any thread is inside a library call or waits in one: another thread, or the
-/// calling thread in an outer call. The calling thread must not have entered the epoch for the
+/// calling thread in an enclosing call. The calling thread must not have entered the epoch for the
 /// present call.
 pub fn anyone_inside() -> bool {
     heavy_fence();

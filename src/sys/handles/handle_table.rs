@@ -3,9 +3,9 @@
 //!
 //! A handle is `type 8 | index 20 | generation 36`. The word of a slot is the handle of its object.
 //! While the slot has no object, the word is the last handle with one bit of its index inverted.
-//! Such a word is no valid handle: its index selects another slot. So one compare checks that a
-//! handle is of this type, of this slot and live. Readers hold an [`epoch`] guard and access no
-//! shared counter; the [`epoch`] module explains why that is safe.
+//! Such a word is not a valid handle: its index selects another slot. So a single comparison checks
+//! that a handle has this type, refers to this slot and is live. Readers hold an [`epoch`] guard
+//! and access no shared counter; the [`epoch`] module explains why that is safe.
 //!
 //! A call refers to an object of a table in one of three ways:
 //!
@@ -18,14 +18,16 @@
 //! A [`SlotRef`] is a reference to a slot of a table; it finds the object faster than the handle
 //! alone.
 //!
-//! [`OwningRef`] is a reference to a part of a shared object that keeps the whole object alive.
+//! [`OwningRef`] is a reference to a part of a shared object. The reference keeps the whole object
+//! alive.
 //!
 //! [`Rcu`] is a value that is read often and replaced rarely: readers take no lock and write no
 //! shared memory. A reader holds an [`epoch`] guard, so the value that it has obtained stays until
 //! that guard is dropped. A writer allocates a new value, swaps the pointer and retires the old
 //! value. Memory ordering: the swap releases the contents of the new value, and the reader's load
 //! acquires them. The old value outlives its readers for the reason that `epoch` explains; the swap
-//! is the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock for them).
+//! is the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock for this
+//! purpose).
 
 use crate::hints;
 use crate::sys::{
@@ -42,8 +44,8 @@ pub(super) const LAST_GENERATION: u64 = (1 << GENERATION_BITS) - 1;
 /// log2 of the number of slots in a chunk. A chunk fills a page and is never moved.
 const CHUNK_BITS: u32 = 8;
 const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
-/// Number of chunks. It is small for Miri, which checks every chunk wherever a reference to the
-/// table is passed.
+/// Number of chunks. Reduced under Miri, which checks every chunk wherever a reference to the table
+/// is passed.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
 
 pub(super) struct HandleSlot<T> {
@@ -105,8 +107,8 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         hints::usual(unsafe { chunk.as_ref() })?.get(index % CHUNK)
     }
 
-    /// Returns a slot, allocating its chunk if needed. The caller holds the lock of the free
-    /// indices, so a chunk is allocated once.
+    /// Returns a slot, allocating its chunk if needed. The caller must hold the lock on the free
+    /// indices, so that two threads never allocate the same chunk.
     fn slot_or_grow(&self, index: usize) -> Option<&HandleSlot<T>> {
         let place = self.chunks.get(index >> CHUNK_BITS)?;
         if place.load(Ordering::Relaxed).is_null() {
@@ -157,7 +159,8 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         true
     }
 
-    /// Returns the object of a handle, for as long as the guard lives. Writes no shared memory.
+    /// Returns the object that a handle names, valid as long as the guard lives. Does not write
+    /// shared memory.
     ///
     /// The pointer of the slot is read before its word. A pointer that is not null was in the slot
     /// at a moment when this thread was inside the epoch, and `remove` clears the pointer before it
@@ -173,14 +176,15 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         unsafe { object.as_ref() }
     }
 
-    /// Returns a reference to the slot of a handle. The object may be inserted into the slot later.
+    /// Returns a reference to the slot that a handle selects. The object may be inserted into the
+    /// slot later.
     pub fn slot_ref(&'static self, handle: u64) -> SlotRef<T> {
         let _one_makes_chunks = self.free.lock();
         SlotRef(self.slot_or_grow(index_of(handle)))
     }
 
-    /// Returns the object of a handle. The thread remains inside the epoch until the result is
-    /// dropped.
+    /// Returns the object that a handle names. The thread remains inside the epoch until the result
+    /// is dropped.
     #[inline]
     pub fn visit(&self, visit: Visit, handle: u64) -> Option<EpochRef<T>> {
         let object = ptr::from_ref(self.get(&visit, handle)?);
@@ -192,7 +196,7 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         self.slot(index_of(handle)).is_some_and(|slot| slot.word.load(Ordering::Acquire) == handle)
     }
 
-    /// Returns a counted reference to the object, which outlives the guard.
+    /// Returns a counted reference to the object. The reference may outlive the guard.
     #[must_use]
     pub fn pin(&self, _inside: &Guard, handle: u64) -> Option<Arc<T>> {
         let object = self.slot(index_of(handle))?.object_of(handle)?;
@@ -204,8 +208,9 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
         Some(unsafe { Arc::from_raw(object) })
     }
 
-    /// Leaves the epoch with a reference to the object, for a call that will wait. Cheaper than
-    /// [`pin`]: no shared counter is accessed. Returns `Err` with the guard if the handle is stale.
+    /// Leaves the epoch with a reference to the object, for a call that will wait. Usually cheaper
+    /// than [`pin`]: a shared counter is accessed only if the thread's hazard pointer cannot be
+    /// used. Returns `Err` with the guard if the handle is stale.
     ///
     /// [`pin`]: HandleTable::pin
     pub fn hold(&self, inside: Guard, handle: u64) -> Result<HazardRef<T>, Guard> {
@@ -282,7 +287,8 @@ pub fn tag_of(handle: u64) -> u8 {
     (handle >> (INDEX_BITS + GENERATION_BITS)) as u8
 }
 
-/// Reference to an object. The thread is inside the epoch until the reference is dropped.
+/// Reference to an object in a handle table. The thread stays in the critical section of the
+/// epoch-based reclamation until the reference is dropped.
 pub struct EpochRef<T> {
     pub(super) object: *const T,
     pub(super) visit: Visit,
@@ -295,8 +301,9 @@ impl<T> EpochRef<T> {
         &self.visit
     }
 
-    /// Leaves the epoch and keeps the object alive, for a call that may wait. Returns `None` if an
-    /// outer call of this thread uses the hazard pointer.
+    /// Leaves the epoch for a call that may wait, and protects the object with the thread's hazard
+    /// pointer. Returns `None` if an enclosing library call made by this thread uses the hazard
+    /// pointer.
     #[inline]
     pub fn into_hazard(self) -> Option<HazardRef<T>> {
         let object = self.object;
@@ -304,8 +311,8 @@ impl<T> EpochRef<T> {
         Some(HazardRef { object, _protection: Protection::Pointer { _pointer: pointer } })
     }
 
-    /// Leaves the epoch so that the call can run a function of the program. Until the result is
-    /// dropped, the thread counts as being in a call.
+    /// Leaves the epoch so that the call can run a user callback. Until the result is dropped, the
+    /// thread counts as being in a call.
     #[must_use]
     pub fn into_running(self) -> CallbackGuard {
         self.visit.into_running()
@@ -333,12 +340,13 @@ impl<T> Deref for EpochRef<T> {
 /// Reference to an object that stays alive while its user waits outside the epoch.
 pub struct HazardRef<T> {
     object: *const T,
-    /// Hazard pointer or counted reference that keeps the object alive until it is dropped.
+    /// Hazard pointer or counted reference, which keeps the object alive until this field is
+    /// dropped.
     _protection: Protection<T>,
 }
 
 /// Protection that keeps the object of a [`HazardRef`] alive. A thread has one hazard pointer.
-/// While a call uses it, calls nested in that call (made by a function of the program) hold counted
+/// While a call uses it, calls nested in that call (made by a user callback) hold counted
 /// references instead.
 enum Protection<T> {
     Pointer { _pointer: HazardPointer },
@@ -365,8 +373,8 @@ impl<T> Deref for HazardRef<T> {
     }
 }
 
-/// Reference to a slot, for use with the handle of an object that is or was in the slot. Another
-/// object may later be in this slot, even at an equal address.
+/// Reference to a slot, for use with the handle of an object that is or was in the slot. Later, the
+/// slot may contain another object, even at the same address.
 pub struct SlotRef<T: 'static>(Option<&'static HandleSlot<T>>);
 
 impl<T> Clone for SlotRef<T> {
@@ -390,8 +398,8 @@ impl<T> SlotRef<T> {
 }
 
 /// Slot and handle of an object, stored in the object. The thread that inserts the object sets both
-/// once, before it passes the handle on. A thread that obtains the object by other means than its
-/// handle while the values are being set may see only one of them set.
+/// once, before it passes the handle on. While they are being set, a thread that obtains the object
+/// without its handle may see only one of the two values.
 pub struct SlotRefCell<T: 'static> {
     slot: AtomicPtr<HandleSlot<T>>,
     handle: AtomicU64,
@@ -447,8 +455,8 @@ impl<T: Send + Sync + 'static> Rcu<T> {
     /// Replaces the current value. The old value is dropped once its last reader has left the
     /// epoch.
     ///
-    /// Consumes the guard, so that the caller keeps no reference to the old value that borrows the
-    /// guard.
+    /// Consumes the guard: a reference to the old value borrows the guard, so the caller cannot
+    /// keep one.
     pub fn replace(&self, value: T, inside: Guard) {
         let before = self.now.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
         // SAFETY: the pointer comes from a box, and the swap made this call its only owner.
@@ -466,8 +474,8 @@ impl<T> Drop for Rcu<T> {
     }
 }
 
-/// Shared reference (`Arc`) to an object, with a direct reference to the one part of it that is
-/// used.
+/// Shared reference (`Arc`) to an object, together with a direct reference to one part of the
+/// object.
 #[repr(C)]
 pub struct OwningRef<T: ?Sized, W: ?Sized> {
     whole: Arc<W>,

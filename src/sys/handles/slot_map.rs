@@ -7,18 +7,18 @@
 //!
 //! The word of a slot is the handle of its object. While the object is in use, the word is that
 //! handle with one bit of its index inverted (`BUSY`). While there is no object, the word is the
-//! last handle with another bit of its index inverted (`ELSEWHERE`). Such a word is no valid
+//! last handle with another bit of its index inverted (`ELSEWHERE`). Such a word is not a valid
 //! handle: its index selects another slot (`handle_table`).
 //!
 //! Memory ordering. The word is the lock of a slot. To lock, an acquire exchange replaces the
-//! handle by the handle with `BUSY` inverted. To unlock, a release store writes the handle or, at
-//! the end of the object, the handle with `ELSEWHERE` inverted. So a thread with an old handle
+//! handle by the handle with `BUSY` inverted. To unlock, a release store writes the handle or, if
+//! the object is removed, the handle with `ELSEWHERE` inverted. So a thread with an old handle
 //! never gets the lock, and a thread that gets the lock sees the object that the release store of
-//! an equal handle has published. A slot without an object belongs to the thread that ended the
+//! an equal handle has published. A slot without an object belongs to the thread that removed the
 //! object, and then to the thread that took the slot from the free list. The list passes the slot
-//! on by a release exchange and an acquire exchange, so the next object is written after the last
-//! object has ended. The head of the list has a counter, so that a slot that was taken and returned
-//! meanwhile is not mistaken for a slot that stayed (ABA).
+//! on by a release exchange and an acquire exchange, so the next object is written after the
+//! previous object has been removed. The head of the list has a counter, so that a slot that was
+//! taken and returned meanwhile is not mistaken for a slot that stayed in the list (ABA problem).
 //!
 //! The group of an object (`group`, the handle of the object's owner) is read without the lock,
 //! which may be locked for a long time. The group is read between two loads of the word, and stored
@@ -47,8 +47,8 @@ use std::ptr;
 /// log2 of the number of slots in a chunk. A chunk is allocated and written as a whole.
 const CHUNK_BITS: u32 = 7;
 const CHUNK: usize = sync::size(1 << CHUNK_BITS, 2);
-/// Number of chunks. It is small for Miri, which checks every chunk wherever a reference to the
-/// table is passed.
+/// Number of chunks. Reduced under Miri, which checks every chunk wherever a reference to the table
+/// is passed.
 const CHUNKS: usize = if cfg!(miri) { 4 } else { sync::size(INDEX_LIMIT >> CHUNK_BITS, 1) };
 
 /// Maximum number of free slots in a thread's own list. (It is 0 under the model checker: a list
@@ -71,17 +71,18 @@ struct Slot<T> {
     word: AtomicU64,
     /// Next slot in the list of free slots, or null at the end.
     next: AtomicPtr<Slot<T>>,
-    /// Handle of the object's owner (its group). It does not change during the object's life.
+    /// Handle of the object's owner (its group). It does not change during the object's lifetime.
     group: AtomicU64,
     /// The object; initialized while `word` is a handle, or a handle with `BUSY` inverted.
     object: UnsafeCell<MaybeUninit<T>>,
     /// Result of `epoch::thread_mark` in the thread that holds the lock, if that thread may call
-    /// functions of the program, which may access the object again; 0 otherwise. A thread only
-    /// compares it with its own mark.
+    /// user callbacks, which may access the object again; 0 otherwise. A thread only compares it
+    /// with its own `epoch::thread_mark`.
     owner: AtomicUsize,
 }
 
-/// Slot map: objects under generational handles. A look-up reads only the table's first cache line.
+/// Map from generational handles to objects. Of this struct, a lookup reads only the first cache
+/// line.
 #[repr(C, align(64))]
 pub struct SlotMap<T> {
     tag: u8,
@@ -112,7 +113,8 @@ pub enum LookupFailure {
     Stale,
     /// Another thread uses the object.
     Busy,
-    /// An outer call of this thread uses the object: waiting for that call would be a deadlock.
+    /// An enclosing library call made by this thread uses the object: waiting for that call would
+    /// be a deadlock.
     Own,
 }
 
@@ -181,7 +183,7 @@ impl<T: Send + 'static> Locked<T> {
     }
 
     /// Records this thread as the holder of the lock until it unlocks. Required before a call to a
-    /// function of the program, which may access the object again.
+    /// user callback, which may access the object again.
     pub fn set_owner(&self) {
         self.slot.owner.store(epoch::thread_mark(), Ordering::Relaxed);
     }
@@ -276,7 +278,8 @@ impl<T: Send + 'static> SlotMap<T> {
         self.pop_shared().or_else(|| self.fresh())
     }
 
-    /// Frees the slot of a handle. A slot whose last generation is used up is never used again.
+    /// Frees the slot that `handle` selects. A slot whose last generation is used up is never used
+    /// again.
     #[inline]
     fn give_back(&'static self, own: Option<&SpareSlots>, handle: u64, slot: &'static Slot<T>) {
         if handle & LAST_GENERATION == LAST_GENERATION {
@@ -298,9 +301,9 @@ impl<T: Send + 'static> SlotMap<T> {
         own.count.store(own.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Frees a slot if the thread's own list is full or belongs to another table. If that list is
-    /// empty, it becomes a list of this table and receives the slot. Otherwise the shared list
-    /// receives the slot.
+    /// Frees a slot that the thread's own list cannot receive, because the list is full, belongs to
+    /// another table or does not exist. If the list is empty, it becomes a list of this table and
+    /// receives the slot. Otherwise the shared list receives the slot.
     #[cold]
     #[inline(never)]
     fn push_elsewhere(&'static self, own: Option<&SpareSlots>, slot: &'static Slot<T>) {
@@ -339,8 +342,8 @@ impl<T: Send + 'static> SlotMap<T> {
 
     /// Inserts an object that belongs to `group` (the handle of its owner) and returns the object's
     /// handle. `make` builds the object in place: a copy would cost as much as the rest of the
-    /// call. `own` is the calling thread's list of free slots. Returns `Err` with `make`, uncalled,
-    /// if no slot is left.
+    /// call. `own` is the calling thread's list of free slots. If no slot is left, returns `make`
+    /// as `Err` without calling it.
     #[inline]
     pub fn put<F: FnOnce() -> T>(
         &'static self,
@@ -367,7 +370,8 @@ impl<T: Send + 'static> SlotMap<T> {
         word.is_some_and(|word| [handle, handle ^ BUSY].contains(&word))
     }
 
-    /// Returns the group of an object, in use or not; `None` if the handle names no object.
+    /// Returns the group of an object (the handle of its owner), whether or not the object is
+    /// locked; `None` if the handle does not name an object.
     pub fn group_of(&'static self, handle: u64) -> Option<u64> {
         let slot = self.slot(index_of(handle))?;
         let is_there = || [handle, handle ^ BUSY].contains(&slot.word.load(Ordering::Acquire));
@@ -378,8 +382,8 @@ impl<T: Send + 'static> SlotMap<T> {
         is_there().then_some(group)
     }
 
-    /// Returns true if an outer call of this thread has locked the object and has called
-    /// [`Locked::set_owner`].
+    /// Returns true if an enclosing library call made by this thread has locked the object and has
+    /// called [`Locked::set_owner`].
     pub fn is_own(&'static self, handle: u64) -> bool {
         let mark = epoch::thread_mark();
         let slot = self.slot(index_of(handle)).filter(|_| mark != 0);
@@ -390,7 +394,7 @@ impl<T: Send + 'static> SlotMap<T> {
         slot.is_some_and(is)
     }
 
-    /// Calls `look` with an object, after waiting until no other thread uses it.
+    /// Waits until no other thread uses the object, then calls `look` with the locked object.
     pub fn with<R>(
         &'static self,
         handle: u64,
@@ -432,8 +436,8 @@ impl<T: Send + 'static> SlotMap<T> {
         self.handles_where(|_| true)
     }
 
-    /// Returns the handles of the objects of a group. Skipping a slot of another group costs a few
-    /// instructions.
+    /// Returns the handles of all objects that belong to `group` (the handle of their owner). A
+    /// slot of another group costs only a few instructions.
     pub fn handles_of(&'static self, group: u64) -> Vec<u64> {
         let mut handles = self.handles_where(|other| other == group);
         // Between the two reads of a slot, an object of another group may have replaced its object.

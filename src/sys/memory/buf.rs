@@ -1,15 +1,16 @@
-//! Raw memory as values: addresses, regions, owned scratch memory. All copies between plain
-//! pointers of callers are made here.
+//! Raw memory as values: addresses, regions, owned scratch memory. All copies between raw pointers
+//! that callers pass are made here.
 //!
 //! A [`Region`] is a guarantee, given once where the region is created from a C pointer: the bytes
-//! stay valid until the operation that received them ends. All later use is checked arithmetic.
+//! stay valid until the operation that received them ends. Later accesses use only bounds-checked
+//! offsets within the region.
 //!
 //! Some address ranges only ever contain ordinary host memory: the program image (text, data, bss),
 //! the brk heap, and the calling thread's stack. No driver maps device memory there while the
-//! program uses the range. Code that queries a driver about pointers checks these ranges first. A
-//! negative result means "unknown": mmapped malloc blocks, the other malloc arenas and mapped files
-//! come and go, and a driver may map device memory at their former addresses. So such ranges are
-//! not cached.
+//! program uses the range. Code that queries a driver about pointers checks these ranges first. For
+//! an address outside these ranges, the kind of memory is unknown: mmapped malloc blocks, the other
+//! malloc arenas and mapped files come and go, and a driver may map device memory at their former
+//! addresses. So such ranges are not cached.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -54,8 +55,9 @@ impl Addr {
         self.0.is_null()
     }
 
-    /// Returns the region of `bytes` bytes at the address, or `None` if memory cannot have that
-    /// address or size. The caller guarantees that the memory is valid.
+    /// Returns the region of `bytes` bytes at the address, or `None` if the address is null or
+    /// exceeds isize::MAX, or if `bytes` exceeds isize::MAX. The caller guarantees that the memory
+    /// is valid.
     #[inline]
     pub fn some(self, bytes: usize) -> Option<Region> {
         let is_memory =
@@ -96,7 +98,8 @@ impl Region {
     ///
     /// # Safety
     /// `len` bytes at `addr` must stay valid for reads (and for writes if the operation writes the
-    /// region) until the operation that receives it has ended; no other code writes them meanwhile.
+    /// region) until the operation that receives the region has ended; no other code writes them
+    /// meanwhile.
     pub unsafe fn new(addr: *mut c_void, len: usize) -> Self {
         Region { addr: Addr::new(addr), len }
     }
@@ -168,7 +171,7 @@ impl Region {
     }
 
     /// Copies bytes from `source`, up to the length of the shorter region. The regions must not
-    /// overlap. Meant for copies where another core uses one of the two regions. From 4096 bytes
+    /// overlap. Meant for copies in which another core uses one of the two regions. From 4096 bytes
     /// on, the method uses the string instruction (`rep movsb`), which does not fetch the cache
     /// lines that it overwrites. Those lines are in the other core's cache, and a loop of stores
     /// would wait for each of them (1 MiB between distant cores takes 34 us, with a loop of stores
@@ -284,7 +287,8 @@ impl Scratch {
         Some(Scratch { memory: Lines::Whole(room(len)?), len })
     }
 
-    /// Allocates a copy of a region, aligned for any type of that size; `None` if out of memory.
+    /// Allocates a copy of a region, aligned for any type that has the size of the region; `None`
+    /// if out of memory.
     pub fn copy_of(source: Region) -> Option<Self> {
         let len = source.len();
         // The size of a type is a multiple of its alignment.
@@ -350,7 +354,8 @@ pub fn free(addr: Addr, size: u64, align: u64) {
     }
 }
 
-/// Zeroed memory of any alignment that this object owns; at the null address if its size is 0.
+/// Zeroed memory that this object owns, with the alignment that the caller chooses. The address is
+/// null if the size is 0.
 pub struct AlignedBlock {
     addr: Addr,
     size: u64,
@@ -393,7 +398,8 @@ struct Process {
 static PROCESS: OnceLock<Process> = OnceLock::new();
 
 thread_local! {
-    /// First byte and end of the calling thread's stack; (0, 0) = not determined yet.
+    /// Addresses of the first byte and of the end of the calling thread's stack; (0, 0) until they
+    /// are determined.
     static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
@@ -403,8 +409,8 @@ pub fn find_host_ranges() {
     PROCESS.get_or_init(|| Process { image: image(), heap: heap_start().unwrap_or(usize::MAX) });
 }
 
-/// Returns true if the whole region is certain to be ordinary host memory. The region must be in
-/// use.
+/// Returns true if the whole region is certain to be ordinary host memory. The region must not be
+/// freed memory.
 pub fn is_in_host_ranges(region: Region) -> bool {
     let Some(process) = PROCESS.get() else { return false };
     let (first, end) = (region.addr().get(), region.addr().get().saturating_add(region.len()));
@@ -456,7 +462,7 @@ fn image() -> Range<usize> {
     image
 }
 
-/// Returns the first byte and the end of the calling thread's stack.
+/// Returns the address of the first byte of the calling thread's stack, and the end address.
 fn stack() -> (usize, usize) {
     let known = STACK.get();
     if known != (0, 0) {
@@ -467,8 +473,9 @@ fn stack() -> (usize, usize) {
     found
 }
 
-/// Queries the C library for the first byte and the end of the calling thread's stack; `None` if
-/// the query fails. The query is slow: for the main thread, glibc reads /proc/self/maps.
+/// Queries the C library for the address of the first byte of the calling thread's stack and for
+/// the end address; `None` if the query fails. The query is slow: for the main thread, glibc reads
+/// /proc/self/maps.
 #[cold]
 fn find_stack() -> Option<(usize, usize)> {
     // SAFETY: the struct is plain data, for which all-zero is a value.

@@ -1,9 +1,10 @@
 //! Descriptors that a forked child closes: sockets whose peers detect the end of this process by
 //! the end of the connection.
 //!
-//! A child gets a copy of every descriptor, and a socket lives as long as any copy of it. So the
-//! child closes the descriptors that are recorded here, before fork returns in the child. A child
-//! that executes another program needs no such measure: exec closes these descriptors.
+//! A child gets a copy of every descriptor, and a connection stays open as long as any copy of its
+//! descriptor is open. So the child closes the descriptors that are recorded here, before fork
+//! returns in the child. This is not necessary for a child that executes another program, because
+//! exec closes these descriptors.
 
 use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -14,15 +15,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// number of descriptors of a process. Descriptors with higher numbers stay open in forked
 /// children.
 const NUMBERS: usize = 1 << 20;
-/// Bit set of the recorded descriptors. It has no lock, because another thread could hold a lock at
-/// the fork.
+/// Bit set of the recorded descriptors. It has no lock, because another thread could hold the lock
+/// at the time of the fork.
 ///
 /// Relaxed ordering suffices: the child reads its own copy of the memory, which no other thread
 /// writes. A descriptor that another thread is adding or removing at the time of the fork may stay
 /// open in the child.
 static NOTED: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
-/// Number of words of the bit set that have ever contained a recorded descriptor, counted from the
-/// first word.
+/// Number of words of the bit set up to and including the last word that has ever contained a
+/// recorded descriptor.
 static USED: AtomicUsize = AtomicUsize::new(0);
 static ASKED: Once = Once::new();
 

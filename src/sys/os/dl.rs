@@ -26,7 +26,7 @@ unsafe impl Sync for SharedObject {}
 
 impl SharedObject {
     /// Loads a shared object (RTLD_NOW | RTLD_LOCAL): binds all symbols at once and makes none
-    /// visible to other objects. On failure, returns the message of the loader.
+    /// visible to other objects. On failure, returns the loader's error message.
     ///
     /// # Safety
     /// This call runs the constructors of the object, so they must be sound to run in this process.
@@ -94,7 +94,7 @@ pub fn loaded_files() -> Vec<PathBuf> {
     list
 }
 
-/// Returns the message of the loader (dlerror) for the last failure in this thread.
+/// Returns the loader's error message (dlerror) for the last failure in this thread.
 fn last_error() -> String {
     // SAFETY: takes no arguments; the text stays valid until this thread's next call of the loader.
     let text = unsafe { libc::dlerror() };
@@ -105,14 +105,14 @@ fn last_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Returns the object file that this library's code was loaded from, without symbolic links:
-/// libdtl.so, or the program that the library was linked into.
+/// Returns the path, with symbolic links resolved, of the object file that this library's code was
+/// loaded from: libdtl.so, or the program that the library was linked into.
 pub fn own_file() -> Option<PathBuf> {
     let here: *const c_void = (own_file as fn() -> Option<PathBuf>) as *const c_void;
     file_of(Addr::new(here.cast_mut()))
 }
 
-/// Returns the object file that an address belongs to, without symbolic links.
+/// Returns the path, with symbolic links resolved, of the object file that an address belongs to.
 pub fn file_of(address: Addr) -> Option<PathBuf> {
     // SAFETY: all-zero is a valid Dl_info: null pointers.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -134,14 +134,14 @@ pub fn file_of(address: Addr) -> Option<PathBuf> {
     }
 }
 
-/// Returns true if this library is linked into the executable file. `own` is the file that contains
-/// this code, without symbolic links ([`own_file`]).
+/// Returns true if this library is linked into the executable file. `own` is the path of the file
+/// that contains this code, with symbolic links resolved ([`own_file`]).
 pub fn is_in_program(own: &Path) -> bool {
     std::fs::read_link("/proc/self/exe").is_ok_and(|program| program == own)
 }
 
-/// Returns true if this program has more rights than the user that started it (set-uid, set-gid,
-/// file capabilities). Its environment must not be trusted then.
+/// Returns true if this program runs with more privileges than the user that started it (set-uid,
+/// set-gid, file capabilities). In this case, its environment variables must not be trusted.
 pub fn is_privileged() -> bool {
     // SAFETY: takes a number; the result is 0 for an unknown number.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -157,7 +157,7 @@ pub struct Identity {
 /// File that may be loaded.
 #[derive(Clone, Debug)]
 pub struct Trusted {
-    /// Path of the file without symbolic links.
+    /// Path of the file, with symbolic links resolved.
     pub path: PathBuf,
     /// Identity of the file.
     pub identity: Identity,
@@ -172,8 +172,8 @@ pub fn resolve(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, false)
 }
 
-/// Resolves the path of a folder like [`resolve`]; creates missing folders, with access for this
-/// user only.
+/// Resolves the path of a folder in the same way as [`resolve`]. Creates missing folders, which
+/// only this user can access.
 pub fn make_folder(path: &Path) -> Result<PathBuf, Refusal> {
     walk(path, &link_fault, true)
 }
@@ -253,8 +253,8 @@ fn about_file(path: &Path) -> Result<Metadata, Refusal> {
     Ok(about)
 }
 
-/// Checks that code may be loaded from a regular file: by its owner and permissions, and by those
-/// of the folder that contains it.
+/// Checks that code may be loaded from a regular file, according to the owner and the permissions
+/// of the file and of the folder that contains it.
 pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     let path = resolve(path)?;
     let about = about_file(&path)?;
@@ -267,9 +267,9 @@ pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     }
 }
 
-/// Checks that code may be loaded from a regular file that the user has named. Fails only if any
-/// user could have written or replaced the file: the libraries of a site often belong to a
-/// dedicated user and are writable by a group.
+/// Checks that code may be loaded from a regular file that the user has named. Fails only if all
+/// users of the system could have written or replaced the file: the libraries of a site often
+/// belong to a dedicated user and are writable by a group, which is permitted.
 pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
     let path = walk(path, &named_link_fault, false)?;
     let about = about_file(&path)?;
@@ -283,9 +283,8 @@ pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
 }
 
 /// Returns the path to pass to the loader for a library that a configuration setting names. Fails
-/// if a user other than root and the owner of the process could have written or replaced the file.
-/// A name without a folder is returned unchanged; the loader then searches its library directories
-/// for it.
+/// if any user could have written or replaced the file ([`check_named_file`]). A name without a
+/// folder is returned unchanged; the loader then searches its library directories for the library.
 pub fn library_path(name: &str) -> Result<PathBuf, String> {
     if !name.contains('/') {
         return Ok(PathBuf::from(name));
@@ -296,8 +295,8 @@ pub fn library_path(name: &str) -> Result<PathBuf, String> {
     })
 }
 
-/// Checks that code may be loaded from a folder: by its owner and permissions, and by whether
-/// another user can replace it. `path` must have no symbolic links.
+/// Checks that code may be loaded from a folder. The criteria are the folder's owner, its
+/// permissions, and whether another user can replace it. `path` must have no symbolic links.
 pub fn check_folder(path: &Path) -> Result<(), Refusal> {
     let about = fs::metadata(path)?;
     if !about.is_dir() {
@@ -355,8 +354,8 @@ impl From<io::Error> for Refusal {
 #[derive(Clone, Copy)]
 struct TrustedOwner {
     uid: u32,
-    /// True if the process has raised privileges. Then only files of root are trusted, because
-    /// `uid` may be the user that started the program.
+    /// True if the process runs with elevated privileges. Then only files owned by root are
+    /// trusted, because `uid` may be the user that started the program.
     is_privileged: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Access to the memory and files of other processes on this machine, and the permission for others
-//! to access this process.
+//! Access to the memory and files of other processes on this machine, and permission for other
+//! processes to access the memory of this process.
 
 use super::process::keep_fd;
 use crate::sys::memory::buf::Region;
@@ -10,9 +10,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
-/// Copies from addresses of another process into regions (process_vm_readv), and returns the number
-/// of bytes copied. If the process executes another program during the call, all bytes still come
-/// from the memory of one of the two programs.
+/// Copies data from addresses in another process into regions of this process (process_vm_readv).
+/// Returns the number of bytes copied. If the process executes another program during the call, all
+/// bytes still come from the memory of one of the two programs.
 pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::Result<usize> {
     let remote = |address: u64, len| libc::iovec {
         iov_base: std::ptr::without_provenance_mut(usize::try_from(address).unwrap_or(0)),
@@ -28,7 +28,7 @@ pub fn read_memory<const N: usize>(pid: i32, parts: [(u64, Region); N]) -> io::R
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
 }
 
-/// Address space that a process had when it was opened (/proc/PID/mem). The kernel holds a
+/// Address space that a process had when its memory was opened (/proc/PID/mem). The kernel holds a
 /// reference to the address space, not to the process id. Once the process has ended or has
 /// executed another program, nothing can be read or written any more, even if another process has
 /// the same id by then or the new program has memory at the same address.
@@ -51,7 +51,7 @@ impl ForeignMemory {
         self.pid
     }
 
-    /// Copies from an address of the process into `into` and returns the number of bytes copied,
+    /// Copies from an address in the process into `into` and returns the number of bytes copied,
     /// which is smaller than the region if the address space no longer exists (see
     /// [`ForeignMemory`]). An error means that not all bytes can be copied; some may have been
     /// copied.
@@ -63,7 +63,7 @@ impl ForeignMemory {
         })
     }
 
-    /// Copies `from` to an address of the process and returns the number of bytes copied, which is
+    /// Copies `from` to an address in the process and returns the number of bytes copied, which is
     /// smaller than the region if the address space no longer exists (see [`ForeignMemory`]). On an
     /// error, some bytes may have been copied.
     pub fn write(&self, address: u64, from: Region) -> io::Result<usize> {
@@ -75,7 +75,7 @@ impl ForeignMemory {
     }
 }
 
-/// Returns the offset in /proc/PID/mem of the byte `done` bytes after `address`.
+/// Returns the offset in /proc/PID/mem of the address `address` + `done`.
 fn offset(address: u64, done: usize) -> io::Result<libc::off_t> {
     let at = address.checked_add(done as u64).and_then(|at| libc::off_t::try_from(at).ok());
     at.ok_or_else(|| io::ErrorKind::InvalidInput.into())
@@ -127,8 +127,8 @@ impl PathFd {
 }
 
 /// Permits all processes of this user to access the memory of this process on systems where the
-/// Yama security module restricts that. Without Yama there is no such restriction, and the call
-/// fails with EINVAL.
+/// Yama security module restricts such access. Without Yama there is no such restriction, and the
+/// call fails with EINVAL.
 pub fn allow_readers() -> io::Result<()> {
     Ok(rustix::process::set_ptracer(PTracer::Any)?)
 }

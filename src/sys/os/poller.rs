@@ -13,8 +13,8 @@ pub enum Interest {
     Reading,
     /// Data to read, end of the stream, or room to write.
     Both,
-    /// Data to read, or end of the stream. Only the first event is reported (EPOLLONESHOT); used
-    /// for process descriptors, because a process exits only once.
+    /// Data to read, or end of the stream. Only the first event is reported (EPOLLONESHOT). Used
+    /// for pidfds, because a process exits only once.
     Once,
 }
 

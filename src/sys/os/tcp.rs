@@ -31,7 +31,7 @@ pub fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
         .or_else(|_| listen((Ipv4Addr::UNSPECIFIED, port).into()))
 }
 
-/// Accepts the next connection of a nonblocking listener; returns `None` if no connection is
+/// Accepts the next connection on a nonblocking listener; returns `None` if no connection is
 /// pending. The new stream is nonblocking.
 pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     match listener.accept() {

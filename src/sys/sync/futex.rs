@@ -1,23 +1,23 @@
 //! Waits on futex words: a thread sleeps until another thread of this process wakes it.
 //!
-//! A sleeping thread must check the word again when it wakes, because wake-ups may be spurious, and
-//! a thread that changes the word must wake the sleeping threads. In `tests/models`, a module of
-//! the same name that is based on the locks of loom replaces this one. Source: futex(2); U.
-//! Drepper, "Futexes Are Tricky".
+//! A sleeping thread must check the word again when it wakes, because wake-ups may be spurious. A
+//! thread that changes the word must wake the sleeping threads. In `tests/models`, a module of the
+//! same name that is based on the locks of loom replaces this one. Source: futex(2); U. Drepper,
+//! "Futexes Are Tricky".
 
 use rustix::thread::futex::{self, Flags, Timespec};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// Sleeps until another thread calls [`wake`] if `word` has the value `value`; otherwise returns at
-/// once. May return spuriously.
+/// If `word` has the value `value`, sleeps until another thread calls [`wake`]; otherwise returns
+/// at once. May return spuriously.
 pub fn wait(word: &AtomicU32, value: u32) {
     // Whatever the reason for the return, the caller reads the word again.
     let _ = futex::wait(word, Flags::PRIVATE, value, None);
 }
 
-/// Sleeps until another thread calls [`wake`], for at most `limit`, if `word` has the value
-/// `value`; otherwise returns at once. May return spuriously.
+/// If `word` has the value `value`, sleeps until another thread calls [`wake`], but for at most
+/// `limit`; otherwise returns at once. May return spuriously.
 pub fn wait_for(word: &AtomicU32, value: u32, limit: Duration) {
     let limit = Timespec {
         tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
@@ -32,8 +32,8 @@ pub fn wake(word: &AtomicU32, most: u32) {
     let _ = futex::wake(word, Flags::PRIVATE, most.min(i32::MAX as u32));
 }
 
-/// Sleeps until another thread calls [`wake_upper`] if the upper 32 bits of `word` have the value
-/// `value`; otherwise returns at once. May return spuriously.
+/// If the upper 32 bits of `word` have the value `value`, sleeps until another thread calls
+/// [`wake_upper`]; otherwise returns at once. May return spuriously.
 pub fn wait_upper(word: &AtomicU64, value: u32) {
     // Miri treats the kernel's read of one half as an access of the program, which may not mix
     // access sizes. So no thread sleeps under Miri.

@@ -57,15 +57,15 @@ pub(crate) use global;
 /// Conditional read-modify-write of an atomic integer with a closure that computes the new value.
 ///
 /// The standard library deprecates `fetch_update` in favor of `try_update`, which the oldest
-/// supported compiler (`rust-version` in Cargo.toml) does not have. Replace this trait by
+/// supported compiler (`rust-version` in Cargo.toml) does not have. Replace this trait with
 /// `try_update` once that compiler has it.
 pub trait AtomicUpdate {
     /// Integer type of the atomic.
     type Value;
 
-    /// Replaces the value `v` by `next(v)` in one atomic step and returns `v`. If `next` returns
-    /// `None`, stores nothing. `success` is the memory ordering of the read-modify-write, `failure`
-    /// that of the loads before it.
+    /// Replaces the value `v` with `next(v)` in one atomic step and returns `v`. Does not store a
+    /// value if `next` returns `None`. `success` is the memory ordering of the read-modify-write,
+    /// `failure` that of the loads before it.
     ///
     /// # Errors
     /// The current value of the atomic, if `next` returned `None` for it.
@@ -169,14 +169,14 @@ impl Condvar {
         Condvar(sync::Condvar::new())
     }
 
-    /// Unlocks the mutex, waits until this condition variable is notified (or a spurious wake-up),
-    /// then locks the mutex again.
+    /// Unlocks the mutex, waits until this condition variable is notified or a spurious wake-up
+    /// occurs, then locks the mutex again.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Unlocks the mutex, waits until this condition variable is notified or `limit` has passed (or
-    /// a spurious wake-up), then locks the mutex again.
+    /// Unlocks the mutex, waits until this condition variable is notified, `limit` has passed or a
+    /// spurious wake-up occurs, then locks the mutex again.
     pub fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
         self.0.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
     }
@@ -217,11 +217,11 @@ impl OpenState {
     /// State: the library was never initialized. The zeroed page of a forked child contains this
     /// value too, but [`OpenState::state`] then returns FORKED.
     pub const UNOPENED: u32 = 0;
-    /// State: calls may pass.
+    /// State: the library is open, and calls are admitted.
     pub const OPEN: u32 = 1;
     /// State: the library has been finalized by all its users.
     pub const CLOSED: u32 = 2;
-    /// State: this process is a fork of a process that had opened the library.
+    /// State: this process was forked from a process that had opened the library.
     pub const FORKED: u32 = 3;
     /// State: the library is open, and each call is recorded in a trace. This is a separate state,
     /// so that calls need no second check while tracing is off.
@@ -250,10 +250,10 @@ impl OpenState {
         !ptr::eq(self.page.load(Ordering::Acquire), &raw const NEVER)
     }
 
-    /// Returns the pass: a number that calls on the fast path (a few nanoseconds) check instead of
-    /// the state. It is 0 if the library is not open or the fast path must not be used; any other
-    /// value means that the library is open. The caller of [`OpenState::set_with_pass`] chooses the
-    /// value.
+    /// Returns the pass: a number that calls on the fast path (calls that take a few nanoseconds)
+    /// check instead of the state. It is 0 if the library is not open or the fast path must not be
+    /// used; any other value means that the library is open. The caller of
+    /// [`OpenState::set_with_pass`] chooses the value.
     pub fn pass(&self) -> u64 {
         self.page().pass.load(Ordering::Acquire)
     }

@@ -21,8 +21,8 @@ pub struct SpinLock<T> {
 // SAFETY: only the one thread that holds the lock accesses the value.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
 
-/// Number of times that a waiting thread checks the lock before it yields for the first time. The
-/// thread that holds the lock may not be running.
+/// Number of times that a waiting thread checks the lock before it yields for the first time. It
+/// must yield because the thread that holds the lock may be waiting for a processor.
 const SPINS: u32 = sync::size(100, 1) as u32;
 
 impl<T> SpinLock<T> {
@@ -41,7 +41,7 @@ impl<T> SpinLock<T> {
         }
     }
 
-    /// Locks the lock if it is free and returns its guard; returns `None` if it is locked.
+    /// Acquires the lock if it is free and returns its guard; returns `None` if it is locked.
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         let taken =
             self.is_taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);

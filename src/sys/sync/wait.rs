@@ -14,7 +14,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-/// Returns the time since the first call of this function in this process, in nanoseconds.
+/// Returns the time in nanoseconds since the first call to this function in this process.
 pub fn now_ns() -> u64 {
     static START: AtomicU64 = AtomicU64::new(0);
     let now = node_ns();
@@ -25,7 +25,7 @@ pub fn now_ns() -> u64 {
     now.saturating_sub(start)
 }
 
-/// Returns the time of the system's monotonic clock in nanoseconds. All processes of a node share
+/// Returns the time of the system's monotonic clock in nanoseconds. All processes on a node share
 /// this clock.
 pub fn node_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
@@ -63,7 +63,8 @@ impl Deadline {
         }
     }
 
-    /// Returns true if the deadline has passed. Reads no clock if the deadline is infinite.
+    /// Returns true if the deadline has passed. Does not read the clock if the deadline is
+    /// infinite.
     pub fn passed(self) -> bool {
         self.0.is_some_and(|at| now_ns() >= at)
     }
@@ -74,7 +75,7 @@ impl Deadline {
         self.0.map_or(u64::MAX, |at| at.saturating_sub(now_ns()))
     }
 
-    /// Returns the deadline that is `by_ns` nanoseconds earlier.
+    /// Returns the deadline that is `by_ns` nanoseconds earlier than this one.
     pub fn earlier(self, by_ns: u64) -> Self {
         Deadline(self.0.map(|at| at.saturating_sub(by_ns)))
     }
@@ -150,25 +151,25 @@ fn ticks() -> u64 {
     0
 }
 
-/// Number of polls without success after which a waiting thread yields instead of spinning, if
-/// nothing is known about the load of the processors. Together these polls take a few times as long
-/// as the transfer of a cache line.
+/// Number of unsuccessful polls after which a waiting thread yields instead of spinning, if nothing
+/// is known about the load on the processors. Together these polls take a few times as long as the
+/// transfer of a cache line.
 const SPINS: u32 = 50;
-/// Number of polls without success after which a waiting thread yields, if each thread or process
-/// has a processor of its own. In that case a yield helps no other thread, and the thread may lose
-/// the processor for milliseconds.
+/// Number of unsuccessful polls after which a waiting thread yields, if each thread or process has
+/// a processor of its own. In that case, a yield does not help any other thread, and the yielding
+/// thread may lose its processor for milliseconds.
 const LONG_SPINS: u32 = 2_000;
-/// Number of polls without success after which a waiting thread yields, if there are more waiting
+/// Number of unsuccessful polls after which a waiting thread yields, if there are more waiting
 /// threads than processors: a spinning thread can keep the thread that it waits for from running.
 /// With four ranks on two processors, a broadcast followed by a barrier takes a sixth less time
 /// with 1 poll than with 12; a barrier alone takes equally long.
 const CROWDED_SPINS: u32 = 1;
-/// Number of polls with a yield after each, before the first sleep. A yield takes about half a
+/// Number of polls, each followed by a yield, before the first sleep. A yield takes about half a
 /// microsecond.
 const YIELDS: u32 = 2_000;
 /// Longest sleep between two polls.
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
-/// Number of polls with a yield after each, before the first sleep of a thread that other threads
+/// Number of polls, each followed by a yield, before the first sleep of a thread that other threads
 /// can wake. Such a thread sleeps sooner than others, so that hundreds of waiting threads on a few
 /// cores leave the cores to threads with work. It also sleeps longer (`LONGEST_REST`), because the
 /// timeout is needed only for events that do not wake it.
@@ -207,8 +208,8 @@ impl Backoff {
         Backoff { polls: 0, spins: SPINS, seen: 0 }
     }
 
-    /// Pauses after a poll without success: spins, yields or sleeps, depending on the number of
-    /// polls so far.
+    /// Pauses after an unsuccessful poll: spins, yields or sleeps, depending on the number of polls
+    /// so far.
     pub fn pause(&mut self) {
         self.polls = self.polls.saturating_add(1);
         if self.polls <= self.spins {
@@ -221,11 +222,11 @@ impl Backoff {
         }
     }
 
-    /// Pauses after a poll without success, if another thread can wake this one. The closure `rest`
-    /// sleeps for at most the duration in its second argument. Each call stores the state of the
-    /// awaited event in the first argument, and the next call does not sleep if the state has
-    /// changed since then. The closure returns false if it cannot sleep. For `spins`, see the
-    /// function [`spins`].
+    /// Pauses after an unsuccessful poll, if another thread can wake this one. The closure `rest`
+    /// sleeps for at most the duration in its second argument. In its first argument, the closure
+    /// stores the state of the event that the thread waits for. The next call to the closure does
+    /// not sleep if this state has changed. The closure returns false if it cannot sleep. For
+    /// `spins`, see the function [`spins`].
     pub fn pause_on(&mut self, spins: u32, rest: impl FnOnce(&mut u64, Duration) -> bool) {
         self.spins = spins;
         if self.polls < spins {
@@ -248,7 +249,8 @@ impl Backoff {
     }
 
     /// Returns true on every 64th poll after the first `SPINS` polls and, once the wait sleeps
-    /// between polls, on every poll. Callers check deadlines and whether peers are alive only then.
+    /// between polls, on every poll. Only when this function returns true do callers check
+    /// deadlines and whether peers are alive.
     pub fn is_long(&self) -> bool {
         self.polls > SPINS && self.polls % 64 == 0 || self.polls > self.spins + YIELDS
     }
@@ -289,8 +291,8 @@ impl FutexBackoff {
         FutexBackoff { polls: 0, begin_ns: None, spin_ns, limit_ns }
     }
 
-    /// Pauses after a poll without success: spins or yields. Returns false if the caller should
-    /// sleep now.
+    /// Pauses after an unsuccessful poll: spins or yields. Returns false if the caller should sleep
+    /// now.
     pub fn pause(&mut self) -> bool {
         self.polls += 1;
         if self.polls % POLLS != 0 {

@@ -1,7 +1,7 @@
-//! Subcommand `alloc`: measures allocation and free, compared with malloc of this process.
+//! Subcommand `alloc`: measures allocation and deallocation in comparison with this process's
+//! malloc and free.
 //!
-//! With LD_PRELOAD, another implementation of malloc can be measured without a change of this
-//! program.
+//! With LD_PRELOAD, another implementation of malloc can be measured without changing this program.
 
 use crate::library::{call, check, open_host};
 use crate::local::{self, Case, time};
@@ -24,10 +24,10 @@ const SIZES: &[usize] = &[64, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 64 * MIB];
 const PAGE: usize = 4096;
 /// Number of blocks that the test "held" allocates before it frees any.
 const HELD: usize = 64;
-/// Largest block size in bytes of the test "held"; larger blocks would use too much memory.
+/// Largest block size in the test "held", in bytes; larger blocks would use too much memory.
 const MOST_HELD: usize = 64 * KIB;
 
-/// Allocator under measurement: the library or malloc.
+/// Allocator that is measured: the library or malloc.
 trait Source {
     fn take(&self, bytes: usize) -> Outcome<*mut u8>;
     fn give(&self, at: *mut u8) -> Outcome;
@@ -123,7 +123,7 @@ fn pair(source: &impl Source, bytes: usize) -> Outcome {
     source.give(at)
 }
 
-/// Allocates one block, writes one byte of each of its pages, and frees the block.
+/// Allocates one block, writes one byte in each of its pages, and frees the block.
 fn touch(source: &impl Source, bytes: usize) -> Outcome {
     let at = source.take(bytes)?;
     for offset in (0..bytes).step_by(PAGE) {

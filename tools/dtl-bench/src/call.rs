@@ -141,7 +141,7 @@ fn row<'a>(
     Case { test: name, bytes: None, unit: Unit::Nanoseconds, sides }
 }
 
-/// Creates a closure that calls a function of a backend's function table directly, through a
+/// Creates a closure that calls a function in a backend's function table directly, through a
 /// pointer whose target is unknown at compile time, as in C code.
 macro_rules! slot {
     ($table:ident.$name:ident($($argument:expr),*)) => {

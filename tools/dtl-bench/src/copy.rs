@@ -80,7 +80,7 @@ fn case<'a>(from: &'a Block, into: &'a Block, bytes: usize) -> Case<'a> {
 /// Checks that a copy transfers all bytes.
 fn verify(from: &Block, into: &Block, bytes: usize) -> Outcome {
     call!(dtl_mem_copy(into.at, from.at, bytes as u64))?;
-    // SAFETY: the block has that many bytes, which are initialised.
+    // SAFETY: the block has that many bytes, which are initialized.
     let found = unsafe { std::slice::from_raw_parts(into.at.cast::<u8>(), bytes) };
     match found.iter().position(|&byte| byte != 1) {
         None => Ok(()),

@@ -20,7 +20,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const CALLS: usize = 1000;
-/// Number of keys in the large dispatcher, in addition to the key that the measured query matches.
+/// Number of keys, in addition to the key that the measured query matches, in the tests of a
+/// dispatcher with many keys.
 const MANY: u64 = 1000;
 const OPERATION: u64 = 0x0006_03E8_0000_0000;
 
@@ -30,7 +31,7 @@ const fn kind(number: u64) -> u64 {
     0x0001_0000_0000_0000 | (number + 1000) << 32
 }
 
-/// Registers the memory kinds and the operation that the dispatch keys contain. Has no effect for
+/// Registers the memory kinds and the operation that the dispatch keys contain. Has no effect on
 /// those that are already registered.
 fn register_words() -> Outcome<()> {
     let words = (0..=MANY).map(kind).chain([OPERATION]);
@@ -70,8 +71,8 @@ fn query() -> dtl_dispatch_query_t {
     }
 }
 
-/// Creates a dispatcher with one handler, registered for the key of the query and for `others`
-/// further keys.
+/// Creates a dispatcher with one handler, registered for the key that matches the query and for
+/// `others` further keys.
 fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
     register_words()?;
     let mut made = DTL_DISPATCHER_NULL;
@@ -108,7 +109,7 @@ fn dispatcher(has_predicate: bool, others: u64) -> Outcome<dtl_dispatcher_t> {
     Ok(made)
 }
 
-/// Looks up the handler of the query repeatedly; returns nanoseconds per lookup.
+/// Looks up the handler for the query repeatedly; returns nanoseconds per lookup.
 fn find(dispatcher: dtl_dispatcher_t) -> Outcome<f64> {
     let (query, mut found) = (query(), DTL_REGISTRATION_NULL);
     time(CALLS, || {

@@ -1,8 +1,8 @@
 //! Subcommand `launch`: measures the time to start two processes with dtlrun, compared with another
 //! launcher.
 //!
-//! The started program is dtl-bench itself. Its subcommand `now` prints the time at which `main`
-//! began, then exits.
+//! The program that the launchers start is dtl-bench itself. Its subcommand `now` prints the time
+//! at which `main` began, then exits.
 
 use crate::library::own_file;
 use crate::local::{self, Case};

@@ -49,8 +49,9 @@ impl Bench for Turns<'_, '_> {
     }
 }
 
-/// Measures the tests. `helper` is a thread on another processor, for tests whose time depends on
-/// the distance between two processors (round-trip time of a cache line).
+/// Runs the test cases and measures their times. `helper` is a thread on another processor, for
+/// tests whose time depends on the distance between two processors (round-trip time of a cache
+/// line).
 pub(crate) fn measure(
     mut cases: Vec<Case>,
     common: &Common,

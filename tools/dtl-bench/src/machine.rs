@@ -47,7 +47,7 @@ pub(crate) fn shared_processors() -> usize {
     }
 }
 
-/// Returns the processor to which this thread is bound, if it is bound to one.
+/// Returns the processor to which this thread is bound, if it is bound to exactly one.
 pub(crate) fn only_processor() -> Option<usize> {
     match affinity()[..] {
         [only] => Some(only),
@@ -65,8 +65,8 @@ pub(crate) fn settle(place: &Place) -> usize {
     processors
 }
 
-/// Binds this thread to the processor with index `place` (modulo their number) among the processors
-/// in its affinity mask, unless a launcher has already bound it to one.
+/// Binds this thread to the processor with the index `place` in its affinity mask (modulo the
+/// number of processors in the mask), unless a launcher has already bound it to one processor.
 pub(crate) fn pin(place: usize) {
     let allowed = affinity();
     if allowed.len() < 2 {

@@ -1,12 +1,12 @@
-//! dtl-bench: measures calls, messages, allocations, loops and copies of the library on this
-//! machine, and compares them with other libraries.
+//! dtl-bench: measures the library's calls, messages, allocations, parallel loops and memory copies
+//! on this machine, and compares them with those of other libraries.
 //!
 //! `measure` contains the measuring method: the library and its peers (the implementations that it
 //! is compared with) run short batches alternately, and the results are grouped by the distance
 //! between the processors (round-trip time of a cache line). `table` and `json` print the results.
 //! Each subcommand has a file or folder: `comm`; `alloc`, `call`, `copy`, `dispatch`, `launch`,
 //! `parallel_for` and `select`, which use `local`; `report`, which runs all measurements and writes
-//! a page. `model` measures nothing: it computes from the steps of collectives how their cost grows
+//! a page. `model` does not measure: it computes from the steps of collectives how their cost grows
 //! with the number of ranks.
 //!
 //! Measured functions of the library are called through the C interface, as in a C program.
@@ -43,7 +43,7 @@ use out::{Stop, complain};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// Exit status of a command-line error, the same as clap's.
+/// Exit status for a command-line error, which is equal to the exit status that clap uses.
 const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {

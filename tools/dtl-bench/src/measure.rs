@@ -2,7 +2,7 @@
 //! alternately. The distance between two processors (round-trip time of a cache line) is measured
 //! before and after each batch.
 //!
-//! The average of a long run would depend more on other load of the machine than on the measured
+//! The average of a long run would depend more on other load on the machine than on the measured
 //! code.
 
 use crate::out::Outcome;
@@ -22,12 +22,12 @@ pub(crate) trait Bench {
     /// operation.
     fn batch(&mut self, side: usize) -> Outcome<f64>;
 
-    /// Returns the round-trip time of a cache line between two processors in nanoseconds; `None` if
-    /// unknown.
+    /// Returns the round-trip time, in nanoseconds, of a cache line between the two processors;
+    /// `None` if it is unknown.
     fn distance(&mut self) -> Option<f64>;
 
-    /// Returns on every rank the value of `go_on` that rank 0 has passed. A test without ranks
-    /// returns `go_on`.
+    /// Returns, on every rank, the value of `go_on` that rank 0 passed. In a test that does not run
+    /// on ranks, returns `go_on`.
     fn agree(&mut self, go_on: bool) -> Outcome<bool> {
         Ok(go_on)
     }

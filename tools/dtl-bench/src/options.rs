@@ -289,7 +289,7 @@ pub(crate) struct Launcher {
 
 impl Launcher {
     /// Returns the last three components of the program's path, such as mpi/bin/mpirun: the folders
-    /// distinguish programs of the same name.
+    /// distinguish programs with the same name.
     pub(crate) fn name(&self) -> String {
         let mut parts: Vec<&str> = self.words[0].rsplit('/').take(3).collect();
         parts.reverse();
@@ -322,8 +322,8 @@ impl FromStr for Launcher {
     }
 }
 
-/// Parses an assignment NAME=value, which a shell accepts before a command; `None` if `word` is
-/// none.
+/// Parses an assignment NAME=value, which a shell accepts before a command. Returns `None` if
+/// `word` is not such an assignment.
 fn variable(word: &str) -> Option<(String, String)> {
     let (name, value) = word.split_once('=')?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

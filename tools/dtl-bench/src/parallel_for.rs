@@ -26,9 +26,10 @@ use std::ptr;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Pause before each batch, in which idle threads stop spinning.
+/// Pause before each batch, long enough for idle threads to stop spinning.
 const REST: Duration = Duration::from_millis(2);
-/// Number of untimed loops at the beginning of a batch, which wake the threads after `REST`.
+/// Number of untimed loops at the beginning of a batch, which wake the threads after the pause
+/// `REST`.
 const WAKE_UP: usize = 10;
 /// Number of polls (GOMP_SPINCOUNT) after which an idle OpenMP thread sleeps. The polls take a
 /// fraction of the pause `REST`.
@@ -75,8 +76,8 @@ extern "C" fn body(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t {
     DTL_SUCCESS
 }
 
-/// Runs the calling thread's part of the loop, like the function that a compiler generates for an
-/// OpenMP loop with a static schedule.
+/// Runs the calling thread's share of the iterations, like the function that a compiler generates
+/// for an OpenMP loop with a static schedule.
 unsafe extern "C" fn outlined(user: *mut c_void) {
     // SAFETY: the loop below passes a `Saxpy` that outlives it.
     let saxpy = unsafe { &*user.cast::<Saxpy>() };
@@ -95,7 +96,7 @@ struct Gomp {
 
 impl Gomp {
     /// Loads libgomp and configures its threads to spin between loops, unless environment variables
-    /// of the user already configure this.
+    /// that the user has set already configure this.
     fn load() -> Outcome<Gomp> {
         for (name, value) in [("OMP_WAIT_POLICY", "active"), ("GOMP_SPINCOUNT", GOMP_SPINS)] {
             if std::env::var_os(name).is_none() {

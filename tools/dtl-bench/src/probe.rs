@@ -55,8 +55,8 @@ pub(crate) fn address_of(memory: &SharedMapping) -> [u64; 2] {
     [u64::from(std::process::id()), descriptor]
 }
 
-/// Opens the shared memory of a probe that another process has allocated. The argument is the
-/// result of [`address_of`] in that process.
+/// Opens the shared memory that another process has allocated for the measurement of round trips
+/// ([`memory`]). The argument is the result of [`address_of`] in that process.
 pub(crate) fn open([process, descriptor]: [u64; 2]) -> Result<Arc<SharedMapping>, String> {
     let path = format!("/proc/{process}/fd/{descriptor}");
     let file = File::options().read(true).write(true).open(&path);
@@ -69,8 +69,8 @@ impl Probe {
         Some(Probe { part, ping: memory.word(0)?, pong: memory.word(PONG)?, turn: 0 })
     }
 
-    /// Measures the time of a round trip and returns it in nanoseconds: the best of a few attempts.
-    /// Both ends must call this function at the same time.
+    /// Measures round trips in a few attempts and returns the shortest time of a round trip in
+    /// nanoseconds. Both ends must call this function at the same time.
     pub(crate) fn round_trip(&mut self) -> f64 {
         (0..TRIES).map(|_| self.once()).fold(f64::INFINITY, f64::min)
     }
@@ -114,8 +114,8 @@ impl Helper {
         Some(Helper { own, ask })
     }
 
-    /// Measures a round trip between the calling thread and the thread of this helper; returns
-    /// nanoseconds.
+    /// Measures a round trip between the calling thread and the thread of this helper; returns its
+    /// duration in nanoseconds.
     pub(crate) fn round_trip(&mut self) -> Option<f64> {
         self.ask.send(()).ok()?;
         Some(self.own.round_trip())

@@ -2,7 +2,7 @@
 //! by which the library selects a resource for the task), by one thread and by two threads at once.
 //! For two threads, the value is the time divided by the number of submissions of both threads
 //! together, so a ratio (one thread / two threads) below 1 means that two threads together complete
-//! fewer submissions than one thread.
+//! fewer submissions per second than one thread.
 
 use crate::library::{call, check};
 use crate::local::{self, Case};
@@ -115,7 +115,7 @@ struct Second {
     wanted: AtomicU64,
     /// Number of batches that the second thread has completed.
     done: AtomicU64,
-    /// Number of batches of the second thread that have failed.
+    /// Number of batches that have failed in the second thread.
     failed: AtomicU64,
 }
 

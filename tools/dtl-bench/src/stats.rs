@@ -1,7 +1,7 @@
-//! Samples: the times of batches, grouped by the distance between the processors (round-trip time
-//! of a cache line) during each batch.
+//! Samples: the times of batches, grouped by the distance (round-trip time of a cache line) during
+//! each batch between the processors on which the measuring threads run.
 
-/// Class of the round-trip time of a cache line between the processors, measured before and after a
+/// Class of the round-trip time of a cache line between two processors, measured before and after a
 /// batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Regime {
@@ -9,8 +9,8 @@ pub(crate) enum Regime {
     Near,
     /// The round trip takes more than 300 ns before and after the batch.
     Far,
-    /// Neither `Near` nor `Far`, for example because the distance of the processors changed during
-    /// the batch.
+    /// Neither `Near` nor `Far`, for example because the distance between the processors changed
+    /// during the batch.
     Between,
     /// The round-trip time was not measured.
     Unknown,

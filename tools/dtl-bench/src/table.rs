@@ -64,9 +64,9 @@ pub(crate) struct Table {
     pub(crate) lines: Vec<Line>,
 }
 
-/// Minimum number of samples of each implementation (side) in a regime (class of the distance
-/// between the processors) that the table shows. If no regime has that many, the table shows the
-/// regimes with the most samples.
+/// Minimum number of samples that each implementation (side) must have in a regime (class of the
+/// distance between the processors) for the table to show this regime. If no regime has that many,
+/// the table shows the regimes with the most samples.
 const FEW: usize = 5;
 
 impl Line {
@@ -188,7 +188,7 @@ impl Progress {
     }
 
     /// Makes the bar redraw itself at regular intervals during long steps. Use only if this process
-    /// measures nothing meanwhile.
+    /// does not measure during these steps.
     pub(crate) fn ticking(self) -> Progress {
         if let Some(bar) = &self.0 {
             if let Ok(style) = ProgressStyle::with_template("{elapsed}, row {pos} of {len}: {msg}")

@@ -1,6 +1,6 @@
-//! Parallel loops with oneTBB, with which those of the library are compared. The interface of
-//! oneTBB consists of C++ templates, so this module compiles a few lines of C++ with the compiler
-//! and headers of this machine, and loads the result.
+//! Parallel loops with oneTBB, for comparison with the parallel loops of the library. The interface
+//! of oneTBB consists of C++ templates, so this module compiles a few lines of C++ with the
+//! compiler and headers of this machine, and loads the result.
 
 use crate::out::Outcome;
 use dtl::tooling::os::SharedObject;
@@ -16,7 +16,8 @@ const SOURCE: &str = include_str!("tbb.cpp");
 pub(crate) type Body = extern "C" fn(u64, u64, *mut c_void);
 type Loop = unsafe extern "C" fn(u64, c_int, Body, *mut c_void);
 
-/// Compiled and loaded function that runs a parallel loop with oneTBB.
+/// Function that runs a parallel loop with oneTBB. It is in a shared object that this module has
+/// compiled and loaded.
 #[derive(Clone, Copy)]
 pub(crate) struct Tbb(Loop);
 
@@ -32,8 +33,8 @@ impl Tbb {
         loaded
     }
 
-    /// Runs a parallel loop over the iterations from 0 to `end` (exclusive). The `threads` of the
-    /// first call is the number of threads for all calls.
+    /// Runs a parallel loop over the iterations from 0 to `end` (exclusive). The value of `threads`
+    /// in the first call is the number of threads for all calls.
     #[inline]
     pub(crate) fn run(self, end: u64, threads: u32, body: Body, user: *mut c_void) {
         // SAFETY: the caller's `user` outlives the call, which returns when all ranges are done.

@@ -1,5 +1,5 @@
-//! Tests of dtl-bench: each subcommand for a short time, its table, its JSON and its errors. Speed
-//! is not tested.
+//! Tests of dtl-bench: they run each subcommand for a short time, and check its table, its JSON
+//! output and its error messages. They do not check its speed.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -39,7 +39,7 @@ fn run_by(launcher: &[&str], arguments: &[&str]) -> Output {
     command.args(&words[1..]).stdin(Stdio::null()).output().expect("it starts")
 }
 
-/// Runs dtl-bench under dtlrun with this number of ranks.
+/// Runs dtl-bench under dtlrun with `ranks` ranks.
 fn run_ranks(ranks: &str, arguments: &[&str]) -> Output {
     run_by(&[&program("dtlrun").to_string_lossy(), "-n", ranks], arguments)
 }
@@ -62,7 +62,9 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(&out(output)).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Checks that each row has plausible times of each of `sides` in at least one regime.
+/// Checks that there are `count` rows, and that each row has at least one regime (class of the
+/// distance between the processors) and, in each regime, plausible times for each implementation in
+/// `sides`.
 fn check_rows(all: &Value, count: usize, sides: &[&str]) {
     let rows = all["rows"].as_array().expect("rows");
     assert_eq!(rows.len(), count, "{all:#}");
@@ -341,7 +343,8 @@ fn a_report_that_runs_its_parts() {
     );
 }
 
-/// Checks that the launcher ends its ranks even if the report is killed.
+/// Checks that a launcher that `report` has started ends its ranks even if the `report` process is
+/// killed.
 #[test]
 fn a_report_that_is_killed_ends_its_launcher() {
     let folder = Folder::new("killed");
@@ -418,8 +421,8 @@ fn comes(file: &Path) -> bool {
     file.exists()
 }
 
-/// Checks the results of `model` for up to 4096 ranks. The model sends nothing, so it needs no
-/// processes.
+/// Checks the results of `model` for up to 4096 ranks. The model does not send any messages, so the
+/// test does not start ranks.
 #[test]
 fn a_model() {
     let common = [

@@ -1,5 +1,5 @@
-//! Wrappers of communicators and requests: an error status becomes a failure, and a communicator is
-//! destroyed on drop.
+//! Wrappers for communicators and requests: an error status becomes a failure, and a communicator
+//! is destroyed on drop.
 
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, Failure, call, name_of, output};
@@ -14,22 +14,22 @@ pub(crate) fn no_info() -> dtl_recv_info_t {
     dtl_recv_info_t { source: 0, tag: 0, size_bytes: 0, status: 0, reserved0: 0, reserved1: 0 }
 }
 
-/// Returns the time limit in nanoseconds with which communicators are opened.
+/// Returns the time limit, in nanoseconds, that is set when a communicator is opened.
 pub(crate) fn limit_of(timeout_ns: u64, no_time_limit: bool) -> u64 {
     if no_time_limit { DTL_TIMEOUT_INFINITE } else { timeout_ns }
 }
 
-/// Returns true if a message longer than its buffer is truncated as dtl.h specifies. Without a time
-/// limit, a communicator kind with the feature "comm.direct" passes messages unchanged to another
-/// library, which may behave differently.
+/// Returns true if a message that is longer than the receive buffer is truncated as dtl.h
+/// specifies. Without a time limit, a communicator kind with the feature "comm.direct" forwards
+/// messages unchanged to an underlying library such as MPI, which may behave differently.
 pub(crate) fn cuts(kind: &str, no_time_limit: bool) -> bool {
     // Built-in kinds are no backends.
     let is_direct = || Backend::find(kind).and_then(|backend| backend.supports("comm.direct"));
     !no_time_limit || !is_direct().is_ok_and(|yes| yes != 0)
 }
 
-/// Selects a device of its own for the calling thread's rank, because NCCL requires a separate
-/// device for each rank of a node.
+/// Selects a separate device for the calling thread's rank, because NCCL requires that each rank on
+/// a node use a different device.
 fn own_device(place: Option<(i32, i32)>) {
     let launched =
         || launch::from_environment().ok().flatten().map_or(0, |launch| launch.local_rank);
@@ -53,8 +53,8 @@ pub(crate) struct Comm {
 }
 
 impl Comm {
-    /// Opens a communicator of a kind. `place` is the rank and the size; `None` uses those that the
-    /// launcher has set.
+    /// Opens a communicator of the kind `kind`. `place` contains the rank and the size; `None` uses
+    /// those that the launcher has set.
     pub(crate) fn open(kind: &str, place: Option<(i32, i32)>, timeout_ns: u64) -> Called<Comm> {
         let job = place.map(|_| own_job());
         Comm::open_as(job.as_deref(), kind, place, timeout_ns)
@@ -94,7 +94,8 @@ impl Comm {
         output!(DTL_COMM_NULL, dtl_comm_dup(self.handle)).map(|handle| Comm { handle })
     }
 
-    /// Splits the communicator. Returns `None` if this rank is in no new communicator.
+    /// Splits the communicator. Returns `None` if this rank is not a member of any new
+    /// communicator.
     pub(crate) fn split(&self, color: i32, key: i32) -> Called<Option<Comm>> {
         let color = if color < 0 { DTL_UNDEFINED } else { color };
         let handle = output!(DTL_COMM_NULL, dtl_comm_split(self.handle, color, key))?;
@@ -164,7 +165,7 @@ pub(crate) fn finish(
     }
 }
 
-/// Calls wait_some until no request is active.
+/// Calls dtl_request_wait_some until all requests are complete.
 fn finish_some(requests: &mut [dtl_request_t], timeout_ns: u64) -> Result<(), Failure> {
     let count = requests.len() as u64;
     let (mut indices, mut left) = (vec![0; requests.len()], count);

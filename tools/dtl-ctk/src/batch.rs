@@ -13,7 +13,8 @@ use dtl_sys::*;
 /// indices.
 const FIRST_BLOCK: u64 = 1000;
 
-/// A receive: its buffer and its envelope.
+/// Receive operation: the message that it must receive, its buffer, and the envelope that it
+/// returns.
 struct Receive<'a> {
     index: usize,
     message: &'a Message,

@@ -79,7 +79,7 @@ impl Op {
         matches!(self, Op::Window | Op::WindowMixed | Op::WindowMisuse)
     }
 
-    /// Returns true for point-to-point messages.
+    /// Returns true for point-to-point operations.
     pub(crate) fn is_p2p(self) -> bool {
         self.is_batch() || matches!(self, Op::Sendrecv | Op::Replace)
     }
@@ -127,7 +127,7 @@ pub(crate) struct Message {
     pub(crate) dest: u64,
     pub(crate) tag: i32,
     pub(crate) count: u64,
-    /// Number of elements of the receive buffer.
+    /// Capacity of the receive buffer, as a number of elements.
     pub(crate) room: u64,
     pub(crate) send: SendKind,
     pub(crate) recv: RecvKind,
@@ -158,7 +158,8 @@ pub(crate) struct Step {
     /// order, and the call passes no displacements.
     pub(crate) order: Vec<u64>,
     /// Numbers of elements: one for all ranks, one for each rank, or a matrix with one for each
-    /// pair of ranks (a row for each sender; -1 if the sender has no edge to the receiver).
+    /// pair of ranks (a row for each sender; -1 if there is no edge from the sender to the receiver
+    /// in the graph of a neighborhood collective).
     pub(crate) counts: Vec<i64>,
     pub(crate) messages: Vec<Message>,
     pub(crate) window: Schedule,
@@ -194,7 +195,7 @@ impl Step {
 pub(crate) enum Group {
     World,
     Dup,
-    /// Color and key of each rank. A rank with color -1 is in no new communicator.
+    /// Color and key of each rank. A rank with color -1 is not a member of any new communicator.
     Split(Vec<(i32, i32)>),
 }
 
@@ -205,8 +206,8 @@ pub(crate) struct Case {
     /// Number of ranks of the job.
     pub(crate) ranks: u64,
     pub(crate) group: Group,
-    /// Number of the method of completing requests (0 to 5): wait_all, wait for one after another
-    /// from the last, wait_any, wait_some, test_all, test.
+    /// Method that completes the requests: 0 = wait_all, 1 = wait for one request after another,
+    /// beginning with the last, 2 = wait_any, 3 = wait_some, 4 = test_all, 5 = test.
     pub(crate) finish: u64,
     pub(crate) steps: Vec<Step>,
 }
@@ -245,7 +246,7 @@ impl Case {
         u64::try_from(color).ok().map(|color| Place { rank: before as u64, size, color })
     }
 
-    /// Returns the case as a line of numbers, followed by a # and its description.
+    /// Returns the case as a line of numbers, followed by # and a description of the case.
     pub(crate) fn line(&self) -> String {
         let mut line = format!("{} {} ", self.number, self.ranks);
         match &self.group {

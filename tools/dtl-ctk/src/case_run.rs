@@ -132,8 +132,9 @@ impl CaseRun<'_> {
         Ok(hash)
     }
 
-    /// Runs or starts the steps in order, then completes those that were started. Returns a hash
-    /// for each step that is a batch of messages or uses a window.
+    /// Executes the steps in order. Only starts the nonblocking collectives, and completes them
+    /// after the last step. Returns a hash for each step that is a batch of messages or uses a
+    /// window.
     fn steps(
         &self,
         comm: dtl_sys::dtl_comm_t,
@@ -172,7 +173,7 @@ impl CaseRun<'_> {
     }
 }
 
-/// Creates a failure that other ranks may not detect, so that they may wait for this rank forever.
+/// Creates a failure that other ranks might not detect; they could then wait for this rank forever.
 fn outside(text: String) -> Failure {
     Failure { text, out_of_step: true }
 }

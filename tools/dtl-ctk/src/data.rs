@@ -1,5 +1,5 @@
-//! Data of the cases: element types, the formula of every input, and the hash of outputs. This
-//! module does not depend on communicators. tests/oracle/element.h has the same formulas in C.
+//! Data of the test cases: element types, the formula for each input, and the hash of the outputs.
+//! This module does not depend on communicators. tests/oracle/element.h has the same formulas in C.
 //!
 //! Operands of reductions are small, so that the result is exact for every dtype and any order of
 //! operands.
@@ -137,8 +137,8 @@ pub(crate) fn key(seed: u64, case: u64, step: u64, color: u64) -> u64 {
 }
 
 /// Fills `out` with the input elements that `from` determines, starting at element index `block` x
-/// 2^40. With a `reduction`, the values are small operands; otherwise they are arbitrary values
-/// that the step only copies.
+/// 2^40. With a `reduction`, the values are small operands; otherwise they are arbitrary, because
+/// the test step only copies them.
 pub(crate) fn fill(
     out: &mut [u8],
     ty: Type,
@@ -221,8 +221,8 @@ fn parts_of(ty: Type) -> Option<(Type, Type, usize)> {
     Some((of(first)?, of(second)?, ty.size / 2))
 }
 
-/// Replaces the padding in pairs by the expected bytes, because a reduction may leave the padding
-/// in any state.
+/// Replaces the padding of each pair with the expected bytes, because a reduction may leave the
+/// padding in any state.
 pub(crate) fn settle_padding(is: &mut [u8], expected: &[u8], ty: Type) {
     let Some((first, second, place)) = parts_of(ty) else { return };
     for (is, expected) in is.chunks_exact_mut(ty.size).zip(expected.chunks_exact(ty.size)) {
@@ -239,7 +239,7 @@ fn half(value: i64) -> u16 {
     if value == 0 { 0 } else { sign | ((bits >> 13) - ((127 - 15) << 10)) as u16 & 0x7FFF }
 }
 
-/// Decodes a binary16 that is neither infinite nor NaN.
+/// Decodes a finite binary16 and truncates it to an integer.
 fn whole(bits: u16) -> i64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let size = (1.0 + fraction / 1024.0) * f64::from(exponent - 15).exp2();

@@ -26,8 +26,8 @@ const TRIES: usize = 200;
 /// Maximum time limit of a call while the failing case is reduced.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// Runs the tests or cases and reports the results. `launched`: a launcher has started this process
-/// as one of several ranks.
+/// Runs the tests or cases and reports the results. `launched` is true if a launcher has started
+/// this process as one of several ranks.
 pub(crate) fn drive(run: &Run, launched: bool) -> ExitCode {
     let ended = if run.is_random() { cases(run) } else { tests(run, launched) };
     ended.unwrap_or_else(|(code, text)| {
@@ -190,10 +190,10 @@ fn tests(run: &Run, launched: bool) -> Result<ExitCode, Hopeless> {
     }
 }
 
-/// Returns the selected named tests in order.
+/// Returns the selected named tests, sorted by component in the order of `COMPONENTS`.
 fn selected(run: &Run) -> Vec<&'static Test> {
     let named = &run.named.component;
-    // Slots are called of tables that are registered.
+    // The tests of slots require a backend that registers its function tables.
     let has_tables = run.plugin.is_some()
         || run.name().is_some_and(|name| ["sample", "minimal", "faulty"].contains(&name));
     let wanted = |test: &&'static Test| {
@@ -363,7 +363,7 @@ fn all(run: &Run, tests: &[&'static Test], expected: &[Expected]) -> Result<Vec<
 }
 
 /// Runs this rank's part of the tests in a job whose ranks the user's launcher has started. Only
-/// rank 0 returns entries.
+/// rank 0 returns entries of the report.
 fn under_launcher(
     run: &Run,
     tests: &[&'static Test],

@@ -5,7 +5,7 @@ use crate::case::*;
 use crate::data::{self, Class, Random, Type};
 use crate::window::{Schedule, schedule};
 
-/// Parameters and limits with which cases are generated.
+/// Parameters and limits for the generation of test cases.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
     pub(crate) seed: u64,

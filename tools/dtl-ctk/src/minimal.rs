@@ -71,7 +71,7 @@ fn put_into(queue: &Mutex<VecDeque<Message>>, message: Message, op: u64) {
     if_fault!("comm.isend.blocks" => std::thread::sleep(std::time::Duration::from_secs(20)));
 }
 
-/// Pending receive. The caller of irecv owns the memory at the address until the receive is
+/// Pending receive. The caller of irecv must keep the memory at `buffer` valid until the receive is
 /// complete.
 struct Posted {
     op: u64,
@@ -92,7 +92,7 @@ pub(crate) struct Rank {
     last_op: u64,
     /// Pending one-sided operations; used only by the backend "sample".
     pub(crate) waiting: VecDeque<Waiting>,
-    /// Calls to `test`.
+    /// Number of calls to `test` so far.
     pub(crate) turns: u64,
 }
 
@@ -174,8 +174,8 @@ unsafe extern "C" fn close(_: Ptr, comm: Ptr) -> Status {
 }
 
 /// # Safety
-/// `comm` must point to the state of a rank that `open` has created, and the library must call only
-/// one function at a time on it.
+/// `comm` must point to the state of a rank that `open` has created, and the library must not call
+/// functions concurrently for this rank.
 pub(crate) unsafe fn rank<'a>(comm: *mut c_void) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { &mut *comm.cast::<Rank>() }

@@ -280,7 +280,8 @@ pub(crate) struct Worker {
 /// Object under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target<'a> {
-    /// Name of a backend in the library's registry, or "sample".
+    /// Name of a backend in the library's registry, or "sample" (the backend that this program
+    /// registers).
     Backend(&'a str),
     /// Kind of communicator.
     Kind(&'a str),
@@ -325,7 +326,7 @@ impl Run {
         Ok(())
     }
 
-    /// Returns true for a run of random cases, false for one of named tests.
+    /// Returns true if the run executes random test cases, false if it executes named tests.
     pub(crate) fn is_random(&self) -> bool {
         self.random.cases.is_some() || self.random.case.is_some()
     }
@@ -354,13 +355,13 @@ impl Run {
         }
     }
 
-    /// Returns the number of ranks of comm tests.
+    /// Returns the number of ranks that run the communicator tests or the random test cases.
     pub(crate) fn ranks(&self) -> u64 {
         let is_one = self.is_random() || self.kind.as_deref() == Some("self");
         self.ranks.unwrap_or(if is_one { 1 } else { 2 })
     }
 
-    /// Returns the form in which the ranks run: as processes or as threads.
+    /// Returns whether the ranks run as processes or as threads.
     pub(crate) fn place(&self) -> Place {
         let threaded = self.name().is_some_and(|name| name == "self" || is_threaded(name));
         let (is_random, is_launched) = (self.is_random(), self.launcher.is_some());
@@ -383,7 +384,8 @@ impl Run {
         u64::try_from((self.limit() / part).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the time limit of communicators in nanoseconds.
+    /// Returns the time limit, in nanoseconds, that is set when a communicator is opened;
+    /// DTL_TIMEOUT_INFINITE with --no-time-limit.
     pub(crate) fn comm_limit_ns(&self) -> u64 {
         limit_of(self.call_ns(), self.no_time_limit)
     }
@@ -408,7 +410,7 @@ impl Run {
         }
     }
 
-    /// Returns the range of the numbers of the random cases to run.
+    /// Returns the range of case numbers of the random test cases to run.
     pub(crate) fn numbers(&self) -> Range<u64> {
         self.random.case.map_or(0..self.choice().cases, |number| number..number + 1)
     }

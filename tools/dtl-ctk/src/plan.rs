@@ -1,6 +1,6 @@
-//! One rank's part of a step (one operation of a random case): its buffers with their input, its
-//! counts and its displacements. `reference` computes the expected output; `collective` calls the
-//! library.
+//! Buffers (filled with the input), counts and displacements with which one rank performs a step
+//! (one operation of a random test case). The module `reference` computes the expected output; the
+//! module `collective` calls the library.
 
 use crate::case::{Op, Place, Step};
 use crate::data::{self, FILLER, Origin};
@@ -13,7 +13,7 @@ pub(crate) const GUARD: usize = 16;
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Plan {
     pub(crate) send: Vec<u8>,
-    /// Receive buffer; after the call, the output.
+    /// Receive buffer. It contains the output after the call.
     pub(crate) recv: Vec<u8>,
     /// True if the call passes DTL_IN_PLACE instead of the send buffer.
     pub(crate) send_in_place: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Plan {
 pub(crate) struct View<'a> {
     pub(crate) step: &'a Step,
     pub(crate) place: Place,
-    /// Number of ranks of the job.
+    /// Number of ranks in the job.
     pub(crate) ranks: u64,
     pub(crate) key: u64,
 }
@@ -44,7 +44,7 @@ pub(crate) struct View<'a> {
 pub(crate) struct Layout {
     pub(crate) counts: Vec<u64>,
     pub(crate) displs: Vec<u64>,
-    /// Number of elements of the whole buffer.
+    /// Size of the whole buffer in elements, including the gaps between blocks.
     pub(crate) total: u64,
 }
 
@@ -108,8 +108,8 @@ impl View<'_> {
         order
     }
 
-    /// Returns the number of elements that one rank sends to another; `None` if there is no edge
-    /// between them.
+    /// Returns the number of elements that one rank sends to another; `None` if the communication
+    /// graph has no edge between them.
     pub(crate) fn between(&self, from: u64, to: u64) -> Option<u64> {
         self.step.count_between(from, to, self.ranks)
     }
@@ -127,7 +127,8 @@ impl View<'_> {
         }
     }
 
-    /// Creates the plan: the buffers and arguments of the call.
+    /// Creates the buffers and arguments that this rank passes in the step, which is one operation
+    /// of a random test case.
     pub(crate) fn plan(&self) -> Plan {
         use Op::*;
         let mut plan =
@@ -225,7 +226,7 @@ impl View<'_> {
         }
     }
 
-    /// Writes this rank's input, block by block.
+    /// Writes this rank's input blocks to `out`, at the displacements in `layout`.
     fn put_blocks(&self, out: &mut [u8], layout: &Layout) {
         for (block, (&count, &displ)) in layout.counts.iter().zip(&layout.displs).enumerate() {
             self.put_input(self.part(out, displ, count), self.place.rank, block as u64);

@@ -1,6 +1,6 @@
 //! Serial reference implementation: computes, with simple loops over all ranks' inputs, the
-//! expected contents of a rank's receive buffer after one operation of a random case. It calls no
-//! function of the library.
+//! expected contents of a rank's receive buffer after one operation of a random case. It does not
+//! call any library function.
 
 use crate::case::Op;
 use crate::data::{self, Class, USER_SUM};
@@ -11,15 +11,15 @@ use dtl_sys::*;
 pub(crate) struct Expected {
     /// Contents of the receive buffer.
     pub(crate) recv: Vec<u8>,
-    /// Number of bytes that are compared. With DTL_IN_PLACE, the following bytes are input that may
-    /// be overwritten.
+    /// Number of bytes at the beginning of the receive buffer that are compared. With DTL_IN_PLACE,
+    /// the remaining bytes are input that the call may overwrite.
     pub(crate) compared: usize,
-    /// Number of bytes that the hash of the outputs includes: those on which all correct
-    /// implementations agree.
+    /// Number of bytes at the beginning of the receive buffer that the hash of the outputs
+    /// includes: those that are equal for all correct implementations.
     pub(crate) digested: usize,
 }
 
-/// Returns the expected contents of the plan's receive buffer after the call.
+/// Returns the expected contents of the receive buffer in `plan` after the call.
 pub(crate) fn expected(view: &View, plan: &Plan) -> Expected {
     use Op::*;
     let mut recv = plan.recv.clone();

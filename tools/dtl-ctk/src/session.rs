@@ -1,5 +1,5 @@
-//! Supervision of a worker process: starts it, watches its progress, kills it if it hangs, reads
-//! its report, and describes a crash or a hang.
+//! Supervises a worker process (which runs the tests or random test cases): starts it, monitors its
+//! progress, kills it if it hangs, reads its report, and describes a crash or a hang.
 
 use crate::kit::catalog::Test;
 use crate::kit::current_slot;
@@ -24,11 +24,11 @@ pub(crate) fn cannot(error: Error) -> Hopeless {
     (CANNOT, error.to_string())
 }
 
-/// Time limit for a launcher to end its ranks.
+/// Time within which a launcher must end its ranks and exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Worker process with the temporary folder of its files (names of the tests, report files,
-/// standard error).
+/// Worker process (which runs the tests or random test cases), with the temporary folder for its
+/// files (names of the tests, report files, standard error).
 pub(crate) struct Session<'a> {
     run: &'a Run,
     folder: PathBuf,
@@ -78,8 +78,8 @@ impl<'a> Session<'a> {
         std::fs::metadata(self.file("report")).map_or(0, |data| data.len())
     }
 
-    /// Returns the command that starts the worker. If ranks are processes, it starts them with a
-    /// launcher.
+    /// Returns the command that starts the worker. If the ranks are processes, the command starts
+    /// them with a launcher.
     fn command(&self) -> Result<Command, Error> {
         let own = std::env::current_exe()?;
         let processes = self.ranks.filter(|_| self.run.place() == Place::Processes);
@@ -108,7 +108,8 @@ impl<'a> Session<'a> {
     }
 
     /// Runs the worker with additional arguments until it exits. Returns `None` if the worker was
-    /// killed because the value that `progress` returns did not change for too long.
+    /// killed because the value that `progress` returns did not change for longer than
+    /// `Run::patience`.
     pub(crate) fn run(
         &self,
         more: &[String],
@@ -172,13 +173,13 @@ fn end(child: &mut Child) -> Result<(), Error> {
     child.wait().map(drop)
 }
 
-/// Results of tests in order, with their times in seconds.
+/// Results of tests in the order of execution, each with its duration in seconds.
 pub(crate) type Results = Vec<(Ended, f64)>;
 
 impl Session<'_> {
-    /// Runs named tests until the worker exits, crashes or hangs. Returns the results of the first
-    /// tests in the list, at least one. Fails if no test can be run. `most` is the number of
-    /// failures after which the worker exits.
+    /// Runs named tests until the worker exits, crashes or hangs. Returns the results in the order
+    /// of `tests`, up to the test during which the worker ended; at least one result. Fails if no
+    /// test can be run. `most` is the number of failures after which the worker exits.
     pub(crate) fn test(
         &self,
         tests: &[&'static Test],
@@ -232,8 +233,9 @@ impl Session<'_> {
         Ok(results)
     }
 
-    /// Returns the slots (functions of a backend's tables) and loading steps that ranks are
-    /// executing, or were executing when they ended, each with its ranks.
+    /// Returns a string that lists the slots (functions in a backend's tables) and plugin loading
+    /// steps that ranks are executing, or were executing when they ended, each with its ranks;
+    /// `None` if there are none.
     fn places(&self) -> Option<String> {
         let ranks = self.ranks.unwrap_or(1) as usize;
         let places = current_slot::read(&self.file("report"), ranks);
@@ -245,8 +247,8 @@ impl Session<'_> {
         (!places.is_empty()).then(|| places.join(", "))
     }
 
-    /// Returns a string that lists the slots (functions of a backend's tables) and loading steps
-    /// that ranks were still executing. It is appended to the message of a failed test.
+    /// Returns a string that lists the slots (functions in a backend's tables) and plugin loading
+    /// steps that ranks were still executing, to be appended to the message of a failed test.
     fn stuck(&self) -> String {
         self.places().map_or(String::new(), |places| format!("; not returned: {places}"))
     }

@@ -1,5 +1,5 @@
-//! Reductions of a failing case: a list of small changes, applied in order. The list is also the
-//! argument of --shrink, so that a run of the smallest case can be repeated.
+//! Reductions of a failing test case: a list of small changes, applied in order. The list is also
+//! the argument of --shrink, so that a run of the smallest case can be repeated.
 
 use crate::case::{Case, Group, Step};
 use crate::data::{self, TYPES};
@@ -8,11 +8,11 @@ use dtl_sys::DTL_OP_SUM;
 use std::fmt;
 use std::str::FromStr;
 
-/// One reduction of a case. On the command line it is a letter, followed by a number for some
+/// One reduction of a test case. On the command line it is a letter, followed by a number for some
 /// reductions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
-    /// d0, d1 ...: removes the step with this index.
+    /// d0, d1 ...: removes the step (one operation of the case) with this index.
     Drop(usize),
     /// r1, r2 ...: reduces the number of ranks to this number.
     Ranks(usize),
@@ -24,11 +24,11 @@ pub(crate) enum Change {
     Message(usize),
     /// b: uses only blocking calls.
     Blocking,
-    /// i: uses no DTL_IN_PLACE.
+    /// i: does not use DTL_IN_PLACE.
     OutOfPlace,
     /// p: places blocks without gaps.
     Packed,
-    /// t: changes the type to int32 and, for reductions, the operation to the sum.
+    /// t: changes the element type to int32 and, for reductions, the operation to the sum.
     Simple,
     /// o: changes every root to 0.
     Root,
@@ -38,7 +38,7 @@ pub(crate) enum Change {
     Act(usize),
     /// k: performs each act (a group of operations on a window) only once.
     Once,
-    /// x: removes those calls on windows that are required to fail.
+    /// x: removes the window calls that are required to fail.
     Proper,
 }
 
@@ -170,7 +170,7 @@ fn halve(case: &mut Case) {
     }
 }
 
-/// Returns reductions that make a case smaller, the most promising first.
+/// Returns changes that make a case smaller, the most promising first.
 pub(crate) fn candidates(case: &Case) -> Vec<Change> {
     let steps = &case.steps;
     let mut list: Vec<Change> = Vec::new();

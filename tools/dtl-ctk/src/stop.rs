@@ -1,5 +1,6 @@
-//! Orderly exit after a signal: children are ended, temporary files are removed, and the exit
-//! status identifies the signal. After SIGKILL to this process, at least the children end.
+//! Orderly exit after a signal: child processes are terminated, temporary files are removed, and
+//! the exit status identifies the signal. If this process is killed with SIGKILL, its children are
+//! still terminated.
 
 use std::io::{Error, ErrorKind};
 use std::process::{Child, Command, ExitCode};
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use subprocess::{Setup, Signals, is_ignored, prepare};
 
 static SIGNALS: Mutex<Option<Signals>> = Mutex::new(None);
-/// Signal that has arrived; 0 = none.
+/// Number of the signal that this process has received; 0 if none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
 
 /// Blocks SIGINT, SIGTERM and SIGHUP, so that they stay pending until [`check`] reads them. Ignored
@@ -28,7 +29,7 @@ pub(crate) fn with_us(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Fails if a signal has arrived since the call to [`listen`]. In this case, also ends the child
+/// Fails if a signal has arrived since the call to [`listen`]. In this case, also kills the child
 /// process.
 pub(crate) fn check(child: Option<&mut Child>) -> Result<(), Error> {
     if let Some(signal) = SIGNALS.lock().ok().and_then(|mut signals| signals.as_mut()?.take()) {

@@ -1,6 +1,6 @@
 //! User-defined element type and two user-defined reduction operations that this program registers,
-//! once per process. This module has the functions that the library calls; `reference` has an
-//! independent implementation.
+//! once per process. This module contains the user callbacks that the library calls; the module
+//! `reference` contains an independent implementation of the operations.
 
 use crate::data::{USER_DTYPE, USER_MATRIX, USER_SUM};
 use crate::kit::outcome::{Called, output};

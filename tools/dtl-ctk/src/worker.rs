@@ -1,6 +1,6 @@
 //! A worker is a process that runs tests or cases as one rank, as all ranks (threads), or without
-//! ranks. It writes a line to the report when a named test begins and when it ends, so that the
-//! driver can name the test if this process crashes or hangs.
+//! ranks. It writes a line to its report file when a named test begins and when the test ends, so
+//! that the driver process can name the test if the worker crashes or hangs.
 
 use crate::api::{self, Comm};
 use crate::case_run::CaseRun;
@@ -129,7 +129,7 @@ fn all_cases(run: &Run) -> Result<bool, Failure> {
     })
 }
 
-/// Runs the cases of one rank and prints the failure, if any. Returns true on success.
+/// Runs the random test cases on one rank and prints the failure, if any. Returns true on success.
 fn one(rank: &CaseRun) -> bool {
     rank.go().unwrap_or_else(|Failure { text, out_of_step }| {
         errln!("dtl-ctk: {text}");
@@ -142,8 +142,8 @@ fn one(rank: &CaseRun) -> bool {
     })
 }
 
-/// Registers the backend that implements communicators of this kind in this program, for this
-/// number of ranks. Does nothing for kinds that this program does not implement.
+/// Registers this program's backend for communicators of kind `kind` with `ranks` ranks. Does
+/// nothing for kinds that this program does not implement.
 fn register(kind: &str, ranks: u64) -> Result<Option<Backend>, Refused> {
     match kind {
         "sample" => Parts::for_ranks(ranks).register("sample", 0).map(Some),
@@ -180,10 +180,10 @@ enum Halt {
     Unable(String),
     /// The backend exists but fails before the first test begins: every test fails.
     Broken(String),
-    /// The backend has nothing to test: every test is skipped.
+    /// The backend does not have the function tables under test: every test is skipped.
     Absent(String),
-    /// The backend cannot run on this machine: every test is skipped, and the exit status reports
-    /// that.
+    /// The backend cannot run on this machine: every test is skipped, and the exit status indicates
+    /// this.
     Away(String),
 }
 
@@ -298,9 +298,9 @@ fn reported(report: &Report, rank: i32, test: &Test, body: impl FnOnce() -> Outc
     is_failed(&outcome)
 }
 
-/// Runs the tests that need only one process, first those that do not require a backend that can
-/// run here. The backend is initialised before the other tests begin, because a crash during the
-/// initialisation is a failure of all tests.
+/// Runs the tests that need only one process. The tests that apply even to a backend that cannot
+/// run here are first. The backend is initialized before the other tests begin, because a crash
+/// during the initialization is a failure of all tests.
 fn alone(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     let any = |which: fn(&Body) -> bool| tests.iter().any(|test| which(&test.body));
     let vtables =
@@ -358,7 +358,8 @@ fn fits(run: &Run, subject: &Subject, test: &Test) -> Outcome {
     Ok(())
 }
 
-/// Runs the tests that need a communicator. This process is one rank, or its threads are all ranks.
+/// Runs the tests that need a communicator. This process is one rank, or all ranks are threads of
+/// this process.
 fn of_ranks(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     user::make()?;
     let (kind, threads) = (kind(run)?, run.worker.threads);
@@ -378,7 +379,7 @@ fn of_ranks(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
 }
 
 /// Runs the tests that call the functions of a comm table directly. This process is one rank, or
-/// its threads are all ranks.
+/// all ranks are threads of this process.
 fn of_comm_slots(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     let vtables = tables(run)?;
     if vtables.tables.comm.is_none() {
@@ -398,8 +399,8 @@ fn of_comm_slots(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt
     .map(drop)
 }
 
-/// Runs the tests of a comm table on one rank, on one communicator. The first test opens it, the
-/// last one closes it.
+/// Runs the tests of a comm table on one rank, on one communicator. The first test opens the
+/// communicator, and the last one closes it.
 fn slot_rank(
     report: &Report,
     tests: &[&Test],
@@ -445,7 +446,7 @@ fn out_of_step() -> ! {
     std::process::exit(1);
 }
 
-/// Returns the kind of communicator under test.
+/// Returns the name of the communicator kind under test, for example "shm".
 fn kind(run: &Run) -> Result<String, Halt> {
     let built_in = |name: &str| ["self", "threads", "shm"].contains(&name);
     if let Some(kind) = run.kind.as_deref().filter(|kind| built_in(kind)) {
@@ -482,7 +483,7 @@ fn on_dup(world: &Rank, test: &Test) -> Outcome {
     Ok(own.destroy()?)
 }
 
-/// Callback for a test's result and its time in seconds.
+/// Callback that gets a test, its result and its duration in seconds.
 type OnResult<'a> = &'a mut dyn FnMut(&'static Test, &Outcome, f64);
 
 /// Runs the tests on all ranks under the user's launcher. Only rank 0 calls `on_result`.

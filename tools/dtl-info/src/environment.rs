@@ -1,5 +1,5 @@
-//! Environment variables of the library: their values and origins, and errors in them. Does not
-//! initialise the library, so that it also works if a variable has an invalid value.
+//! Environment variables of the library: their values and origins, and errors in them. This module
+//! does not initialize the library, so that it also works if a variable has an invalid value.
 
 use dtl::tooling::{launch, settings};
 use std::collections::BTreeMap;
@@ -19,12 +19,12 @@ impl Variable {
     }
 }
 
-/// All environment variables that the library reads, and the warnings and the error about the
-/// environment.
+/// All environment variables that the library reads, and the warnings and the error (if any) that
+/// the library reports about them.
 pub(crate) struct Environment {
     pub(crate) variables: Vec<Variable>,
     /// Warnings about variables whose names resemble those of the library's variables, and about
-    /// variables that are ignored because of raised privileges.
+    /// variables that are ignored because the process runs with elevated privileges.
     pub(crate) complaints: Vec<String>,
     /// Error about the first value that the library rejects; `None` if it accepts all.
     pub(crate) error: Option<String>,

@@ -29,7 +29,8 @@ pub(crate) struct Facts {
     pub(crate) launch: Option<Launch>,
 }
 
-/// Properties of this node. `None`: not reported by the operating system, or no limit.
+/// Properties of this node. A field is `None` if the operating system does not report the value or,
+/// for a quota or limit, does not impose one.
 pub(crate) struct MachineFacts {
     pub(crate) hostname: Option<String>,
     pub(crate) cpus_online: Option<i32>,
@@ -47,7 +48,7 @@ pub(crate) struct MachineFacts {
     pub(crate) memory_limit_bytes: Option<u64>,
 }
 
-/// Environment (service that backends require) that is registered or that a backend names as a
+/// Environment, a service that backends require. It is registered, or a backend names it as a
 /// requirement.
 pub(crate) struct EnvironmentFacts {
     pub(crate) name: String,
@@ -208,8 +209,8 @@ fn default_backend(library: &Library) -> Result<Choice> {
     Ok(Choice { why: recorded("backend", &name), name })
 }
 
-/// Returns the kind that the world communicator would have. Opens no communicator, so the other
-/// ranks need not take part.
+/// Returns the communicator kind (such as "shm" or "mpi") that the world communicator would have.
+/// Does not open a communicator, so the other ranks need not take part.
 fn communicator(launch: Option<&Launch>) -> dtl::tooling::Result<Choice> {
     let chosen = choose_world(launch)?;
     let why = if chosen.is_named {
@@ -220,8 +221,8 @@ fn communicator(launch: Option<&Launch>) -> dtl::tooling::Result<Choice> {
     Ok(Choice { name: chosen.name, why })
 }
 
-/// Returns the reason for the automatic choice of `name`, which `dtl_explain` lists under `topic`.
-/// Removes the name and "because" from the beginning.
+/// Returns the reason that `dtl_explain` lists under `topic` for the automatic choice of `name`,
+/// without the name and "because" at the beginning.
 fn recorded(topic: &str, name: &str) -> String {
     let record = explained(topic).unwrap_or_default();
     let reason = record.strip_prefix(name).unwrap_or(&record).trim_start_matches(", ");

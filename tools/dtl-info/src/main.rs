@@ -3,7 +3,7 @@
 //!
 //! `facts` queries the library through its safe interface, `environment` reads the variables,
 //! `plugins` and `manifest` examine plugin files, `probe` loads one in a child process, `text` and
-//! `json` write the reports. The program opens no communicator and allocates nothing on a device.
+//! `json` write the reports. The program does not open communicators or allocate device memory.
 //! `new_backend` writes the sources of a plugin.
 
 mod environment;
@@ -153,7 +153,8 @@ fn reported(options: &Options) -> (String, Vec<String>) {
     }
 }
 
-/// Returns the probe's report, errors and exit status.
+/// Loads a plugin file in a child process (--probe). Returns the report, the error messages and the
+/// exit status.
 fn probed(file: &Path, options: &Options) -> (String, Vec<String>, u8) {
     let report = settings::duration("--time-limit", &options.time_limit)
         .map_err(|error| error.text().to_owned())
@@ -189,7 +190,7 @@ fn environment(as_json: bool) -> (String, Vec<String>) {
 }
 
 /// Returns the report on this machine, and an error message for each failed choice: default
-/// backend, communicator kind. If the library cannot be initialised, returns an empty report and
+/// backend, communicator kind. If the library cannot be initialized, returns an empty report and
 /// the error message.
 fn machine(as_json: bool) -> (String, Vec<String>) {
     match facts::gather() {

@@ -23,7 +23,8 @@ pub(crate) struct Tried {
     pub(crate) backends: Vec<String>,
 }
 
-/// Returns the plugin files and folders that the library has tried to load so far.
+/// Returns the plugin files that the library has tried to load so far, and the folders in which it
+/// has tried to find plugins.
 pub(crate) fn tried() -> Vec<Tried> {
     dtl_binding::plugins().unwrap_or_default().into_iter().map(describe).collect()
 }
@@ -46,7 +47,7 @@ fn describe(info: Plugin) -> Tried {
     }
 }
 
-/// Plugin file in a searched folder, examined without loading it.
+/// Plugin file in a searched folder, examined without being loaded.
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
     pub(crate) origin: &'static str,

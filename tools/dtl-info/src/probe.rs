@@ -1,9 +1,10 @@
 //! `--probe`: loads a plugin file in a child process, so that a crash or a hang becomes one line of
 //! the report.
 //!
-//! Before each step, the child writes a line with a prefix and a JSON object to its standard
-//! output. Output of the plugin itself is ignored. The parent derives the result from these lines
-//! and from the exit status of the child.
+//! Before each step, such as loading the file or querying the availability of a backend, the child
+//! writes a line with a prefix and a JSON object to its standard output. Output of the plugin
+//! itself is ignored. The parent derives the result from these lines and from the exit status of
+//! the child.
 
 use crate::library::{component_names, unavailable};
 use dtl::tooling::plugins::load;
@@ -22,14 +23,14 @@ use std::time::{Duration, Instant};
 use subprocess::{Setup, has_exited, kill_group, prepare, reset_sigchld};
 
 const MARK: &str = "dtl-probe: ";
-/// Time to wait for output after the child has exited, because its own children may hold the pipe
-/// open.
+/// Maximum time to wait for end of file on the pipe after the child has exited. Processes that the
+/// child started may keep the pipe open.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// Exit status of a child whose pipe to the parent is closed.
 const OUTPUT_CLOSED: i32 = 96;
 
-/// Result of the probe. The numbers are exit statuses.
+/// Result of the probe. The discriminants are the exit statuses of dtl-info.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Ok = 0,
@@ -205,8 +206,8 @@ fn signal_name(signal: i32) -> &'static str {
     }
 }
 
-/// Pipe from the child to its parent: a separate descriptor, because the plugin may close standard
-/// output.
+/// Pipe from the child to its parent: a duplicate of the standard output descriptor, because the
+/// plugin may close the original.
 static OUT: OnceLock<File> = OnceLock::new();
 
 fn say(value: &Value) {

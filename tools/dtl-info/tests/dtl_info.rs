@@ -10,7 +10,7 @@
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// Runs dtl-info with these environment variables, without all others that the library reads or
+/// Runs dtl-info with these environment variables. Removes all others that the library reads or
 /// that a launcher sets.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-info"));

@@ -1,5 +1,5 @@
 //! Tests of plugin files from the user's side: the probe's report on bad plugins, headers of other
-//! versions, the installed plugin folder, manifests, programs with raised privileges. The C
+//! versions, the installed plugin folder, manifests, programs with elevated privileges. The C
 //! interface is tested in tests/c/test_plugin*.c.
 #![allow(
     clippy::unwrap_used,
@@ -54,7 +54,7 @@ impl Folder {
         path
     }
 
-    /// Compiles the file `source` of tests/plugins to the file `name` in this folder.
+    /// Compiles the file `source` from tests/plugins to the file `name` in this folder.
     fn plugin(&self, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
         let file = self.0.join(name);
         let mut compiler = Command::new(if arguments.contains(&"c++") { "c++" } else { "cc" });
@@ -114,8 +114,8 @@ fn run(program: &Path, arguments: &[&str], path: Option<&Path>) -> Output {
     command(program, path).args(arguments).output().expect("it starts")
 }
 
-/// Returns a command whose environment contains no variables of the library or of a launcher,
-/// except DTL_PLUGIN_PATH if `path` is given.
+/// Returns a command whose environment does not contain any variables of the library or of a
+/// launcher, except DTL_PLUGIN_PATH if `path` is given.
 fn command(program: &Path, path: Option<&Path>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -141,7 +141,7 @@ fn json(arguments: &[&str], path: Option<&Path>) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Returns the probe's exit status and line.
+/// Runs `dtl-info --probe` on a plugin file. Returns its exit status and its one line of output.
 fn probe(file: &Path) -> (i32, String) {
     let output = info(&["--probe", file.to_str().unwrap(), "--time-limit", "20s"], None);
     let line = String::from_utf8(output.stdout).unwrap();
@@ -321,8 +321,8 @@ fn an_unknown_name_says_where_plugins_are_searched_for() {
     );
 }
 
-/// Checks that dtl-info runs no code of a shared library that is in the plugin search path but is
-/// not a plugin.
+/// Checks that dtl-info does not run any code from a shared library that is in the plugin search
+/// path but is not a plugin.
 #[test]
 fn what_is_no_plugin_is_not_even_loaded() {
     let folder = Folder::new();
@@ -372,7 +372,8 @@ fn a_header_with_another_layout_is_refused_by_struct_and_field() {
     assert!(line.contains(text), "{line}");
 }
 
-/// Replaces the string `from` in the header by `to`. Panics if the header does not contain `from`.
+/// Replaces the string `from` in the header with `to`. Panics if the header does not contain
+/// `from`.
 fn swap(header: &str, from: &str, to: &str) -> String {
     assert!(header.contains(from), "the header has no `{from}` any more: adapt this test");
     header.replace(from, to)

@@ -1,4 +1,4 @@
-//! Tests of dtl-info with raised privileges: variables that name code to load have no effect.
+//! Tests of dtl-info with elevated privileges: variables that name code to load have no effect.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -29,7 +29,7 @@ impl Folder {
         self.0.join("dtl-info")
     }
 
-    /// Makes the copy of dtl-info a set-uid program of another user.
+    /// Makes the copy of dtl-info a set-uid program that another user owns.
     fn raise(&self) {
         chown(self.program(), Some(65534), None).unwrap();
         mode(&self.program(), 0o4755);

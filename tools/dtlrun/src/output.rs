@@ -44,7 +44,7 @@ struct Target {
     name: &'static str,
     /// Open stream; `None` for standard output that was closed when the program was started.
     file: Option<File>,
-    /// Exit status for the first failed write; `None` if none failed.
+    /// Exit status for the first failed write; `None` if no write has failed.
     failure: Option<u8>,
 }
 
@@ -66,7 +66,8 @@ impl Output {
 
 impl Target {
     /// Writes a line. Returns false if the reader has closed the pipe. A line that cannot be
-    /// written for another reason is lost, which is reported once; later lines are tried again.
+    /// written for another reason is lost. Only the first such loss is reported; later calls still
+    /// try to write their lines.
     fn write(&mut self, text: &[u8]) -> bool {
         let Err(error) = self.try_write(text) else { return true };
         let is_gone = error.kind() == ErrorKind::BrokenPipe;
@@ -97,7 +98,7 @@ impl Target {
     }
 }
 
-/// Length of a line in bytes beyond which it is forwarded in pieces.
+/// Length in bytes beyond which a line is split into several output lines.
 const LONGEST_LINE: usize = 64 << 10;
 
 enum Source {

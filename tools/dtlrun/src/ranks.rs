@@ -1,4 +1,5 @@
-//! Starts the ranks: environment, input, output, processor.
+//! Starts the processes of the ranks, with their environment, standard streams and processor
+//! binding.
 
 use crate::Failure;
 use crate::options::{Bind, Options};
@@ -17,7 +18,7 @@ pub(crate) struct Rank {
     pub(crate) runs: bool,
 }
 
-/// Starts all ranks, or none.
+/// Starts all ranks. If one of them cannot be started, ends those that were already started.
 pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
     let Some((program, arguments)) = options.command.split_first() else {
         return Err(Failure { text: "no program named".to_string(), code: 125 });

@@ -31,8 +31,8 @@ enum Step {
 }
 
 impl Watch {
-    /// Blocks the signals and creates a descriptor from which they are read. Called before the
-    /// ranks start, so that no signal is missed.
+    /// Blocks the signals that dtlrun handles and creates a descriptor from which they are read.
+    /// Called before the ranks start, so that no signal is missed.
     pub(crate) fn new(options: &Options) -> std::io::Result<Watch> {
         reset_sigchld();
         let signals =
@@ -116,7 +116,7 @@ impl Watch {
         }
     }
 
-    /// Performs the next step in ending the remaining ranks if it is due.
+    /// If the next step in ending the remaining ranks is due, performs it.
     fn act(&mut self, ranks: &[Rank]) {
         let Some((at, step)) = self.next else { return };
         let left: Vec<String> =

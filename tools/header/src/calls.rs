@@ -1,5 +1,5 @@
-//! Writes the table of calls for `tests/fuzz`: one thunk for each exported function, the types of
-//! its parameters, and the fields of the structs that they point to.
+//! Writes the table of functions that `tests/fuzz` calls: one thunk for each exported function, the
+//! types of its parameters, and the fields of the structs that they point to.
 
 use crate::source::{Kind, Source};
 use crate::{Outcome, emit, source};
@@ -150,8 +150,8 @@ fn shapes(source: &Source, is_passed: impl Fn(&str) -> bool, text: &mut String) 
     Ok(())
 }
 
-/// Returns the FIELD_ constant for the class of a field's value, and the name of the field's type;
-/// empty if it has none.
+/// Returns the FIELD_ constant for the class of a field's value, and the name of its type (for a
+/// pointer, of the pointee); the name is empty if there is none.
 fn class(ty: &syn::Type, handles: &[&str]) -> (&'static str, String) {
     match ty {
         syn::Type::Ptr(pointer) => match source::path_name(&pointer.elem) {

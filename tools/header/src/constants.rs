@@ -47,7 +47,8 @@ fn handle_macro(name: &str, ty: &str, id: &str) -> String {
     )
 }
 
-/// Converts a literal, a negated literal, or `uN::MAX` to C's spelling for the type.
+/// Converts a literal, a negated literal, or a limit (`uN::MAX`, `i32::MIN`) to a C constant of
+/// type `base`.
 fn number(value: &syn::Expr, base: &str) -> Option<String> {
     match value {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(literal), .. }) => {

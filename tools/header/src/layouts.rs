@@ -1,6 +1,6 @@
-//! Writes the layouts of structs, as C macros (sizes and offsets from the plugin's compiler) for
-//! those that pass between a plugin and the library, and as a Rust table (from the library's
-//! compiler) for these and for all that begin with `struct_size`.
+//! Writes the layouts of structs. Writes C macros (sizes and offsets from the plugin's compiler)
+//! for the structs that are passed between a plugin and the library, and a Rust table (from the
+//! library's compiler) for these structs and for all structs that begin with `struct_size`.
 
 use crate::source::{Kind, Source, docs};
 use std::collections::{BTreeSet, HashMap};
@@ -42,7 +42,7 @@ pub fn macros(source: &Source, template: &str) -> String {
     template.replace("@LAYOUTS@", &(text + "\n"))
 }
 
-/// Returns the text of `src/abi/layouts.rs`: the structs that pass between a plugin and the
+/// Returns the text of `src/abi/layouts.rs`: the structs that are passed between a plugin and the
 /// library, and all others that begin with `struct_size`.
 pub fn table(source: &Source) -> String {
     let crossing: BTreeSet<String> = crossing(source).into_iter().map(|(name, _)| name).collect();
@@ -182,7 +182,7 @@ macro_rules! layouts {
 layouts! {
 ";
 
-/// Returns the structs that pass between a plugin and the library, with their fields, in the
+/// Returns the structs that are passed between a plugin and the library, with their fields, in the
 /// header's order.
 fn crossing(source: &Source) -> Vec<(String, Vec<String>)> {
     let items: HashMap<&str, &Kind> = source

@@ -3,8 +3,8 @@
 //!
 //! cbindgen turns structs, types and functions into C; this tool reads the same sources for
 //! everything that cbindgen cannot express (declarations grouped by object, suffixed constants,
-//! `_NULL` and `_INIT` macros). Run by maintainers and by the drift check, never by a user's build.
-//! docs/adr/0002 gives the reasons.
+//! `_NULL` and `_INIT` macros). Maintainers run it; `--check` verifies that the committed files are
+//! current. A user's build never runs it. docs/adr/0002 gives the reasons.
 
 mod calls;
 mod constants;

@@ -182,8 +182,8 @@ fn zero_struct(name: &str, structure: &syn::ItemStruct, source: &Source) -> Opti
     Some(format!("{name} {{ {} }}", fields.collect::<Option<Vec<_>>>()?.join(", ")))
 }
 
-/// Returns the source text of a piece of syntax, without `super::module::`, because all names are
-/// in one module here.
+/// Returns the source text of a syntax node, without `super::module::`, because all names are in
+/// one module in the generated file.
 fn text_of(node: &impl Spanned) -> Outcome<String> {
     let source = node.span().source_text().ok_or("a piece of syntax without source text")?;
     let mut parts = source.split("super::");

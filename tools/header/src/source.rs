@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use syn::spanned::Spanned;
 
-/// Sources of the header, in the order of the header.
+/// Sources from which the header is generated, in the order of the header.
 pub struct Source {
     pub modules: Vec<Module>,
     /// Integer aliases (`pub type alias = target`), by the name of the alias, e.g. dtl_status_t =
@@ -58,14 +58,14 @@ impl Source {
         })
     }
 
-    /// Returns the handle types: structs of one field, `id`.
+    /// Returns the handle types: structs whose only field is `id`.
     pub fn handles(&self) -> impl Iterator<Item = &str> {
         let items = self.modules.iter().flat_map(|module| &module.items);
         items.filter(|item| item.is_handle()).map(|item| item.name.as_str())
     }
 }
 
-/// Reads `src/abi` and `src/ffi`, modules in the order of their `mod` lines.
+/// Reads the modules in `src/abi` and `src/ffi`, in the order of their `mod` lines.
 pub fn read(root: &Path) -> Outcome<Source> {
     let mut source = Source { modules: Vec::new(), aliases: HashMap::new() };
     for folder in ["src/abi/mod.rs", "src/ffi/mod.rs"] {

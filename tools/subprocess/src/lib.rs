@@ -1,10 +1,11 @@
-//! Child processes of libdtl's programs: starts them so that they end with their parent, binds them
-//! to processors, and sends them signals. Reads the signals of this process without a handler.
+//! Child processes of libdtl's programs: starts them so that they end when their parent ends, binds
+//! them to processors, and sends them signals. Reads this process's signals from a descriptor
+//! instead of installing signal handlers.
 //!
 //! `start` prepares a command, `signals` sends and receives signals, `cpus` binds to processors,
-//! `fd` has the programs' functions for descriptors, `random` creates random numbers for names.
-//! This crate does not use libdtl, and libdtl does not use this crate: a library must not interfere
-//! with the signals and child processes of its program.
+//! `fd` has functions for file descriptors, `random` creates random numbers for names. This crate
+//! does not use libdtl, and libdtl does not use this crate: a library must not interfere with the
+//! signals and child processes of the program that uses it.
 
 mod cpus;
 mod fd;

@@ -1,4 +1,5 @@
-//! Signals: sent to processes, and received as data without a handler.
+//! Functions that send signals to processes, and that receive signals as data, without a signal
+//! handler.
 
 use crate::fd;
 use std::io;
@@ -51,7 +52,7 @@ impl AsFd for Signals {
     }
 }
 
-/// Unblocks every signal of the calling thread.
+/// Unblocks all signals in the calling thread.
 pub(crate) fn unblock_all() -> io::Result<()> {
     set_mask(libc::SIG_SETMASK, &set_of(&[])?)
 }
@@ -63,7 +64,7 @@ fn set_mask(how: i32, set: &libc::sigset_t) -> io::Result<()> {
 }
 
 fn set_of(signals: &[i32]) -> io::Result<libc::sigset_t> {
-    // SAFETY: sigset_t is plain data that sigemptyset initialises.
+    // SAFETY: sigset_t is plain data that sigemptyset initializes.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: writes the set.
     unsafe { libc::sigemptyset(&raw mut set) };

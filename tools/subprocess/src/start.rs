@@ -11,15 +11,16 @@ use std::process::Command;
 pub struct Setup {
     /// Processor to which the process is bound, if any.
     pub cpu: Option<usize>,
-    /// True if the process leaves no core dump when it crashes.
+    /// True if the process does not write a core dump when it crashes.
     pub no_core: bool,
-    /// True if the process gets SIGTERM, not SIGKILL, when this process dies. A launcher then ends
-    /// its ranks, which SIGKILL would prevent.
+    /// True if the child process gets SIGTERM instead of SIGKILL when the calling process dies. A
+    /// launcher then ends its ranks, which SIGKILL would prevent.
     pub is_launcher: bool,
 }
 
-/// Prepares a command: its process is killed (a launcher: terminated) when the thread that starts it
-/// dies, starts with no signal blocked, and runs on the given processor.
+/// Prepares a command. Its process receives SIGKILL, or SIGTERM if the process is a launcher, when
+/// the thread that started the process ends. The process starts with all signals unblocked and runs
+/// on the processor in `setup`, if any.
 pub fn prepare(command: &mut Command, setup: Setup) {
     let parent = std::process::id();
     let hook = move || before_exec(parent, setup);
@@ -45,8 +46,8 @@ fn before_exec(parent: u32, setup: Setup) -> io::Result<()> {
     setup.cpu.map_or(Ok(()), bind)
 }
 
-/// Sets the core limit to one byte: a limit of 0 does not stop the kernel from piping a dump to a
-/// program (core(5)); a limit below 2 does.
+/// Sets the core dump size limit (RLIMIT_CORE) to at most one byte: a limit of 0 does not stop the
+/// kernel from piping a dump to a program (core(5)), but a limit of 1 does.
 fn forbid_cores() -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes the struct.

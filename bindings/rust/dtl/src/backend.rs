@@ -1,4 +1,4 @@
-//! Backends of the library's registry, and their devices.
+//! Backends in the library's registry, and their devices.
 
 use crate::text::c_string;
 use crate::{Library, Memory, Result, call, field, sys, text};
@@ -54,15 +54,15 @@ impl Backend {
         self.handle
     }
 
-    /// Returns the name of the backend. The borrow of the [`Library`] keeps the library initialised
-    /// while the name is read, because the name lives as long as its backend.
+    /// Returns the name of the backend. The borrow of the [`Library`] keeps the library initialized
+    /// while the name is read, because the name is valid only while its backend is registered.
     ///
     /// # Errors
     /// See `dtl_backend_info`.
     pub fn name(self, _initialised: &Library) -> Result<String> {
         let info = self.info()?;
-        // SAFETY: the name lives as long as the backend is registered. The borrowed initialisation
-        // keeps the library from being finalised, and `dtl_backend_unregister` is unsafe: its caller
+        // SAFETY: the name lives as long as the backend is registered. The borrowed initialization
+        // keeps the library from being finalized, and `dtl_backend_unregister` is unsafe: its caller
         // promises that nobody uses the name.
         Ok(unsafe { text::text_of(info.name) })
     }
@@ -123,7 +123,7 @@ impl Backend {
         Ok((0..self.device_count()?).map(move |index| self.device(index)))
     }
 
-    /// Returns the device with this index. Calls on a device that does not exist fail.
+    /// Returns the device with this index. Calls with a device that does not exist fail.
     #[must_use]
     pub fn device(self, index: i32) -> Device {
         Device { backend: self, index }

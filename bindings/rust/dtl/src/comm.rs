@@ -9,7 +9,7 @@ use std::ptr;
 /// Type of buffer elements.
 ///
 /// # Safety
-/// `DTYPE` describes the type, and every combination of bits is a value of it.
+/// `DTYPE` describes the type, and every bit pattern is a valid value of the type.
 pub unsafe trait Element: Copy + Default + Send + 'static {
     /// Dtype of the elements.
     const DTYPE: sys::dtl_dtype_t;
@@ -29,7 +29,7 @@ elements! {
     f32: DTL_DTYPE_FLOAT32, f64: DTL_DTYPE_FLOAT64,
 }
 
-/// Parameters of opening a communicator. The default is kind "auto", with rank and size from the
+/// Parameters for opening a communicator. The default is kind "auto", with rank and size from the
 /// launcher.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Open<'a> {
@@ -39,7 +39,8 @@ pub struct Open<'a> {
     pub place: Option<(i32, i32)>,
     /// Name that the ranks of one job share; `None`: from the launcher's environment.
     pub job: Option<&'a str>,
-    /// Time limit of each blocking call in nanoseconds; 0: from DTL_TIMEOUT, else unlimited.
+    /// Time limit of each blocking call in nanoseconds; 0 selects the value of DTL_TIMEOUT, or no
+    /// limit if this variable is not set.
     pub timeout_ns: u64,
     /// DTL_COMM_DETERMINISTIC and other flags, ORed.
     pub flags: u32,
@@ -52,8 +53,8 @@ owner! {
     ///
     /// An operation takes ownership of its buffer and returns it. After a failure the buffer is
     /// leaked, because not every transport guarantees that it no longer accesses the buffer. A
-    /// program that cannot afford the copies into such buffers calls the functions of
-    /// [`sys`](crate::sys).
+    /// program that cannot afford to copy its data into owned buffers calls the functions of
+    /// [`sys`](crate::sys) directly.
     Comm, dtl_comm_t, dtl_comm_destroy
 }
 
@@ -83,7 +84,7 @@ impl Comm {
         Ok(Comm::from_raw(handle))
     }
 
-    /// Returns the world communicator. It lives until the library is finalised, even if the
+    /// Returns the world communicator. It lives until the library is finalized, even if the
     /// returned value is dropped.
     ///
     /// # Errors
@@ -129,7 +130,7 @@ impl Comm {
         Ok(size)
     }
 
-    /// Describes the communicator.
+    /// Returns a description of the communicator.
     ///
     /// # Errors
     /// See `dtl_comm_info`.
@@ -140,7 +141,8 @@ impl Comm {
         Ok(info)
     }
 
-    /// Returns a string that states, for each rank, where it runs and its latest operations.
+    /// Returns a string that states, for each rank, where it runs and what its latest operations
+    /// are.
     ///
     /// # Errors
     /// See `dtl_comm_dump`.
@@ -267,7 +269,8 @@ impl Comm {
         kept(folded, data)
     }
 
-    /// Gathers the elements of all ranks in rank order; all ranks pass the same number. Collective.
+    /// Gathers the elements of all ranks in rank order. All ranks pass the same number of elements.
+    /// Collective.
     ///
     /// # Errors
     /// See `dtl_comm_allgather`.

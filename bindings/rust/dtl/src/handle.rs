@@ -19,7 +19,7 @@ macro_rules! owner {
                 Self { handle }
             }
 
-            /// Returns the handle, for functions of [`sys`](crate::sys).
+            /// Returns the handle, for use with the functions in [`sys`](crate::sys).
             #[must_use]
             pub fn raw(&self) -> $crate::sys::$raw {
                 self.handle

@@ -3,7 +3,7 @@
 //! Reading order:
 //! - `error`: failed calls, [`Error`]; [`check`] and [`call!`] for functions of [`sys`].
 //! - `text`: C strings of the library as Rust strings.
-//! - `library`: initialisation and finalisation ([`Library`]), versions, explanations.
+//! - `library`: initialization and finalization ([`Library`]), versions, explanations.
 //! - `handle`: ownership of the library's objects.
 //! - `backend`: backends and their devices.
 //! - `memory`: allocations ([`Memory`]) and copies.
@@ -25,9 +25,9 @@
 //! other users (streams, devices, ranks) are not known to the compiler. Functions without a wrapper
 //! are called through [`sys`], under their C contract.
 //!
-//! One case depends on another library: if a communicator uses the messages of an MPI library, that
-//! library defines the effect of a message or collective that is longer than the receiver's buffer
-//! (see `dtl_comm_recv`).
+//! One case depends on the MPI library: if a communicator transfers its messages with an MPI
+//! library, that library defines the effect of a message or collective that is longer than the
+//! receiver's buffer (see `dtl_comm_recv`).
 //!
 //! # Example
 //! ```no_run

@@ -1,12 +1,13 @@
-//! Initialisation, finalisation, and functions of the library as a whole.
+//! Initialization, finalization, and functions that concern the library as a whole.
 
 use crate::{Result, call, read_text, sys, text};
 use std::ptr;
 
-/// Keeps the library initialised. Dropping the last value of this type finalises the library, which
+/// Keeps the library initialized. Dropping the last value of this type finalizes the library, which
 /// destroys all objects.
 ///
-/// Optional for a program that never finalises: the first call initialises the library.
+/// A program that never finalizes the library does not need this type, because the first call
+/// initializes the library.
 #[derive(Debug)]
 #[must_use = "dropping it finalises the library"]
 pub struct Library {
@@ -14,7 +15,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Initialises the library with the settings of the environment.
+    /// Initializes the library with the settings from its environment variables.
     ///
     /// # Errors
     /// See `dtl_init`.
@@ -24,15 +25,16 @@ impl Library {
         Ok(Library { _private: () })
     }
 
-    /// Ends this initialisation. Ending the last initialisation destroys all live objects.
+    /// Releases this initialization of the library. Releasing the last initialization finalizes the
+    /// library, which destroys all objects.
     ///
     /// # Errors
-    /// See `dtl_finalize`. After a failure, the initialisation remains in effect.
+    /// See `dtl_finalize`. After a failure, the initialization remains in effect.
     pub fn finalize(self) -> Result {
         std::mem::forget(self);
-        // SAFETY: this value's own initialisation ends. Memory of the library is reached by `unsafe`
-        // functions only, whose callers promise that the library is initialised, or with a borrow of
-        // another `Library`, whose initialisation keeps everything alive.
+        // SAFETY: this value's own initialization ends. Memory of the library is reached by `unsafe`
+        // functions only, whose callers promise that the library is initialized, or with a borrow of
+        // another `Library`, whose initialization keeps everything alive.
         unsafe { call!(dtl_finalize()) }
     }
 }
@@ -40,7 +42,7 @@ impl Library {
 impl Drop for Library {
     fn drop(&mut self) {
         // A drop has nobody to report a failure to; `finalize` reports it.
-        // SAFETY: the initialisation that ends is this value's own; `finalize` has the argument.
+        // SAFETY: the initialization that ends is this value's own; `finalize` has the argument.
         let _ = unsafe { sys::dtl_finalize() };
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::slice;
 
-/// Allocation of a backend; freed on drop.
+/// Memory that a backend has allocated; freed on drop.
 #[derive(Debug)]
 pub struct Memory {
     backend: Backend,
@@ -102,8 +102,8 @@ impl Memory {
     ///
     /// # Safety
     /// The memory kind has the flag DTL_MEMORY_HOST_ACCESSIBLE, and every byte of the allocation
-    /// has been initialised. During the borrow no stream, device or rank writes to the memory, and
-    /// the library is not finalised.
+    /// has been initialized. During the borrow no stream, device or rank writes to the memory, and
+    /// the library is not finalized.
     #[must_use]
     pub unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: a live allocation of this size; the rest is the caller's contract.
@@ -121,7 +121,7 @@ impl Memory {
         unsafe { slice::from_raw_parts_mut(self.as_ptr(), self.size) }
     }
 
-    /// Frees the allocation now. Reports a failure, which a drop cannot.
+    /// Frees the allocation now. Unlike a drop, reports a failure.
     ///
     /// # Errors
     /// See `dtl_mem_free`.

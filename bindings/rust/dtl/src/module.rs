@@ -14,7 +14,7 @@ pub struct Source<'a> {
     pub language: sys::dtl_enum_word_t,
     /// Source text, or the bytes of a binary.
     pub bytes: &'a [u8],
-    /// Compiler options, one command-line word each.
+    /// Compiler options, one command-line argument each.
     pub options: &'a [&'a str],
 }
 

@@ -10,7 +10,7 @@ use std::ptr;
 pub struct Plugin {
     /// State of the plugin: DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
     pub state: i32,
-    /// Status with which loading the plugin, or searching the folder, ended.
+    /// Status that loading the plugin, or searching the folder, returned.
     pub status: Status,
     /// ABI version that the library and the plugin agreed on; 0 if loading failed before that.
     pub abi_version: u32,
@@ -67,7 +67,7 @@ pub struct Environment {
     pub state: i32,
     /// Status of the latest attempt to start the environment.
     pub status: Status,
-    /// Number of its users.
+    /// Number of current users of the environment.
     pub uses: u64,
     /// Name of the environment.
     pub name: String,
@@ -106,8 +106,8 @@ fn environment(index: u64) -> Result<Environment> {
 }
 
 impl Environment {
-    /// Returns the reason why the environment cannot be required now; `None` if it can. Starts
-    /// nothing.
+    /// Returns the reason why the environment cannot be required now; `None` if it can. Does not
+    /// start any environment.
     ///
     /// # Errors
     /// See `dtl_environment_is_available`.
@@ -150,7 +150,7 @@ pub fn member_name(word: sys::dtl_enum_word_t) -> Result<String> {
     Ok(forever(name))
 }
 
-/// Converts a C string that lives until the process ends.
+/// Converts a C string that lives until the process ends to a `String`.
 fn forever(text: *const c_char) -> String {
     // SAFETY: the texts of these functions end with NUL and live until the process ends.
     unsafe { text_of(text) }

@@ -30,8 +30,8 @@ impl<T: Element> Request<T> {
         Request { handle, buffer: ManuallyDrop::new(buffer), has_succeeded: false }
     }
 
-    /// Waits up to `timeout_ns` until the operation is complete. After DTL_ERROR_TIMEOUT the
-    /// operation continues.
+    /// Waits up to `timeout_ns` nanoseconds for the operation to complete. If the wait fails with
+    /// DTL_ERROR_TIMEOUT, the operation continues.
     ///
     /// # Errors
     /// See `dtl_request_wait`.

@@ -84,8 +84,8 @@ impl Event {
         call!(dtl_event_record(self.raw(), stream.raw()))
     }
 
-    /// Waits up to `timeout_ns` until the work that was queued before the event was recorded is
-    /// complete.
+    /// Waits up to `timeout_ns` nanoseconds for the completion of the work that was queued before
+    /// the event was recorded.
     ///
     /// # Errors
     /// See `dtl_event_wait`. Also returns a failure of the work before the event.

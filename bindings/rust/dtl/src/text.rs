@@ -31,7 +31,7 @@ pub fn field(field: &[c_char]) -> String {
 ///
 /// # Errors
 ///
-/// Errors of `read`, except `DTL_ERROR_BUFFER_TOO_SMALL`.
+/// Errors from `read`, except `DTL_ERROR_BUFFER_TOO_SMALL`.
 pub fn read_text(
     call: &'static str,
     mut read: impl FnMut(*mut c_char, u64, *mut u64) -> sys::dtl_status_t,

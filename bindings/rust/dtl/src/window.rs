@@ -5,7 +5,7 @@
 use crate::{Comm, Result, call, sys};
 use std::ptr;
 
-/// Window: memory of each rank of a communicator that other ranks access.
+/// Window: memory that each rank of a communicator exposes to access by the other ranks.
 ///
 /// Destroyed on drop. Destruction is collective: it waits for the other ranks.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Window {
         Window { handle }
     }
 
-    /// Returns the handle, for functions of [`sys`].
+    /// Returns the handle, for use with the functions in [`sys`].
     #[must_use]
     pub fn raw(&self) -> sys::dtl_win_t {
         self.handle

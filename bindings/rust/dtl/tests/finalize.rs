@@ -1,4 +1,4 @@
-//! State of objects after the library is finalised. Runs in a separate process.
+//! Test of the state of objects after the library is finalized. It runs in a separate process.
 //!
 //! Needs libdtl.so.0: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
 

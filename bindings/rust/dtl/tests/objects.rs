@@ -1,5 +1,5 @@
-//! Tests of all types of the binding that own a handle, and of all functions that return lists,
-//! with the linked library.
+//! Tests of all types of the binding that own a handle, and of all functions that return lists. The
+//! tests run with the linked library.
 //!
 //! Needs libdtl.so.0: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
 
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 const NO_LIMIT: u64 = sys::DTL_TIMEOUT_INFINITE;
 
-/// Returns the [`Library`] value that all tests share, so that no test finalises the library while
+/// Returns the [`Library`] value that all tests share, so that no test finalizes the library while
 /// another test runs.
 fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 /// Maximum number of addresses in a rank's bootstrap record.
 const MOST: usize = 3;
-/// Number of 64-bit words of a rank's bootstrap record: one word with the node ID; one word with
+/// Number of 64-bit words in a rank's bootstrap record: one word with the node ID; one word with
 /// the port, the number of addresses and the flag `EVERYWHERE`; two words per address.
 pub(super) const WORDS: usize = 2 + 2 * MOST;
 /// Flag in a rank's bootstrap record: the rank listens on all addresses of its machine.
@@ -29,8 +29,8 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Starts to listen for control connections. `named`: address or interface of this machine at
-    /// which to listen (`None`: all addresses).
+    /// Starts listening for control connections. `named` is the address or interface of this
+    /// machine on which to listen (`None`: all addresses).
     pub(super) fn listen(named: Option<&str>) -> Result<(TcpListener, Address)> {
         let failed = |what: &str, error: &std::io::Error| {
             os_error(crate::abi::status::DTL_ERROR_UNAVAILABLE, what, error)
@@ -80,8 +80,8 @@ impl Address {
         }
     }
 
-    /// Returns the socket addresses at which the rank with the addresses `own` should try to reach
-    /// this rank, in the order of the attempts.
+    /// Returns the socket addresses of the rank with the addresses `self`, in the order in which
+    /// the rank with the addresses `own` should try to connect to them.
     pub(super) fn socket_addrs(&self, own: &Address) -> Vec<SocketAddr> {
         let is_here = self.node == own.node && self.node != 0;
         let mut ways = Vec::new();

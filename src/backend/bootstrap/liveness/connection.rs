@@ -19,14 +19,14 @@ pub(super) mod kind {
     /// First frame of a connection: magic number, cookie of the job, source rank, destination rank,
     /// and 1 if the connection is short-lived (`Connection::is_brief`).
     pub(crate) const HELLO: u8 = 1;
-    /// Reply to a hello, with the same fields.
+    /// Reply to a hello (first frame of a connection), with the same fields.
     pub(crate) const WELCOME: u8 = 2;
     /// Message that a rank has passed to `Oob::send`.
     pub(crate) const MESSAGE: u8 = 3;
     /// Notification of ranks that died or left, encoded by `heartbeat_ring`.
     pub(crate) const GONE: u8 = 4;
-    /// Farewell of a leaving rank. It lists the ranks directly before the leaving rank in the
-    /// heartbeat ring that have died or left.
+    /// Farewell from a leaving rank. It lists the ranks that have died or left and that directly
+    /// precede the leaving rank in the heartbeat ring.
     pub(crate) const BYE: u8 = 5;
 }
 
@@ -54,9 +54,9 @@ const PAUSE_NS: u64 = 100_000_000;
 pub(super) enum ConnectionStage {
     /// The operating system is connecting the socket.
     Connecting,
-    /// The hello is sent; the reply (welcome) has not arrived.
+    /// The hello (first frame) has been sent, but the reply (welcome) has not arrived.
     Unwelcome,
-    /// The connection is accepted, and the hello of the peer has not arrived.
+    /// The connection has been accepted, but the hello (first frame) from the peer has not arrived.
     Guest,
     /// Established: frames can be exchanged.
     Open,
@@ -65,11 +65,11 @@ pub(super) enum ConnectionStage {
 /// A control connection to another rank.
 pub(super) struct Connection {
     pub(super) channel: Channel,
-    /// Rank of the peer; -1 before its hello has arrived.
+    /// Rank of the peer; -1 until the hello (first frame) from the peer has arrived.
     pub(super) peer: i32,
     pub(super) stage: ConnectionStage,
-    /// True if the connection carries a few frames in one direction and is then closed. Its end
-    /// then does not indicate a failure.
+    /// True if the connection carries a few frames in one direction and is then closed. In that
+    /// case, the end of the connection does not indicate a failure.
     pub(super) is_brief: bool,
     /// True if this side initiated the connection.
     is_ours: bool,
@@ -85,13 +85,13 @@ pub(super) struct Connection {
     address: Option<SocketAddr>,
     addresses: Vec<SocketAddr>,
     /// Number of connections to the current address that have ended before the peer replied to the
-    /// hello.
+    /// hello (first frame).
     in_vain: u8,
 }
 
 /// Maximum number of retries at an address if the connection ends before the peer replies to the
-/// hello. The peer may have closed the connection because this side was busy and sent nothing for a
-/// long time.
+/// hello (first frame). The peer may have closed the connection because this side was busy and did
+/// not send anything for a long time.
 const CHANCES: u8 = 2;
 
 /// Reason why no connection to a rank could be established.
@@ -145,8 +145,8 @@ impl Oob {
     }
 
     /// Starts a connection to the next address that does not refuse the connection immediately. The
-    /// inner error means that no address is left; the outer error means that this process has no
-    /// file descriptor left.
+    /// inner error means that no address is left; the outer error means that this process has run
+    /// out of file descriptors.
     fn attempt(
         &self,
         addresses: &mut Vec<SocketAddr>,

@@ -1,5 +1,5 @@
 //! Frames on a control connection: hello and reply, then messages, notifications of ranks that died
-//! or left, and the farewell of a leaving rank.
+//! or left, and the farewell from a leaving rank.
 
 use super::super::records::{bytes_of, words_of};
 use super::connection::{Connection, ConnectionStage, Frame, kind, unreached};
@@ -9,8 +9,9 @@ use std::io::ErrorKind;
 /// First word of a hello (first frame of a connection); changed with each protocol change on which
 /// both sides must agree.
 const MAGIC: u64 = u64::from_be_bytes(*b"dtl-oob1");
-/// Number of words of a hello and of its reply: magic number, cookie of the job, source rank,
-/// destination rank, and 1 if the connection is short-lived (`Connection::is_brief`).
+/// Number of 64-bit words in a hello (first frame of a connection) and in the reply to it: magic
+/// number, cookie of the job, source rank, destination rank, and 1 if the connection is short-lived
+/// (`Connection::is_brief`).
 pub(super) const HELLO_WORDS: usize = 5;
 
 type Words = [u64; HELLO_WORDS];

@@ -15,27 +15,28 @@ use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::sync::wait::now_ns;
 
-/// Delay between the farewell of a rank and the notification of the other ranks by its watcher (the
-/// rank that monitors it), in nanoseconds.
+/// Delay between the farewell from a rank and the notification of the other ranks by its watcher
+/// (the rank that monitors it), in nanoseconds.
 const TOGETHER_NS: u64 = 100_000_000;
-/// Time after which a rank that refuses connections counts as failed for its watcher (the rank that
-/// monitors it), in nanoseconds. Until then, the rank is only suspected. Ranks other than the
-/// watcher wait twice as long.
+/// Time, in nanoseconds, after which a rank that refuses connections is considered failed by its
+/// watcher (the rank that monitors it). Until then, the rank is only suspected. Ranks other than
+/// the watcher wait twice as long.
 const SUSPECT_NS: u64 = 200_000_000;
-/// Delay before retrying a connection for which this process had no file descriptor, in
-/// nanoseconds.
+/// Delay, in nanoseconds, before retrying a connection that failed because this process had run out
+/// of file descriptors.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// Maximum number of connections for notifications that a rank establishes at the same time.
+/// Maximum number of notification connections that a rank establishes at the same time.
 const TOLD_AT_ONCE: usize = 64;
 /// Maximum number of ranges of ranks in a notification.
 const RANGES: usize = 80;
-/// Size of an encoded range in bytes: first rank, number of ranks, and 1 if the ranks have left or
-/// 0 if they have died.
+/// Size of an encoded range of ranks, in bytes: first rank, number of ranks, and 1 if the ranks
+/// have left or 0 if they have died.
 const RANGE_BYTES: usize = 12;
 /// Maximum size of the encoded ranges in a notification, in bytes.
 pub(super) const MOST_BYTES: usize = RANGES * RANGE_BYTES;
 
-/// State of the failure detector of this rank, which is part of the heartbeat ring.
+/// State of this rank's failure detector. Each rank monitors the nearest live rank before it in the
+/// heartbeat ring.
 pub(super) struct HeartbeatRing {
     /// Time at which this rank connects to the rank that it watches, in nanoseconds; `NEVER` if no
     /// connection is due.
@@ -43,7 +44,7 @@ pub(super) struct HeartbeatRing {
     /// Time at which this rank notifies the other ranks of dead or departed ranks, in nanoseconds;
     /// `NEVER` if no notification is due.
     tell_at: u64,
-    /// Ranks that this rank has still to notify.
+    /// Ranks that this rank has yet to notify.
     to_tell: Vec<i32>,
     pub(super) suspects: Vec<Suspect>,
 }
@@ -191,7 +192,8 @@ impl Oob {
         self.continue_notifying();
     }
 
-    /// Notifies further ranks in `to_tell`, as far as the limit `TOLD_AT_ONCE` permits.
+    /// Notifies more of the ranks in `to_tell`, while fewer than `TOLD_AT_ONCE` connections for
+    /// notifications are being established.
     pub(super) fn continue_notifying(&mut self) {
         let is_telling =
             |one: &&super::Connection| one.is_brief && one.stage == ConnectionStage::Connecting;
@@ -237,7 +239,8 @@ impl Oob {
         }
     }
 
-    /// Encodes, as ranges, the ranks directly before this rank in the ring that have died or left.
+    /// Returns the ranks that directly precede this rank in the ring and have died or left, encoded
+    /// as ranges.
     pub(super) fn run(&self) -> Vec<u8> {
         let mut ranges: Vec<[u32; 3]> = Vec::new();
         for rank in self.before().take_while(|rank| self.life(*rank) != PeerLiveness::Here) {
@@ -252,8 +255,8 @@ impl Oob {
         ranges.iter().take(RANGES).flatten().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Records the ranks that have died or left, as encoded by `run` on rank `from`. Returns an
-    /// error message if the encoding is invalid.
+    /// Decodes the ranges of ranks that `run` has encoded on rank `from`, and records that these
+    /// ranks have died or left. Returns an error message if the encoding is invalid.
     pub(super) fn handle_gone(
         &mut self,
         from: i32,

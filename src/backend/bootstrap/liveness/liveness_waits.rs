@@ -1,9 +1,9 @@
 //! Failure detection for ranks from which a message is awaited. The watcher of such a rank (the
 //! rank that monitors it in the heartbeat ring) reports the rank's failure, but only while the
 //! watcher calls the library. So a rank that waits for longer than `MOMENT_NS` opens its own
-//! connection to the awaited rank. If that rank is alive but makes no library calls, the connection
-//! is completed later. Only a refused connection shows that a rank has died or left; a full accept
-//! queue does not.
+//! connection to the rank from which it awaits the message. If that rank is alive but does not call
+//! the library, the connection is completed later. Only a refused connection shows that a rank has
+//! died or left; a full accept queue does not.
 //!
 //! A rank that awaits a message from any source opens these connections in batches of doubling size
 //! while no event occurs.
@@ -19,14 +19,14 @@ const MOMENT_NS: u64 = 100_000_000;
 /// Delay before a failed connection is retried, in nanoseconds.
 const AGAIN_NS: u64 = 1_000_000_000;
 /// Maximum number of connections that a rank has while it waits for a message from any source. The
-/// number is limited because each connection takes a file descriptor on both sides.
+/// number is limited because each connection uses one file descriptor on each side.
 const MOST: usize = 256;
 
 /// State of the failure detection for ranks from which a message is awaited.
 pub(super) struct LivenessWaits {
-    /// Awaited ranks to which a connection is planned.
+    /// Ranks from which a message is awaited and to which a connection is planned.
     ranks: Vec<i32>,
-    /// Time at which to connect to `ranks`, in nanoseconds; `NEVER` if there are none.
+    /// Time at which to connect to `ranks`, in nanoseconds; `NEVER` if `ranks` is empty.
     at: u64,
     /// State of a wait for a message from any source: last event count, time of the last change of
     /// this count in nanoseconds, and number of connections in the next batch.
@@ -47,8 +47,8 @@ impl Oob {
         }
     }
 
-    /// Schedules a connection to `rank` for time `at`, or earlier if another scheduled connection
-    /// is due first.
+    /// Schedules a connection to `rank` for time `at`, or for an earlier time if another connection
+    /// is already scheduled for that time.
     fn await_from(&mut self, rank: i32, at: u64) {
         if let Some(of) = self.rank_mut(rank) {
             of.is_awaited = true;
@@ -81,8 +81,8 @@ impl Oob {
         }
     }
 
-    /// Returns true if this rank cannot detect a failure of `rank` itself: `rank` counts as alive,
-    /// and this rank has no connection to it.
+    /// Returns true if this rank itself cannot detect a failure of `rank`, because `rank` counts as
+    /// alive and this rank has no connection to it.
     pub(super) fn is_unknown(&self, rank: i32) -> bool {
         let is_unlinked = |of: &Rank| of.life == PeerLiveness::Here && of.link.is_none();
         rank != self.rank && self.known(rank).is_some_and(is_unlinked)

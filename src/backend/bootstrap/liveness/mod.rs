@@ -49,13 +49,13 @@ use std::time::Duration;
 pub const WORDS: usize = address::WORDS;
 /// Maximum size of a message, in bytes.
 pub const LONGEST: usize = 1000;
-/// Memory per rank of the job in bytes, whether or not a connection to the rank is open.
+/// Memory, in bytes, for each rank of the job, whether or not a connection to the rank is open.
 pub const RANK_BYTES: usize = size_of::<Rank>() + WORDS * size_of::<u64>();
-/// Additional memory per connection in bytes, excluding queued messages and memory of the operating
-/// system. Two ranks that connect to each other at the same time have two connections.
+/// Additional memory, in bytes, for each connection, excluding queued messages and memory of the
+/// operating system. Two ranks that connect to each other at the same time have two connections.
 pub const PARTNER_BYTES: usize = size_of::<Option<Connection>>();
 
-/// Maximum time for which `leave` waits until queued frames are written, in nanoseconds.
+/// Maximum time, in nanoseconds, that `leave` waits for queued frames to be written.
 const LEAVE_NS: u64 = 200_000_000;
 /// Time value for "not scheduled".
 const NEVER: u64 = u64::MAX;
@@ -107,7 +107,7 @@ pub struct Oob {
     connections: Vec<Option<Connection>>,
     /// Indices of the free entries of `connections`.
     free: Vec<u32>,
-    /// Serial number of the latest connection. A late event of an earlier connection at the same
+    /// Serial number of the latest connection. A late event from an earlier connection at the same
     /// index of `connections` has a different serial number.
     serial: u32,
     events: VecDeque<OobEvent>,
@@ -126,8 +126,8 @@ pub struct Oob {
 
 impl Oob {
     /// Starts to listen at an address or interface of this machine (`None`: at all addresses). A
-    /// machine without response for `silent_ns` nanoseconds counts as failed. Returns the control
-    /// sockets and this rank's bootstrap record, which all ranks must exchange and pass to
+    /// machine that does not respond for `silent_ns` nanoseconds counts as failed. Returns the
+    /// control sockets and this rank's bootstrap record, which all ranks must exchange and pass to
     /// `set_members`.
     pub fn listen(named: Option<&str>, silent_ns: u64) -> Result<(Oob, [u64; WORDS])> {
         let (listener, own) = Address::listen(named)?;
@@ -159,9 +159,9 @@ impl Oob {
         Ok((oob, words))
     }
 
-    /// Sets the number of this rank, the records of all ranks in rank order (`WORDS` words each),
-    /// and the job's secret cookie. Must be called once; failure detection starts with the next
-    /// `poll`.
+    /// Sets this rank's number, the bootstrap records of all ranks in rank order (`WORDS` words
+    /// each), and the job's secret cookie. Must be called once; failure detection starts with the
+    /// next `poll`.
     pub fn set_members(&mut self, rank: i32, records: Vec<u64>, cookie: u64) {
         self.ranks = vec![Rank::default(); records.len() / WORDS];
         (self.rank, self.records, self.cookie) = (rank, records, cookie);
@@ -225,7 +225,7 @@ impl Oob {
     }
 
     /// Sends a farewell to the other ranks and closes all connections; blocks for at most about 0.2
-    /// s. After this call, the caller must only drop the object.
+    /// s. After this call, the caller may only drop the object.
     pub fn leave(&mut self) {
         if std::mem::replace(&mut self.is_leaving, true) || self.ranks.len() < 2 {
             return;
@@ -306,7 +306,7 @@ impl Oob {
     }
 
     /// Returns the connection at this index of `connections`, or `None` if there is none or if it
-    /// is temporarily taken out.
+    /// has been removed from the list temporarily.
     fn connection(&self, index: usize) -> Option<&Connection> {
         self.connections.get(index)?.as_ref()
     }

@@ -109,8 +109,8 @@ impl Job {
         oob.send(to as i32, text.as_bytes()).expect("sent");
     }
 
-    /// Returns the ranks whose death or departure was reported to `rank`: false for a rank that
-    /// died, true for a rank that left.
+    /// Returns the ranks whose death or departure was reported to `rank`, each with a flag that is
+    /// true if the rank left and false if it died.
     fn gone(&self, rank: usize) -> Vec<(i32, bool)> {
         let of = |event: &OobEvent| match event {
             OobEvent::Gone(rank, left, _) => Some((*rank, *left)),

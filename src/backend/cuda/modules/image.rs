@@ -1,6 +1,6 @@
 //! Validation of kernel images (cubin, fatbin, PTX) from the caller before the library passes them
-//! to the driver. The driver receives no size, so it would read beyond the end of a truncated
-//! image.
+//! to the driver. The driver is not given the size of an image, so it would read beyond the end of
+//! a truncated image.
 
 use crate::error::{Result, fail};
 

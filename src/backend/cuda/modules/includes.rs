@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 const MOST_FILES: usize = 20_000;
 const MOST_BYTES: usize = 256 << 20;
 
-/// Adds all header files that `source` may include to `inputs`. Returns false if the files cannot
+/// Adds to `inputs` all header files that `source` may include. Returns false if the files cannot
 /// be determined.
 pub(super) fn add(inputs: &mut Inputs, source: &Source) -> bool {
     let options: Vec<&[u8]> = source.options.iter().map(|option| option.as_bytes()).collect();
@@ -89,44 +89,29 @@ impl Walk<'_> {
         if self.seen.len() > MOST_FILES {
             return false;
         }
-        let key = path.as_os_str().as_bytes();
-        match read(&path, MOST_BYTES - self.bytes) {
-            Content::Text(text) => {
-                self.bytes += text.len();
-                self.inputs.add("file", key);
-                self.inputs.add("text", &text);
-                self.waiting
-                    .push_back((path.parent().unwrap_or(Path::new("")).to_path_buf(), text));
-                true
-            }
-            Content::Absent => {
-                self.inputs.add("absent", key);
-                true
-            }
-            Content::Unknown => false,
+        let (key, room) = (path.as_os_str().as_bytes(), MOST_BYTES - self.bytes);
+        let Some(text) = read(&path, room) else {
+            self.inputs.add("absent", key);
+            return true;
+        };
+        if text.len() > room {
+            return false;
         }
+        self.bytes += text.len();
+        self.inputs.add("file", key);
+        self.inputs.add("text", &text);
+        self.waiting.push_back((path.parent().unwrap_or(Path::new("")).to_path_buf(), text));
+        true
     }
 }
 
-enum Content {
-    Text(Vec<u8>),
-    Absent,
-    Unknown,
-}
-
-fn read(path: &Path, most: usize) -> Content {
-    // Only regular files are read: reading a pipe or a device could block.
-    if !fs::metadata(path).is_ok_and(|about| about.is_file()) {
-        return Content::Absent;
-    }
+/// Reads the first `most` + 1 bytes of a file; `None` if the file cannot be read or is not a
+/// regular file, because reading a pipe or a device could block.
+fn read(path: &Path, most: usize) -> Option<Vec<u8>> {
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let mut text = Vec::new();
-    let read =
-        fs::File::open(path).and_then(|file| file.take(most as u64 + 1).read_to_end(&mut text));
-    match read {
-        Ok(_) if text.len() <= most => Content::Text(text),
-        Ok(_) => Content::Unknown,
-        Err(_) => Content::Absent,
-    }
+    fs::File::open(path).ok()?.take(most as u64 + 1).read_to_end(&mut text).ok()?;
+    Some(text)
 }
 
 /// Include directories and included files that the compiler options name.
@@ -160,8 +145,8 @@ fn read_options(options: &[&[u8]]) -> Option<IncludeOptions> {
     Some(found)
 }
 
-/// Returns true if an option that is not an include option may name a file. Such an option refers
-/// to precompiled headers or a trace, or the option or its value (after `=`) is the path of an
+/// Returns true if `option`, which is not an include option, may name a file: the option refers to
+/// precompiled headers or a trace, or the option itself or its value (after `=`) is the path of an
 /// existing file.
 fn names_a_file(option: &[u8]) -> bool {
     let has = |word: &[u8]| option.windows(word.len()).any(|part| part == word);
@@ -170,7 +155,7 @@ fn names_a_file(option: &[u8]) -> bool {
     has(b"pch") || has(b"trace") || is_file(option) || value.is_some_and(is_file)
 }
 
-/// Returns the file names in all `#include` directives and `__has_include` expressions of the text.
+/// Returns the file names in all `#include` directives and `__has_include` expressions of `text`.
 /// The result also contains names in comments, which can only cause a superfluous compilation.
 /// Returns `None` if only the compiler can resolve one of the names.
 fn names(text: &[u8]) -> Option<Vec<Vec<u8>>> {
@@ -267,7 +252,8 @@ fn name(text: &[u8]) -> Option<Vec<u8>> {
     line.get(..length).map(<[u8]>::to_vec)
 }
 
-/// Skips blanks and block comments at the start of `text`, but no line end outside a comment.
+/// Returns `text` without the blanks and block comments at its start. Does not skip a line end
+/// outside a comment.
 fn skip_blanks(mut text: &[u8]) -> &[u8] {
     loop {
         match text {

@@ -32,7 +32,7 @@ use std::ffi::CString;
 use std::ptr;
 use std::sync::Arc;
 
-/// Upper bound of the parameter count of a kernel, which limits the loop that queries the
+/// Upper bound on the number of parameters of a kernel. It limits the loop that queries the
 /// parameters.
 const MOST_PARAMETERS: usize = 4096;
 
@@ -67,10 +67,7 @@ impl driver::Module<CudaDriver> for CudaModule {
         let attribute = |what| driver.attribute(card, what);
         let capability = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10
             + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-        let mut version = 0;
-        // SAFETY: `version` is valid for writing an int.
-        let code = unsafe { (driver.cuda.cuDriverGetVersion)(&raw mut version) };
-        driver.cuda.check(code, "cuDriverGetVersion")?;
+        let version = driver.version;
         let mut options = Vec::new();
         let (code, entries) = match source.language {
             0 | DTL_LANGUAGE_CUDA => {
@@ -105,10 +102,9 @@ impl driver::Module<CudaDriver> for CudaModule {
                 );
             }
         };
-        let inside = driver.enter(device)?;
+        let _inside = driver.enter(device)?;
         let loader = module_load::LoadOptions { cuda: driver.cuda, capability, version };
         let module = loader.load(&code, &options, log)?;
-        drop(inside);
         Ok(CudaModule { driver: Arc::clone(driver), device, module, entries })
     }
 
@@ -120,7 +116,7 @@ impl driver::Module<CudaDriver> for CudaModule {
     }
 
     fn kernel(&self, wanted: KernelQuery<'_>) -> Result<(CudaKernel, Option<Vec<u64>>)> {
-        let inside = self.driver.enter(self.device)?;
+        let _inside = self.driver.enter(self.device)?;
         let function = self.find(wanted.name)?;
         let sizes = self.sizes(function)?.or_else(|| self.entries.get(wanted.name).cloned());
         if sizes.is_none() && wanted.signature.is_none() {
@@ -134,7 +130,6 @@ impl driver::Module<CudaDriver> for CudaModule {
             );
         }
         self.allow_shared(function);
-        drop(inside);
         let context = self.driver.context(self.device)?;
         Ok((CudaKernel { function, context, device: self.device }, sizes))
     }
@@ -191,15 +186,9 @@ impl CudaModule {
         let Ok(card) = self.driver.card(self.device) else { return };
         let most =
             self.driver.attribute(card, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-        let mut own = 0;
+        let (mut own, what) = (0, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
         // SAFETY: the function is alive, and `own` is valid for writing an int.
-        let code = unsafe {
-            (cuda.cuFuncGetAttribute)(
-                &raw mut own,
-                CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-                function.ptr(),
-            )
-        };
+        let code = unsafe { (cuda.cuFuncGetAttribute)(&raw mut own, what, function.ptr()) };
         if code == CUDA_SUCCESS && most > own {
             let what = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is alive, and the other two arguments are integers.
@@ -210,7 +199,7 @@ impl CudaModule {
 
 impl driver::Kernel<CudaDriver> for CudaKernel {
     fn launch(&self, stream: &Stream<CudaDriver>, launch: &ModuleLaunch<'_>) -> Result<()> {
-        let queue = stream.queue();
+        let queue = &stream.queue;
         if queue.context != self.context {
             return fail!(
                 DTL_ERROR_INVALID_ARGUMENT,
@@ -221,7 +210,7 @@ impl driver::Kernel<CudaDriver> for CudaKernel {
                 queue.device
             );
         }
-        let inside = queue.enter()?;
+        let _inside = queue.enter()?;
         let ([gx, gy, gz], [bx, by, bz]) = (launch.shape.grid, launch.shape.block);
         // `Addr` has the layout of a pointer, and the driver only reads the list.
         let args: *mut *mut c_void = launch.args.as_ptr().cast_mut().cast();
@@ -244,7 +233,6 @@ impl driver::Kernel<CudaDriver> for CudaKernel {
                 nothing,
             )
         };
-        drop(inside);
         if code == CUDA_SUCCESS {
             Ok(())
         } else {

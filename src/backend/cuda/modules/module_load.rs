@@ -153,7 +153,7 @@ impl LoadOptions {
     }
 }
 
-/// Converts the driver's error code of a failed launch into an `Error`.
+/// Converts the driver's error code for a failed launch into an `Error`.
 pub(super) fn not_launched(cuda: &Functions, code: CUresult) -> Error {
     let what = match code {
         CUDA_ERROR_INVALID_VALUE => {

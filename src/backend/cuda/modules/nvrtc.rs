@@ -12,7 +12,8 @@ use crate::abi::status::*;
 use crate::backend::symbol_table::function_table;
 use crate::backend::vendor_lib::{Names, VendorLib};
 use crate::error::{Error, Result, fail};
-use crate::runtime::component::SourceFile;
+use crate::from_c::text_at;
+use crate::runtime::component::Source;
 use crate::runtime::settings;
 use crate::sys::{memory::buf::Addr, os::dl, sync::wait::now_ns};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -69,9 +70,9 @@ pub(super) struct Output {
 }
 
 impl Nvrtc {
-    /// Opens the NVRTC library that `DTL_NVRTC_LIBRARY` names. If it is not set, opens an installed
-    /// NVRTC, preferably the newest one whose code a driver of version `driver_version` (such as
-    /// 12040) can load.
+    /// Opens the NVRTC library that `DTL_NVRTC_LIBRARY` names. If this variable is not set, opens
+    /// an installed NVRTC library, preferably the newest one whose code a driver of version
+    /// `driver_version` (such as 12040) can load.
     pub(super) fn find(driver_version: i32) -> Result<Self> {
         let named = settings::current().compiler.device_compiler;
         let calls = match named.as_deref() {
@@ -134,15 +135,15 @@ impl Nvrtc {
         Ok(CString::new(option).unwrap_or_default())
     }
 
-    /// Compiles `text`. The compiler's messages are appended to `log` on success and on failure.
+    /// Compiles `source` with `options`. The compiler's messages are appended to `log` on success
+    /// and on failure.
     pub(super) fn run(
         &self,
-        text: &CStr,
-        name: &CStr,
-        files: &[SourceFile],
+        source: &Source,
         options: &[CString],
         log: &mut String,
     ) -> Result<Output> {
+        let files = &source.files;
         let mut program = Program { nvrtc: self, object: ptr::null_mut() };
         let header = CString::new(HEADER_TEXT).unwrap_or_default();
         // The conversions do not fail: strings from C contain no NUL.
@@ -157,8 +158,8 @@ impl Nvrtc {
         let code = unsafe {
             (self.calls.nvrtcCreateProgram)(
                 &raw mut program.object,
-                text.as_ptr(),
-                name.as_ptr(),
+                source.terminated().as_ptr().cast(),
+                source.name.as_ptr(),
                 names.len() as c_int,
                 headers.as_ptr(),
                 names.as_ptr(),
@@ -174,15 +175,10 @@ impl Nvrtc {
             self.check(code, "nvrtcSetFlowCallback")?;
         }
         let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+        let (count, options) = (options.len() as c_int, options.as_ptr());
         // SAFETY: the program is alive, and `options` has as many NUL-terminated texts as the
         // count.
-        let code = unsafe {
-            (self.calls.nvrtcCompileProgram)(
-                program.object,
-                options.len() as c_int,
-                options.as_ptr(),
-            )
-        };
+        let code = unsafe { (self.calls.nvrtcCompileProgram)(program.object, count, options) };
         let log_bytes =
             program.bytes(self.calls.nvrtcGetProgramLogSize, self.calls.nvrtcGetProgramLog);
         log.push_str(String::from_utf8_lossy(&log_bytes).trim_end_matches(['\0', '\n']));
@@ -206,12 +202,8 @@ impl Nvrtc {
     fn error(&self, code: nvrtcResult, call: &str) -> Error {
         // SAFETY: the function takes an integer and returns null or a string that is never freed.
         let name = unsafe { (self.calls.nvrtcGetErrorString)(code) };
-        let name = if name.is_null() {
-            "a code without a name".into()
-        } else {
-            // SAFETY: `name` is not null, so it is a string that is never freed.
-            unsafe { CStr::from_ptr(name) }.to_string_lossy()
-        };
+        // SAFETY: `name` is null or a string that is never freed.
+        let name = unsafe { text_at(name) }.unwrap_or_else(|| "a code without a name".into());
         let (status, advice) = match code {
             NVRTC_ERROR_OUT_OF_MEMORY => (DTL_ERROR_OUT_OF_MEMORY, ""),
             NVRTC_ERROR_BUILTIN_OPERATION_FAILURE => (
@@ -226,7 +218,7 @@ impl Nvrtc {
     }
 }
 
-/// Program object of NVRTC, destroyed on drop.
+/// NVRTC program object, destroyed on drop.
 struct Program<'a> {
     nvrtc: &'a Nvrtc,
     object: nvrtcProgram,
@@ -276,14 +268,9 @@ unsafe extern "C" fn is_over(end: *mut c_void, _: *mut c_void) -> c_int {
 /// version come last.
 fn candidates(driver_version: i32) -> Vec<&'static str> {
     let major = driver_version / 1000;
-    let (fit, newer): (Vec<_>, Vec<_>) = SONAMES.iter().partition(|(of, _)| *of <= major);
-    let names = |list: Vec<&(i32, &'static str)>| {
-        list.into_iter().map(|(_, name)| *name).collect::<Vec<_>>()
-    };
-    let mut all = names(fit);
-    all.push(LIBRARY.file(None));
-    all.extend(names(newer).into_iter().rev());
-    all
+    let fit = SONAMES.iter().filter(|(of, _)| *of <= major).map(|(_, name)| *name);
+    let newer = SONAMES.iter().rev().filter(|(of, _)| *of > major).map(|(_, name)| *name);
+    fit.chain([LIBRARY.file(None)]).chain(newer).collect()
 }
 
 fn first_of(names: &[&str]) -> std::result::Result<&'static Functions, String> {

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 /// Parameter sizes in bytes, keyed by kernel name.
 pub(super) type Entries = BTreeMap<String, Vec<u64>>;
 
-/// Parses the kernels of PTX source `text`. A kernel with a parameter of unknown size is omitted.
+/// Parses the kernel declarations in PTX source `text`. A kernel with a parameter of unknown size
+/// is omitted.
 pub(super) fn entries(text: &[u8]) -> Entries {
     let text = bare(&String::from_utf8_lossy(text));
     let mut found = Entries::new();

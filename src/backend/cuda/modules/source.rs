@@ -7,12 +7,11 @@
 use super::includes;
 use super::nvrtc::{HEADER_TEXT, Nvrtc, Output};
 use super::ptx::{self, Entries};
-use crate::abi::status::DTL_ERROR_COMPILE_FAILED;
-use crate::backend::kernel_cache::{CompilerOutput, Inputs, KernelCache, write};
-use crate::error::{Error, Result};
+use crate::backend::kernel_cache::{Inputs, KernelCache, write};
+use crate::error::{Result, fail};
 use crate::runtime::component::Source;
 use crate::runtime::{log, settings};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
@@ -49,8 +48,8 @@ pub(super) fn compile(
     }
     options.extend(source.options.iter().cloned());
     let order = Order { nvrtc, source, options };
-    let Some(inputs) = order.inputs() else { return Ok(order.run(log)?.0) };
-    let Some(folder) = settings::current().compiler.cache else { return Ok(order.run(log)?.0) };
+    let Some(inputs) = order.inputs() else { return order.run(log) };
+    let Some(folder) = settings::current().compiler.cache else { return order.run(log) };
     let cache = KernelCache::open(Some(&folder), OBJECT)?;
     if let Some(entry) = cache.find(inputs.bytes())? {
         if let Some(image) = unpack(&entry.bytes) {
@@ -58,16 +57,15 @@ pub(super) fn compile(
             return Ok(image);
         }
     }
-    let (image, packed) = order.run(log)?;
+    let image = order.run(log)?;
     // An input file changed during the compilation. Which version was compiled is unknown, so the
     // result is not cached.
     if order.inputs().is_none_or(|now| now.bytes() != inputs.bytes()) {
         return Ok(image);
     }
     let kept = cache.make(inputs.bytes(), |folder| {
-        let file = folder.join(OBJECT);
-        write(&file, &packed)?;
-        Ok(CompilerOutput { needs: Vec::new(), log: log.clone() })
+        write(&folder.join(OBJECT), &pack(&image))?;
+        Ok((Vec::new(), log.clone()))
     });
     if let Err(error) = kept {
         log::warning!("{}", error.text()); // not cached: compiled again next time
@@ -118,23 +116,20 @@ impl Order<'_> {
         includes::add(&mut inputs, self.source).then_some(inputs)
     }
 
-    /// Compiles the source. Returns the image and the bytes of its cache entry.
-    fn run(&self, log: &mut String) -> Result<(Image, Vec<u8>)> {
+    /// Compiles the source.
+    fn run(&self, log: &mut String) -> Result<Image> {
         log.clear();
-        // The conversion does not fail: dtl_module_compile rejects text that contains a NUL.
-        let text = CStr::from_bytes_with_nul(self.source.terminated()).unwrap_or_default();
-        let Output { ptx, cubin } =
-            self.nvrtc.run(text, &self.source.name, &self.source.files, &self.options, log)?;
+        let Output { ptx, cubin } = self.nvrtc.run(self.source, &self.options, log)?;
         let entries = ptx::entries(&ptx);
         let code = if cubin.is_empty() { ptx } else { cubin };
         if code.is_empty() {
-            let text = "NVRTC made neither PTX nor a cubin: leave out options that ask for \
-                something else (-dlto)";
-            return Err(Error::new(DTL_ERROR_COMPILE_FAILED, text));
+            return fail!(
+                DTL_ERROR_COMPILE_FAILED,
+                "NVRTC made neither PTX nor a cubin: leave out options that ask for something else \
+                 (-dlto)"
+            );
         }
-        let image = Image { code, entries };
-        let packed = pack(&image);
-        Ok((image, packed))
+        Ok(Image { code, entries })
     }
 }
 

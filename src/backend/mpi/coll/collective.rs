@@ -2,7 +2,7 @@
 //!
 //! Data that is moved but not reduced is sent as bytes. Blocks of different sizes are described by
 //! counts and by displacements relative to the block with the lowest address. `large_count` handles
-//! counts that exceed `int`.
+//! counts that exceed INT_MAX.
 
 use super::{large_count, reduce_op};
 use crate::backend::mpi::ids::id_of;
@@ -21,7 +21,8 @@ use std::ptr::null_mut;
 /// Maximum number of bytes or elements that MPI's `int` counts can hold.
 pub(crate) const MOST: usize = c_int::MAX as usize;
 
-/// Returns the number of bytes that this rank's counts must represent.
+/// Returns the number of bytes that this rank's counts must be able to represent: the larger of its
+/// send and receive sizes.
 pub(crate) fn bytes(args: &CollArgs, size: c_int) -> usize {
     let ranks = size.unsigned_abs() as usize;
     let counted = |extent, buffer: &Buffer| match extent {
@@ -35,8 +36,8 @@ pub(crate) fn bytes(args: &CollArgs, size: c_int) -> usize {
 }
 
 /// Returns true for an allgather with an empty block: Intel MPI needs millions of MPI_Test calls to
-/// complete it (MPI_Iallgatherv with another block of 200 KB). All ranks pass the same sizes, so
-/// all ranks get the same result.
+/// complete it (observed with an MPI_Iallgatherv in which another block has 200 KB). All ranks pass
+/// the same sizes, so all ranks get the same result.
 fn has_empty_block(args: &CollArgs) -> bool {
     args.kind == Kind::Allgatherv && args.recv.ranges().iter().any(|block| block.is_empty())
 }
@@ -44,8 +45,9 @@ fn has_empty_block(args: &CollArgs) -> bool {
 impl NativeCollectives for MpiTransport {
     /// Returns true if MPI can execute this collective with its counts. All ranks must make the
     /// same decision, so it depends only on arguments that are equal on all ranks. If blocks differ
-    /// in size, not every rank has the sizes of all blocks. Such a collective is therefore always
-    /// accepted: its counts are in units that are large enough for the counts to fit an `int`.
+    /// in size, not every rank knows the sizes of all blocks. Such a collective is therefore
+    /// accepted whatever its sizes (except an allgather with an empty block in Intel MPI): its
+    /// counts are in units that are large enough for the counts to fit an `int`.
     fn takes(&self, args: &CollArgs) -> bool {
         let is_various = args.row.is_varied() && !args.row.reduces;
         let has = is_various || bytes(args, self.size) <= MOST || large_count::take(self, args);
@@ -249,8 +251,8 @@ impl MpiCall<'_> {
 
     /// Returns the send and the receive buffer of an in-place reduce_scatter. The data begins at
     /// the first nonempty block, whichever rank it belongs to. MPICH copies a rank's own block to
-    /// that address and aborts the process if source and destination overlap. In that case the data
-    /// is passed as a copy.
+    /// that address and aborts the process if source and destination overlap. If they would
+    /// overlap, the send buffer is a copy of the data.
     fn scattered_in_place(&mut self, blocks: &[Region]) -> Result<(*mut c_void, *mut c_void)> {
         let in_place = self.endpoint.mpi.k.in_place.ptr();
         let Some(first) = blocks.iter().find(|block| !block.is_empty()) else {
@@ -266,8 +268,8 @@ impl MpiCall<'_> {
         Ok((self.copied(all)?, at(*first)))
     }
 
-    /// Copies data that this MPI cannot reduce in place, and returns the address of the copy. The
-    /// copy is retained until the collective completes.
+    /// Copies data that the loaded MPI library cannot reduce in place, and returns the address of
+    /// the copy. The copy is retained until the collective completes.
     fn copied(&mut self, data: Region) -> Result<*mut c_void> {
         let copy = Scratch::new(data.len()).ok_or_else(|| {
             failure!(DTL_ERROR_OUT_OF_MEMORY, "no {} bytes for a reduction in place", data.len())

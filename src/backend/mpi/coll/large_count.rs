@@ -1,5 +1,5 @@
-//! MPI's own collectives with counts that exceed `int` (more than 2 GiB): whether the _c functions
-//! of MPI 4 can be used.
+//! MPI's own collectives with counts that exceed INT_MAX (more than 2 GiB): whether the _c
+//! functions of MPI 4 can be used.
 //!
 //! `collective` calls these functions. Where they cannot be used, the library's own algorithms run
 //! instead. For blocks of different sizes, MPI is called with counts in units of more than one

@@ -3,8 +3,8 @@
 //! implementation.
 //!
 //! MPI passes the datatype, but not the operation, to the callback of a user-defined operation. So
-//! each pair of dtype and operation has an MPI datatype of its own, by which one callback finds the
-//! pair.
+//! each pair of dtype and operation has an MPI datatype of its own. One callback serves all pairs,
+//! and determines the pair from this datatype.
 
 use crate::abi::word::*;
 use crate::backend::mpi::library::functions::Handle;
@@ -20,8 +20,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
 /// Pair of dtype and operation, with the MPI datatype created for it. Pairs are kept until MPI is
-/// finalized. A kept pair stays correct, because the numbers of dtypes and operations are not
-/// reused.
+/// finalized. They stay valid, because the numbers of dtypes and operations are not reused.
 struct PairDatatype {
     datatype: Handle,
     by: Reduction,
@@ -126,7 +125,8 @@ impl Mpi {
     }
 }
 
-/// Reduction callback of MPI: `right = left op right` over `count` elements.
+/// User function of the MPI operation (MPI_User_function): `right = left op right` for `count`
+/// elements.
 unsafe extern "C" fn fold(
     left: *mut c_void,
     right: *mut c_void,

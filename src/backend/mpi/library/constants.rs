@@ -1,4 +1,5 @@
-//! Constants of the loaded MPI: handles and numbers, resolved once, that can be passed to MPI.
+//! Constants of the loaded MPI: handles and numbers that can be passed to MPI. They are resolved
+//! once.
 //!
 //! `abi` has the values of each binary interface.
 
@@ -12,7 +13,7 @@ use std::ffi::{CStr, CString, c_int, c_void};
 /// Capacity of the table of built-in dtypes and of the table of built-in operations.
 const NUMBERS: usize = 32;
 
-/// Constants of the loaded MPI.
+/// Constants of the loaded MPI library.
 #[repr(C)]
 pub struct Constants {
     /// MPI_BYTE.

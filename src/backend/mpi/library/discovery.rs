@@ -35,7 +35,7 @@ enum SymbolScope {
     Module(SharedObject),
 }
 
-/// Function by whose presence a library is recognized as an MPI library.
+/// Function whose presence identifies a library as an MPI library.
 const MARK: &CStr = c"MPI_Comm_rank";
 /// Name of the function `MARK` in MPI's profiling interface, which tools do not intercept.
 const OWN_MARK: &CStr = c"PMPI_Comm_rank";
@@ -49,8 +49,8 @@ impl FoundLibrary {
         }
     }
 
-    /// Returns the MPI library in the scope `place`; `None` if the scope has no MPI library. `why`
-    /// is the reason for choosing it.
+    /// Returns the MPI library in the scope `place`; `None` if the scope does not contain an MPI
+    /// library. `why` is the reason for choosing the library.
     fn at(place: SymbolScope, why: &str) -> Option<Self> {
         let mut found = FoundLibrary { place, file: PathBuf::new(), why: why.to_owned() };
         let mark = found.symbol(MARK)?;
@@ -81,14 +81,15 @@ pub fn present() -> Option<FoundLibrary> {
     })
 }
 
-/// Returns true if the file has a name of an MPI library: libmpi.so.12, libmpich.so.12,
-/// libmpi_abi.so.1, libmpi_cray.so ...
+/// Returns true if the file has the name of an MPI library, such as libmpi.so.12, libmpich.so.12,
+/// libmpi_abi.so.1 or libmpi_cray.so.
 fn is_called_as_an_mpi(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     name.starts_with("libmpi") && name.contains(".so")
 }
 
-/// Finds the MPI library, and loads it if none is present. `named` is the value of DTL_MPI_LIBRARY.
+/// Returns the MPI library that is present in this process; if there is none, finds and loads one.
+/// `named` is the value of DTL_MPI_LIBRARY.
 pub fn locate(named: Option<&str>) -> Result<FoundLibrary> {
     match (present(), named) {
         (Some(found), None) => Ok(found),

@@ -29,8 +29,8 @@ pub struct LaunchContext<'a> {
     variable: Variable<'a>,
     /// Executables of the ancestor processes, beginning with the parent.
     programs: Vec<PathBuf>,
-    /// True if the program has raised privileges (set-uid, set-gid, file capabilities), so that its
-    /// user must not choose its libraries.
+    /// True if the program runs with elevated privileges (set-uid, set-gid, file capabilities). The
+    /// user must then not be able to choose which libraries it loads.
     is_privileged: bool,
 }
 
@@ -107,11 +107,11 @@ fn names(launchers: Launchers) -> Vec<&'static str> {
     names
 }
 
-/// Returns the libraries to try, from these sources in this order: the installation that the
-/// launcher's environment names, the installation of the launcher's executable, LD_LIBRARY_PATH,
-/// the dynamic loader. The loader comes last because it searches all directories for one library
-/// name at a time: it would find the first name in a system directory before the second name in
-/// LD_LIBRARY_PATH.
+/// Returns the libraries to try, from these sources in this order: the installation that
+/// OPAL_PREFIX (Open MPI) or I_MPI_ROOT (Intel MPI) names, the installation of the launcher's
+/// executable, LD_LIBRARY_PATH, the dynamic loader. The loader comes last because it searches all
+/// directories for one library name at a time: it would find the first name in a system directory
+/// before the second name in LD_LIBRARY_PATH.
 pub fn candidates(around: &LaunchContext<'_>) -> Vec<Candidate> {
     let launchers = Launchers::read(around.variable);
     let names = names(launchers);
@@ -158,8 +158,8 @@ struct Launchers {
     hydra: bool,
     /// Hydra of Intel MPI.
     intel: bool,
-    /// Launcher that can start MPI libraries of several families: Slurm, PALS, or any launcher that
-    /// supports PMIx.
+    /// True for a launcher that can start MPI programs of several families: Slurm, PALS, or any
+    /// launcher that supports PMIx.
     common: bool,
 }
 

@@ -1,14 +1,15 @@
-//! MPI of this process: loading, initialization, permission of threads to call MPI, finalization.
+//! MPI of this process: loading, initialization, finalization, and which threads may call MPI.
 //!
-//! This library never finalizes an MPI that the program has initialized. It finalizes an MPI that
-//! it has initialized itself when the last [`Hold`] is dropped. The last `Hold` belongs to the
-//! backend (dropped in the last dtl_finalize), or to a transport that a blocked thread still uses.
+//! This library never finalizes MPI if the program has initialized it. If this library has
+//! initialized MPI, it finalizes MPI when the last [`Hold`] is dropped. The last `Hold` belongs to
+//! the backend (dropped in the last dtl_finalize), or to a transport that a blocked thread still
+//! uses.
 //!
 //! One word, which every call reads, records whether MPI is initialized and which threads may call
 //! it. A delete callback of an attribute of MPI_COMM_SELF sets this word to the finalized state:
 //! MPI_Finalize deletes this attribute before anything else.
 //!
-//! `discovery` finds the library, `errors` converts error codes.
+//! `discovery` finds the library, and `errors` converts error codes.
 
 use super::abi::{Abi, DRAFT_ERRORS_RETURN, Family, Int};
 use super::constants::Constants;
@@ -28,7 +29,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// MPI of this process. The fields that every message needs come first, in one cache line.
+/// MPI library of this process. The fields that every message needs come first, in one cache line.
 #[repr(C, align(64))]
 pub struct Mpi {
     /// State of MPI: one of the constants from `UNSTARTED` to `OVER`.
@@ -60,7 +61,7 @@ pub struct Mpi {
     process: AtomicI32,
     /// Error handler that returns errors to the caller.
     quiet: AtomicU64,
-    /// Lock for MPI_THREAD_SERIALIZED.
+    /// Lock that serializes calls to MPI with MPI_THREAD_SERIALIZED.
     turn: Mutex<()>,
     /// Objects to free, left by threads that may not call MPI.
     left: Mutex<Vec<PendingFree>>,
@@ -76,7 +77,7 @@ const SERIALIZED: u32 = 3;
 const MULTIPLE: u32 = 4;
 const OVER: u32 = 5;
 
-/// MPI object of the library that is no longer in use and waits to be freed.
+/// MPI object that belongs to the library, is no longer in use, and must be freed.
 pub enum PendingFree {
     /// Communicator to free.
     Comm(Handle),
@@ -94,7 +95,8 @@ pub struct MpiGuard<'a> {
 
 static LOADED: OnceLock<&'static Mpi> = OnceLock::new();
 
-/// Value of DTL_MPI_LIBRARY in the last failed search, and the error of that search.
+/// Value of DTL_MPI_LIBRARY during the last failed search for an MPI library, and the error from
+/// that search.
 static FAILED: Mutex<Option<(Option<String>, Error)>> = Mutex::new(None);
 
 /// Returns the MPI of this process, which the first call finds and loads, but does not initialize.
@@ -199,7 +201,8 @@ impl Mpi {
         self.take_in()
     }
 
-    /// Adopts an initialized MPI, as `start` does, but fails if the program has not initialized it.
+    /// Prepares the use of an initialized MPI, as `start` does, but returns an error instead of
+    /// initializing MPI.
     pub fn start_running(&'static self) -> Result<()> {
         if self.state.load(Ordering::Acquire) == UNSTARTED && !self.is_running()? {
             return Err(self.stopped());
@@ -207,7 +210,8 @@ impl Mpi {
         self.start()
     }
 
-    /// Records the thread level of an initialized MPI, and registers its finalization callback.
+    /// Records the thread level of MPI, which is already initialized, and registers a callback for
+    /// the finalization of MPI.
     fn take_in(&'static self) -> Result<()> {
         let mut level = 0;
         // SAFETY: `level` is a writable number; MPI is initialized.
@@ -242,8 +246,8 @@ impl Mpi {
     }
 
     /// Returns MPI_ERRORS_RETURN. The standard-ABI library of Intel MPI follows a draft of that
-    /// ABI, in which this constant has another value. In the draft, the final value denotes an
-    /// error handler that aborts the process. The draft is detected by the attribute
+    /// ABI, in which this constant has another value. In the draft, the value from the final ABI
+    /// denotes an error handler that aborts the process. The draft is detected by the attribute
     /// MPI_LASTUSEDCODE, whose key also differs. (A user-defined error handler that does nothing is
     /// no alternative, because MPICH 5.0 then returns success.)
     fn errors_return(&self) -> Result<Handle> {
@@ -259,8 +263,7 @@ impl Mpi {
         Ok(if is_draft { DRAFT_ERRORS_RETURN } else { self.k.errors_return })
     }
 
-    /// Sets the error handler of a communicator of the library so that MPI functions return errors
-    /// to the caller.
+    /// Sets the error handler of a communicator so that MPI functions return errors to the caller.
     pub fn make_quiet(&self, comm: Handle) -> Result<()> {
         // SAFETY: the communicator is alive, and the error handler is MPI's own.
         let code = unsafe {
@@ -269,8 +272,7 @@ impl Mpi {
         self.check("MPI_Comm_set_errhandler", code)
     }
 
-    /// Sets the error handler of a window of the library so that MPI functions return errors to the
-    /// caller.
+    /// Sets the error handler of a window so that MPI functions return errors to the caller.
     pub fn make_window_quiet(&self, win: Handle) -> Result<()> {
         // SAFETY: the window is alive, and the error handler is MPI's own.
         let code =
@@ -322,8 +324,8 @@ impl Mpi {
         }
     }
 
-    /// Frees an MPI object of the library. If this thread may not call MPI, the next thread that
-    /// may call MPI frees the object. The caller must not hold an `MpiGuard`.
+    /// Frees an MPI object that belongs to the library. If this thread may not call MPI, the next
+    /// thread that may call MPI frees the object. The caller must not hold an `MpiGuard`.
     pub fn free_soon(&self, left: PendingFree) -> Result<()> {
         match self.enter_unless_over() {
             Ok(Some(_turn)) => self.free_now(left),
@@ -352,7 +354,7 @@ impl Mpi {
         }
     }
 
-    /// Returns the error for a call while MPI is not running.
+    /// Returns the error for a call that is made while MPI is not running.
     fn stopped(&self) -> Error {
         if self.is_over() {
             failure!(DTL_ERROR_INVALID_STATE, "{OVER_TEXT}")
@@ -370,8 +372,8 @@ impl Mpi {
         Ok(is_main != 0)
     }
 
-    /// Returns true if MPI is finalized, or is being finalized: no MPI function may be called then,
-    /// and no object must be freed.
+    /// Returns true if MPI is finalized, or is being finalized: MPI functions must not be called
+    /// then, and MPI objects must not be freed.
     pub fn is_over(&self) -> bool {
         self.state.load(Ordering::Acquire) == OVER
     }
@@ -396,7 +398,7 @@ impl Mpi {
         self.state.load(Ordering::Acquire) == SERIALIZED
     }
 
-    /// Returns MPI's name of the thread level that MPI provided, even after its finalization.
+    /// Returns MPI's name for the thread level that MPI provided, even after MPI is finalized.
     pub fn level(&self) -> &'static str {
         level_name(self.level.load(Ordering::Relaxed))
     }
@@ -425,12 +427,12 @@ impl Mpi {
     }
 }
 
-/// Error message of every call after MPI_Finalize.
+/// Error message for a call that requires MPI but is made after MPI_Finalize.
 pub const OVER_TEXT: &str = "MPI is finalised: it cannot be started twice in a process; use \
     communicators over MPI before MPI_Finalize, or the last dtl_finalize if MPI was initialised by \
     the library";
 
-/// Returns MPI's name of the thread level for which `state` stands.
+/// Returns MPI's name for the thread level that `state` represents.
 fn level_name(state: u32) -> &'static str {
     match state {
         MULTIPLE => "MPI_THREAD_MULTIPLE",

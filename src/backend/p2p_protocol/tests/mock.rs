@@ -1,8 +1,8 @@
-//! Mock `Wire` for tests: ranks in one thread, with delayed messages, BUSY results, rank failures
-//! and other faults.
+//! Mock raw transport (`Wire`) for tests: ranks in one thread, with delayed messages, BUSY results,
+//! rank failures and other faults.
 //!
-//! The mock is the strictest valid `Wire`: it reads the bytes of a send when the receive matches,
-//! so a buffer that is released too early is detected, and the send completes only then.
+//! The mock is the strictest valid `Wire`: it reads the bytes of a send, and completes the send,
+//! only when a receive matches. So a buffer that is released too early is detected.
 
 use super::{Wire, WireWindows};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -124,8 +124,8 @@ impl Net {
         }
     }
 
-    /// Simulates the failure of a rank: its messages that have arrived stay receivable, the others
-    /// are lost.
+    /// Simulates the failure of a rank: its messages that have arrived can still be received, and
+    /// the others are lost.
     pub(super) fn kill(&mut self, dead: usize) {
         self.sides[dead].is_dead = true;
         self.sides[dead].posted.clear();

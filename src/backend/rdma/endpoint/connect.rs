@@ -1,7 +1,8 @@
 //! Connection setup: two ranks connect when they first exchange data. Each rank sends the
 //! attributes of its queue pairs over the control sockets and reports when its queue pairs are
-//! connected. The other rank sends messages only after that report: a message that arrived before
-//! would be retried for a long time. `reconnect` repeats these steps for a broken connection.
+//! connected. The other rank sends messages only after that report: a message that arrives before
+//! the queue pairs are connected would be retransmitted for a long time. `reconnect` repeats these
+//! steps for a broken connection.
 
 use super::peer::{ConnectStage, Peer};
 use crate::abi::status::DTL_ERROR_BUSY;
@@ -21,10 +22,10 @@ use crate::runtime::log;
 /// words of attributes.
 const ENDS: u64 = 1;
 const READY: u64 = 2;
-/// Kind of the setup message by which a rank reports that it cannot establish its side of the
+/// Kind of the setup message in which a rank reports that it cannot establish its side of the
 /// connection; a string with the reason follows.
 const REFUSED: u64 = 3;
-/// Kind of the setup message by which a rank reports that it has closed the connection; a string
+/// Kind of the setup message in which a rank reports that it has closed the connection; a string
 /// with the reason follows.
 const BROKEN: u64 = 4;
 const END: usize = 6;
@@ -96,8 +97,7 @@ impl RdmaEngine {
         self.peers.get(rank).map_or(0, |peer| peer.repair.generation)
     }
 
-    /// Sends a peer, which may still be alive, the message that this side of the connection is
-    /// closed.
+    /// Notifies a peer, which may still be alive, that this side of the connection is closed.
     pub(crate) fn notify_broken(&mut self, rank: usize, why: &str) {
         drop(self.say_over_socket(rank, &with_text(BROKEN, why)));
     }
@@ -141,7 +141,7 @@ impl RdmaEngine {
     }
 
     /// Connects a queue pair to itself, so that this rank's network card can execute atomic
-    /// operations on the rank's own memory. This queue pair carries no messages.
+    /// operations on the rank's own memory. This queue pair does not carry messages.
     fn connect_self(&mut self) -> Result<()> {
         let config = Config { depth: self.config.depth.min(OWN_DEPTH), ..self.config.clone() };
         let mut made = Peer::make(self.rank, &[(0, self.completions(0)?)], &config)?;
@@ -202,8 +202,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Records that the peer's queue pairs are connected; if those of this side are connected too,
-    /// the connection becomes ready.
+    /// Records that the peer's queue pairs are connected. If this side's queue pairs are connected
+    /// too, the connection becomes ready.
     pub(crate) fn ready(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         peer.repair.is_other_ready = true;
@@ -300,7 +300,7 @@ impl Peer {
     }
 }
 
-/// Creates the BUSY error, after which the caller repeats the call later.
+/// Creates the BUSY error, on which the caller retries the call later.
 pub(crate) fn busy() -> Error {
     Error::new(DTL_ERROR_BUSY, "no room now")
 }

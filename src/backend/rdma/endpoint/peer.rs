@@ -1,5 +1,5 @@
-//! State for a peer with which messages are exchanged: queue pairs, registered message slots and
-//! credits.
+//! State for a peer with which this rank exchanges messages: queue pairs, slots (registered
+//! buffers) for messages, and credits.
 //!
 //! A message needs a posted receive at the peer. The peer reports its count of consumed messages
 //! (credits) in the header of each of its own messages. If it has no message to send, it writes the
@@ -13,7 +13,7 @@ use crate::backend::rdma::config::Config;
 use crate::backend::rdma::operation::RmaDirection;
 use crate::backend::rdma::protocol::eager_slots::{EagerHeader, EagerKind, Note, Slab};
 use crate::backend::rdma::protocol::header_cache::HeaderCache;
-use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, SENDS, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, QueuePair, Remote, SENDS, WorkRequest};
 use crate::backend::rdma::verbs::rail::{Completions, Registration};
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::OpId;
@@ -39,15 +39,16 @@ pub(crate) enum ConnectStage {
     Gone,
 }
 
-/// State for a peer: queue pairs, registered message slots and credits.
+/// State of this rank's communication with a peer: queue pairs, slots (registered buffers) for
+/// messages, and credits.
 #[derive(Default)]
 pub(crate) struct Peer {
     pub(crate) rank: usize,
     pub(crate) stage: ConnectStage,
     /// Queue pairs that are connected to the peer; the first one carries all messages.
     pub(crate) lanes: Vec<Lane>,
-    /// Memory registration of `slab` (the memory for message slots and counts), declared before
-    /// `slab` so that it is dropped first.
+    /// Registration of `slab` (the memory for message buffers and counts of consumed messages),
+    /// declared before `slab` so that it is dropped first.
     slab_keys: Option<Registration>,
     pub(crate) slab: Slab,
     free: Vec<usize>,
@@ -66,17 +67,17 @@ pub(crate) struct Peer {
     pub(crate) notes: VecDeque<Note>,
     /// Receive buffers that the peer has announced (CTS) and to which no payload has been sent yet.
     pub(crate) landings: Vec<Note>,
-    /// Payloads that are awaited from the peer: the tag of each, and the receive operation.
+    /// Payloads that are awaited from the peer: tag and receive operation of each.
     pub(crate) awaited: Vec<(u32, OpId)>,
-    /// Payloads announced to the peer (RTS): the tag of each, and the send operation.
+    /// Payloads announced to the peer (RTS): tag and send operation of each.
     pub(crate) offered: Vec<(u32, OpId)>,
-    /// Result slots (registered words) of the atomic operations on the peer's memory, and the
-    /// elements on which no other operation may start yet.
+    /// Result slots (words of registered memory) for the atomic operations on the peer's memory,
+    /// and the elements on which no other operation may start yet.
     pub(crate) results: Results,
     /// True if the peer is in `RdmaEngine::listed`.
     pub(crate) is_listed: bool,
-    /// Reason for the peer's failure. The connection to the peer is closed once all arrived data
-    /// has been read.
+    /// Reason for the peer's failure. The connection to the peer is closed once all data that has
+    /// arrived has been read.
     pub(crate) failing: Option<String>,
     pub(crate) repair: Repair,
 }
@@ -100,7 +101,7 @@ pub(crate) const fn bytes(depth: u32, lanes: usize) -> usize {
 }
 
 impl Peer {
-    /// Creates the queue pairs of a peer and posts its receives.
+    /// Creates the queue pairs for a peer and posts their receives.
     pub(crate) fn make(
         rank: usize,
         on: &[(usize, Arc<Completions>)],
@@ -160,7 +161,7 @@ impl Peer {
     pub(crate) fn post(&self, lane: usize, slot: u32) -> Result<()> {
         let Some(of) = self.lanes.get(lane) else { return Ok(()) };
         let id = WorkId { is_receive: true, rank: self.rank, lane, number: slot };
-        let into = (lane == 0).then(|| Piece {
+        let into = (lane == 0).then(|| MrRange {
             region: self.slab.receive(slot as usize),
             lkey: self.lkey(),
             is_device: false,
@@ -189,8 +190,7 @@ impl Peer {
     }
 
     /// Returns true if the connection is ready, the send queue of `lane` has room for one more work
-    /// request, and, if the request consumes a receive of the peer (`notifies`), the peer has one
-    /// posted.
+    /// request, and the peer has a posted receive left if the request consumes one (`notifies`).
     fn has_room(&mut self, lane: usize, notifies: bool) -> bool {
         let is_out = |of: &Lane, depth: u32| of.sent.wrapping_sub(of.peer_consumed) >= depth;
         let depth = self.depth;
@@ -209,20 +209,20 @@ impl Peer {
         &mut self,
         lane: usize,
         work: WorkRequest,
-        local: Piece,
+        local: MrRange,
         what: OnCompletion,
     ) -> Result<bool> {
         self.start_inline(lane, work, local, what)
     }
 
     /// Posts a work request on queue pair `lane`; returns false if the request must be retried
-    /// later. The function is inlined so that the code of each small message is specialized for its
-    /// kind of work request.
+    /// later. The function is inlined so that the compiler specializes it for each kind of work
+    /// request that carries a small message.
     fn start_inline(
         &mut self,
         lane: usize,
         work: WorkRequest,
-        local: Piece,
+        local: MrRange,
         what: OnCompletion,
     ) -> Result<bool> {
         let notifies = work.notifies();
@@ -262,13 +262,13 @@ impl Peer {
     /// sent again if it does not arrive. The overwritten copy in the ring buffer belongs to a
     /// message that the peer has already consumed, because there are as many copies as the peer has
     /// receives.
-    fn keep(&mut self, local: Piece) -> Piece {
+    fn keep(&mut self, local: MrRange) -> MrRange {
         let (each, at) = self.keep;
         let all = self.kept.region();
         let copy = all.part(at, local.region.len());
         copy.copy_from(local.region);
         self.keep.1 = if at + each < all.len() { at + each } else { 0 };
-        Piece { region: copy, lkey: 0, is_device: false }
+        MrRange { region: copy, lkey: 0, is_device: false }
     }
 
     /// Copies a message to a send slot (registered buffer) and sends it; returns false if the
@@ -334,7 +334,7 @@ impl Peer {
         let number = (place as u32) << 16 | consumed & 0xFFFF;
         if payload.len() <= self.inline() {
             // The work request carries the bytes inline, so they may be in unregistered memory.
-            let local = Piece { region: payload, lkey: 0, is_device: false };
+            let local = MrRange { region: payload, lkey: 0, is_device: false };
             let sent = self.start_inline(
                 0,
                 WorkRequest::SendNotify(number),
@@ -361,7 +361,7 @@ impl Peer {
         region: Region,
         consumed: u32,
     ) -> Result<bool> {
-        let local = Piece { region, lkey: self.lkey(), is_device: false };
+        let local = MrRange { region, lkey: self.lkey(), is_device: false };
         let started = self.start(0, work, local, OnCompletion::Slot(slot));
         match (&started, self.lanes.first_mut()) {
             (Ok(true), Some(lane)) => lane.reported = consumed,
@@ -394,7 +394,7 @@ impl Peer {
             }
             RmaDirection::Get => (WorkRequest::Read(there), OnCompletion::Got(op, slot, bytes)),
         };
-        let local = Piece { region, lkey: self.lkey(), is_device: false };
+        let local = MrRange { region, lkey: self.lkey(), is_device: false };
         let started = self.start(0, work, local, what);
         if !matches!(started, Ok(true)) {
             self.free.push(slot);
@@ -420,7 +420,8 @@ impl Peer {
     }
 
     /// Returns credits to the peer for each queue pair whose unreturned credits are at least half
-    /// of the depth; the result is false if one of the writes must be posted later.
+    /// of `depth` (the number of posted receives); the result is false if one of the writes must be
+    /// posted later.
     pub(crate) fn return_credits(&mut self) -> Result<bool> {
         let Some(tell) = self.tell.filter(|_| self.stage == ConnectStage::Ready) else {
             return Ok(true);
@@ -433,7 +434,7 @@ impl Peer {
                 continue;
             }
             let region = self.slab.write_credits(index, consumed);
-            let local = Piece { region, lkey: self.lkey(), is_device: false };
+            let local = MrRange { region, lkey: self.lkey(), is_device: false };
             let to = Remote { addr: tell.addr + 4 * index as u64, rkey: tell.rkey };
             if self.start(0, WorkRequest::Write(to), local, OnCompletion::Nothing)? {
                 if let Some(lane) = self.lanes.get_mut(index) {
@@ -480,8 +481,8 @@ impl Peer {
         }
     }
 
-    /// Destroys the queue pairs, so that no network card accesses the registered slots for this
-    /// peer any longer. Arrived messages stay readable.
+    /// Destroys the queue pairs, so that no network card accesses the slots (registered buffers)
+    /// for this peer any longer. Messages that have arrived stay readable.
     pub(crate) fn give_up(&mut self) {
         self.stage = ConnectStage::Gone;
         self.lanes.clear();

@@ -1,7 +1,8 @@
-//! Queue pair of a peer, its work requests in flight, and the encoding of work request identifiers.
+//! Queue pair that connects to a peer, its work requests in flight, and the encoding of work
+//! request identifiers.
 
 use crate::backend::rdma::protocol::eager_slots::LANES;
-use crate::backend::rdma::verbs::qp::{Piece, QueuePair, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, QueuePair, WorkRequest};
 use crate::runtime::component::OpId;
 use crate::sys::memory::buf::Region;
 use std::collections::VecDeque;
@@ -11,7 +12,7 @@ pub(crate) struct Lane {
     pub(crate) queue: QueuePair,
     /// Index of the rail (local port) of the queue pair.
     pub(crate) rail: usize,
-    /// Number of messages sent that consume a receive of the peer.
+    /// Number of sent messages that each consume a receive posted by the peer.
     pub(crate) sent: u32,
     /// Number of sent messages that the peer has reported as consumed.
     pub(crate) peer_consumed: u32,
@@ -23,9 +24,9 @@ pub(crate) struct Lane {
     pub(crate) received: u32,
     /// Number of the last posted work request.
     pub(crate) number: u32,
-    /// Mask of work request numbers: of the work requests that need no completion, every (mask +
-    /// 1)-th is posted signaled, so that send queue entries and send slots (registered buffers) are
-    /// freed.
+    /// Mask that selects, by number, which of the work requests that need no completion are posted
+    /// signaled: every (mask + 1)-th, so that send queue entries and send slots (registered
+    /// buffers) are freed.
     quiet: u32,
     pub(crate) in_flight: VecDeque<InFlightWork>,
     pub(crate) mending: QpRecovery,
@@ -94,12 +95,12 @@ impl Lane {
     }
 }
 
-/// Work request that is not known to be completed, with all that is needed to post it again.
+/// Work request whose completion is not known yet, with all data that is needed to post it again.
 pub(crate) struct InFlightWork {
     pub(crate) number: u32,
     pub(crate) what: OnCompletion,
     pub(crate) work: WorkRequest,
-    pub(crate) local: Piece,
+    pub(crate) local: MrRange,
 }
 
 impl InFlightWork {
@@ -131,7 +132,7 @@ pub(crate) enum OnCompletion {
     /// memory, frees the slot and completes a part (one work request) of this operation.
     Got(OpId, usize, Region),
     /// Processes the previous value of an element, which the network card has written to this
-    /// result slot (a registered word).
+    /// result slot (a word of registered memory).
     Answer(usize),
 }
 
@@ -170,9 +171,9 @@ const _: () = assert!(LANES <= 16);
 /// Progress of a queue pair at the last check by the watchdog.
 #[derive(Default)]
 pub(crate) struct WatchdogState {
-    /// Number of the last completed work request. `since` is the time in nanoseconds from which
-    /// silence is counted: when this number was first observed, then when the watchdog posted its
-    /// first work request.
+    /// Number of the last completed work request. `since` is the time, in nanoseconds, from which
+    /// the watchdog measures inactivity: first the time at which this number was first observed,
+    /// later the time at which the watchdog posted its first work request.
     pub(crate) over: u32,
     pub(crate) since: u64,
     /// Number of work requests that the watchdog has posted since `over` last changed.
@@ -183,9 +184,9 @@ pub(crate) struct WatchdogState {
 #[derive(Default)]
 pub(crate) struct Repair {
     /// Number of times that the re-establishment of this connection has been started. Setup
-    /// messages contain it, so that a setup message of an earlier re-establishment is recognized.
+    /// messages contain it, so that a setup message from an earlier re-establishment is recognized.
     pub(crate) generation: u32,
-    /// Queue pair attributes of the peer, as received.
+    /// Queue pair attributes that were received from the peer.
     pub(crate) answered: Option<Vec<u64>>,
     /// True if the peer has reported that its queue pairs are connected.
     pub(crate) is_other_ready: bool,

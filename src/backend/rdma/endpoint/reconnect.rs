@@ -6,9 +6,9 @@
 //! messages that it has received. When both sides are connected, each sends again, in order, the
 //! messages that the other has not received. The payload comes from its original location or from
 //! the copy of an inline payload. Writes that no message followed, and all reads, are repeated as a
-//! whole: their bytes are unchanged, and no one else may use either memory before they complete. An
-//! atomic operation on an element may have been executed: it is not repeated, and its operation
-//! completes with CONNECTION_LOST.
+//! whole: their bytes are unchanged, and neither the source nor the destination may be used
+//! otherwise before they complete. An atomic operation on an element may have been executed: it is
+//! not repeated, and its operation completes with CONNECTION_LOST.
 //!
 //! No data of the old connection arrives later: the requests in flight of a queue pair end when the
 //! peer's queue pair stops, and that queue pair stops before the peer reports its count of received
@@ -21,7 +21,7 @@ use crate::backend::rdma::config::Config;
 use crate::backend::rdma::engine::RdmaEngine;
 use crate::backend::rdma::operation::part_over;
 use crate::backend::rdma::verbs::errors::here;
-use crate::backend::rdma::verbs::qp::{Piece, QueuePair, Remote, WorkRequest};
+use crate::backend::rdma::verbs::qp::{MrRange, QueuePair, Remote, WorkRequest};
 use crate::error::{Result, fail};
 use crate::runtime::component::OpId;
 use crate::runtime::log;
@@ -30,8 +30,8 @@ use std::sync::Arc;
 
 /// Maximum time, in nanoseconds, that stopped queue pairs may take to complete their work requests.
 const STOP_NS: u64 = 5_000_000_000;
-/// Shortest pause, in nanoseconds, before a reconnection if no data was transferred since the
-/// previous one.
+/// Shortest pause, in nanoseconds, before a reconnection if no data has been transferred since the
+/// previous reconnection.
 const PAUSE_NS: u64 = 10_000_000;
 const LONGEST_PAUSE_NS: u64 = 500_000_000;
 /// Interval, in nanoseconds, between attempts to connect.
@@ -93,7 +93,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Continues all reconnections and all connection attempts that are repeated.
+    /// Continues all reconnections, and retries failed connection attempts.
     pub(crate) fn mend(&mut self) {
         for rank in std::mem::take(&mut self.mending) {
             match self.mend_one(rank) {
@@ -131,7 +131,7 @@ impl RdmaEngine {
         }
     }
 
-    /// Posts again all work requests whose messages the peer has not received.
+    /// Reposts all work requests whose messages the peer has not received.
     pub(crate) fn resume(&mut self, rank: usize) -> Result<()> {
         let Some(peer) = self.peers.get_mut(rank) else { return Ok(()) };
         let (mut ended, mut doubtful) = (Vec::new(), Vec::new());
@@ -209,8 +209,8 @@ impl Peer {
         })
     }
 
-    /// Returns true if the queue pairs have reported all their completions. Posts one more work
-    /// request to each queue pair, which completes after all earlier ones.
+    /// Returns true if the queue pairs have reported all their completions. To detect this, posts
+    /// one last work request to each queue pair; it completes after all earlier ones.
     fn has_stopped(&mut self) -> Result<bool> {
         let (mut all, depth, rank) = (true, self.depth, self.rank);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
@@ -218,7 +218,7 @@ impl Peer {
                 let number = lane.number.wrapping_add(1);
                 let id = WorkId { is_receive: false, rank, lane: index, number };
                 let nothing = WorkRequest::Write(Remote { addr: 0, rkey: 0 });
-                match lane.queue.start_rarely(id.word(), nothing, Piece::EMPTY, true) {
+                match lane.queue.start_rarely(id.word(), nothing, MrRange::EMPTY, true) {
                     Ok(_) => lane.mending.last = Some((number, false)),
                     Err(error) if error.status() == DTL_ERROR_OUT_OF_MEMORY => {}
                     Err(error) => return Err(error),
@@ -241,7 +241,8 @@ impl Peer {
         }
     }
 
-    /// Creates new queue pairs and posts on them all receives that are not posted (`idle`).
+    /// Creates new queue pairs and posts on them all receives in `idle`, the list of receives that
+    /// are not posted.
     fn make_queues(&mut self, config: &Config) -> Result<()> {
         let config = Config { depth: self.depth, ..config.clone() };
         for index in 0..self.lanes.len() {
@@ -275,8 +276,8 @@ impl Peer {
 }
 
 impl Lane {
-    /// Removes all work requests in flight; returns first those that have completed, then those to
-    /// post again.
+    /// Removes all work requests in flight and returns two lists: the requests that have completed,
+    /// and those that must be posted again.
     fn sort(&mut self) -> Result<(Vec<InFlightWork>, Vec<InFlightWork>)> {
         let flying = std::mem::take(&mut self.in_flight);
         let notifying = flying.iter().filter(|flying| flying.work.notifies()).count() as u32;

@@ -2,14 +2,14 @@
 //! allocation's dma-buf or by its address.
 //!
 //! These registrations count towards the limit of the host registrations (`reg_cache`). Freeing an
-//! allocation ends its registration, in the thread that frees it and before its backend is called:
-//! a registration pins the device's pages, and a registration by address would cover whatever is
-//! allocated at that address next. A registration is identified by the allocation's serial number,
-//! so a later allocation at the same address never matches. A message shares ownership of its
-//! allocation's registration.
+//! allocation ends its registration, in the thread that frees the allocation and before the
+//! allocation's backend is called: a registration pins the device's pages, and a registration by
+//! address would cover whatever is allocated at that address next. A registration is identified by
+//! the allocation's serial number, so a later allocation at the same address never matches. A
+//! message shares ownership of its allocation's registration.
 //!
-//! If a backend exports no dma-buf of an allocation, that result is cached. If the device or the
-//! kernel rejects a registration, no further registration is tried. Both cases are logged once.
+//! If a backend cannot export a dma-buf for an allocation, that result is cached. If the device or
+//! the kernel rejects a registration, no further registration is tried. Both cases are logged once.
 
 use super::reg_cache::{Cache, RegTable, Registered};
 use crate::abi::status::DTL_ERROR_OUT_OF_MEMORY;
@@ -38,7 +38,8 @@ struct DeviceMrTable {
     /// Reason why device memory is no longer registered; `None` if no registration has been
     /// rejected.
     refusal: Option<String>,
-    /// True after a warning was logged that a backend exports no dma-buf of an allocation.
+    /// True once a warning has been logged that a backend cannot export a dma-buf for an
+    /// allocation.
     has_said: bool,
 }
 

@@ -1,10 +1,10 @@
 //! Cache of host memory registrations. Later messages in the same memory reuse a registration.
 //!
-//! Only memory of the library's own allocator is registered, one mapping at a time. The allocator
+//! Only memory from the library's own allocator is registered, one mapping at a time. The allocator
 //! reports when pages are returned to the system, and registrations of such pages are released
-//! before the next lookup. Nothing reports when the program's own memory is unmapped, and pages
-//! mapped later at that address would not be the pages that the device has registered. So messages
-//! in the program's own memory are copied through registered buffers (`eager_slots`).
+//! before the next lookup. The library is not notified when the program's own memory is unmapped,
+//! and pages mapped later at that address would not be the pages that the device has registered. So
+//! messages in the program's own memory are copied through registered buffers (`eager_slots`).
 
 use super::device_mr::Registrations;
 use crate::backend::rdma::protocol::eager_slots::RAILS;
@@ -43,8 +43,8 @@ pub(crate) fn register(rails: &[Arc<Rail>], region: Region) -> Result<Registered
     Ok(Registered { region, keys })
 }
 
-/// Registrations, by the address of host memory or the serial number of a device allocation. The
-/// least recently used one can be removed.
+/// Registrations, keyed by the address of host memory or the serial number of a device allocation.
+/// The least recently used one can be removed.
 #[derive(Default)]
 pub(super) struct RegTable {
     entries: BTreeMap<u64, RegEntry>,
@@ -102,7 +102,8 @@ pub(crate) struct Cache {
     returned: UnmapWatcher,
     /// Registrations of device memory; their bytes count towards `limit`, too.
     pub(crate) devices: Arc<Registrations>,
-    /// True after a registration has failed; no other registration is tried until one is released.
+    /// True after a registration has failed. No further registration is attempted until an existing
+    /// one is released.
     is_full: bool,
 }
 

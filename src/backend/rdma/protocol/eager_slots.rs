@@ -1,12 +1,13 @@
 //! Eager slots: registered buffers, each of which holds one small message with a header.
 //!
 //! The header has 16 bytes: the number of messages that the sender has consumed (32 bits), the kind
-//! (8 bits), 1 if a note follows (8 bits), 0 (16 bits), the field `word` (32 bits), and the length
-//! in bytes (32 bits). If the message is a frame, `word` is the index of its match bits in the
-//! header cache plus 1, or 0 if the frame has no match bits to cache. If the message is a piece of
-//! a payload, `word` identifies the payload. A note (48 bytes) is rendezvous control data about a
-//! payload. The note, if there is one, and the message's bytes follow the header. All ranks have
-//! the same byte order, which is checked when a communicator is opened.
+//! (8 bits), 1 if a note (rendezvous control data) follows (8 bits), 0 (16 bits), the field `word`
+//! (32 bits), and the length in bytes (32 bits). If the message is a frame, `word` is the index of
+//! its match bits in the header cache plus 1, or 0 if the frame has no match bits to cache. If the
+//! message is a fragment of a payload, `word` identifies the payload. A note (48 bytes) is
+//! rendezvous control data about a payload. The note, if there is one, and the message's bytes
+//! follow the header. All ranks have the same byte order, which is checked when a communicator is
+//! opened.
 
 use crate::sys::memory::buf::{Region, Scratch};
 
@@ -30,10 +31,10 @@ pub(crate) const RAILS: usize = 4;
 pub(crate) enum EagerKind {
     /// Frame of `p2p_protocol`.
     Frame = 1,
-    /// The next bytes of a payload; more pieces follow.
-    Piece = 2,
+    /// The next bytes of a payload; more fragments follow.
+    Fragment = 2,
     /// Last bytes of a payload.
-    LastPiece = 3,
+    LastFragment = 3,
     /// Message without data, which carries only a note (rendezvous control data).
     Note = 4,
 }
@@ -41,16 +42,16 @@ pub(crate) enum EagerKind {
 /// Kind of a note: rendezvous control data about a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoteKind {
-    /// The receiver has posted the memory range in the note as the buffer of the payload (clear to
-    /// send).
+    /// The receiver has posted the memory range in this note as the buffer for the payload (clear
+    /// to send).
     Landing = 1,
     /// The sender announces the payload (RTS), which the receiver can read from the memory range in
-    /// the note.
+    /// this note.
     Offer = 2,
     /// The receiver has read the payload.
     Fetched = 3,
-    /// The receiver cannot read the payload and requests that it be sent in pieces.
-    InPieces = 4,
+    /// The receiver cannot read the payload and requests that it be sent in fragments.
+    Fragmented = 4,
 }
 
 /// Note (rendezvous control data) about a payload: a memory range of the rank that sends the note,
@@ -111,8 +112,8 @@ impl EagerHeader {
         let [first, second] = slot.first_words();
         let kind = match (first >> 32) as u8 {
             1 => EagerKind::Frame,
-            2 => EagerKind::Piece,
-            3 => EagerKind::LastPiece,
+            2 => EagerKind::Fragment,
+            3 => EagerKind::LastFragment,
             4 => EagerKind::Note,
             _ => return None,
         };
@@ -129,15 +130,15 @@ impl EagerHeader {
 
 fn read_note(bytes: Region) -> Option<Note> {
     let [first, addr, len, low, high] = bytes.first_words();
-    let about = [NoteKind::Landing, NoteKind::Offer, NoteKind::Fetched, NoteKind::InPieces];
+    let about = [NoteKind::Landing, NoteKind::Offer, NoteKind::Fetched, NoteKind::Fragmented];
     let about = about.into_iter().find(|about| *about as u64 == first & 0xFFFF_FFFF)?;
     let keys = [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32];
     Some(Note { about, word: (first >> 32) as u32, addr, len, keys })
 }
 
-/// Registered memory for one peer: slots for receives and sends, two cache lines with counts of
-/// consumed messages (one that the peer writes, and one that this rank writes to the peer), and
-/// words for the results of atomic operations.
+/// Registered memory for one peer: slots (buffers) for receives and sends, two cache lines with
+/// counts of consumed messages (one that the peer writes, and one that this rank writes to the
+/// peer), and words for the results of atomic operations.
 #[derive(Default)]
 pub(crate) struct Slab {
     memory: Scratch,
@@ -145,7 +146,7 @@ pub(crate) struct Slab {
     sends: usize,
 }
 
-/// Size, in bytes, of the counts of consumed messages (credits) of one direction: one 32-bit count
+/// Size, in bytes, of the counts of consumed messages (credits) for one direction: one 32-bit count
 /// for each queue pair.
 const WORDS: usize = 64;
 /// Maximum number of atomic requests in flight to a peer, each on one element.
@@ -160,8 +161,8 @@ impl Slab {
         (receives + sends) * SLOT + 2 * WORDS + RESULTS * 8
     }
 
-    /// Allocates the memory for one peer's message slots, counts and results; returns `None` if no
-    /// memory is left.
+    /// Allocates the memory for one peer: message buffers, counts of consumed messages, and results
+    /// of atomic operations. Returns `None` if memory is exhausted.
     pub(crate) fn new(receives: usize, sends: usize) -> Option<Slab> {
         Some(Slab { memory: Scratch::new(Self::bytes(receives, sends))?, receives, sends })
     }
@@ -205,8 +206,8 @@ impl Slab {
         word
     }
 
-    /// Returns the number of messages that the peer has consumed from queue pair `lane`, as last
-    /// written by the peer.
+    /// Returns the number of messages that the peer has consumed from queue pair `lane`, according
+    /// to the peer's latest credit update.
     pub(crate) fn read_credits(&self, lane: usize) -> u32 {
         let at = self.credit_word(lane).addr().ptr().cast::<u32>();
         // SAFETY: aligned memory of this slab, which the device may write at any time, 4 bytes at

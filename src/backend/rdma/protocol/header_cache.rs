@@ -7,9 +7,9 @@ use crate::backend::p2p_protocol::{FRAME_WORDS, eager_word};
 /// Number of entries in the cache, each of which has the match bits of one message header.
 const HEADS: usize = 64;
 
-/// Match bits that both sides of a connection have cached, each at an index derived from their
-/// hash. The sender of a message caches the match bits that it sends, and the receiver caches those
-/// that it receives, in the same order.
+/// Match bits that both sides of a connection have cached. The index of a cache entry is derived
+/// from a hash of its match bits. The sender of a message caches the match bits that it sends, and
+/// the receiver caches those that it receives, in the same order.
 pub(crate) struct HeaderCache {
     sent: [Option<u64>; HEADS],
     received: [Option<u64>; HEADS],

@@ -1,5 +1,5 @@
-//! Tests of configuration values from the C struct and from environment variables, and of rejected
-//! values.
+//! Tests that configuration values are taken from the C struct and from environment variables, and
+//! that invalid values are rejected.
 
 use super::*;
 use crate::abi::status::{DTL_ERROR_INCOMPATIBLE_ABI, DTL_ERROR_INVALID_ARGUMENT};
@@ -37,7 +37,7 @@ fn resolve(raw: &dtl_rdma_config_t, variables: &[(&'static str, &str)]) -> Resul
     Sources { given, variables }.config()
 }
 
-/// Returns the error message for a rejected configuration.
+/// Checks that the configuration is rejected as an invalid argument, and returns the error message.
 fn refused(raw: &dtl_rdma_config_t, variables: &[(&'static str, &str)]) -> String {
     let error = resolve(raw, variables).unwrap_err();
     assert_eq!(error.status(), DTL_ERROR_INVALID_ARGUMENT, "{error}");

@@ -1,8 +1,8 @@
 //! Discovery of libibverbs and of its devices.
 
-use super::errors::copy_text;
 use super::functions::Functions;
 use crate::backend::vendor_lib::{Names, VendorLib};
+use crate::from_c::text_at;
 use crate::runtime::settings;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::process;
@@ -17,7 +17,7 @@ static LIBRARY: VendorLib<Functions> = VendorLib::new(Names {
              ibverbs-providers), or name it with DTL_RDMA_LIBRARY",
 });
 
-/// List of devices; a device can be opened as long as its list exists.
+/// List of RDMA devices. A device can be opened only while the list that contains it exists.
 pub(crate) struct DeviceList {
     calls: &'static Functions,
     list: *mut *mut std::ffi::c_void,
@@ -25,7 +25,7 @@ pub(crate) struct DeviceList {
 }
 
 impl DeviceList {
-    /// Lists the devices; `Err` is the reason why there are none.
+    /// Lists the RDMA devices. If no device is found, `Err` contains the reason.
     pub(crate) fn get(calls: &'static Functions) -> std::result::Result<Self, String> {
         let mut count = 0;
         // SAFETY: `count` has room for an int.
@@ -65,7 +65,7 @@ impl DeviceList {
             // SAFETY: `device` is a device of the list, and its name lives as long as the list.
             let name = unsafe { (self.calls.ibv_get_device_name)(device) };
             // SAFETY: libibverbs returned the name, which is null or NUL-terminated.
-            (Addr::new(device), unsafe { copy_text(name) }.unwrap_or_default())
+            (Addr::new(device), unsafe { text_at(name) }.unwrap_or_default())
         };
         (0..self.count).map(of).collect()
     }
@@ -78,15 +78,13 @@ impl Drop for DeviceList {
     }
 }
 
-/// Loads libibverbs; `Err` is the reason why it cannot be loaded or has no devices.
+/// Loads libibverbs; `Err` is the reason why it cannot be loaded or finds no RDMA devices.
 pub fn find() -> std::result::Result<&'static Functions, String> {
-    LIBRARY.may_be_called()?;
     let settings = settings::current();
     // Occupies descriptors 0 to 2 so that libibverbs opens no file as a standard stream.
     let _places = process::occupy_standard();
     let named = settings.fabric.get("DTL_RDMA_LIBRARY").map(String::as_str);
     // SAFETY: the library is libibverbs by its name, or the user vouches for the library.
-    let calls = unsafe { LIBRARY.open_named(named) }?;
-    LIBRARY.begin();
+    let calls = unsafe { LIBRARY.load(named) }?;
     DeviceList::get(calls).map(|_| calls)
 }

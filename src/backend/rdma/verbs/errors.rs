@@ -1,10 +1,9 @@
 //! Conversion of libibverbs errors to statuses of this library, with advice for the user.
 
 use super::functions::*;
-use super::types::Text;
 use crate::abi::status::*;
 use crate::error::Error;
-use std::ffi::CStr;
+use crate::from_c::text_at;
 use std::io;
 
 /// Creates the error for a libibverbs call that failed with the errno value `code`.
@@ -40,9 +39,9 @@ pub(crate) fn last_failed(what: &str) -> Error {
     call_failed(what, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Returns true if the failure `status` may be transient (an interrupted path, or a failed queue
-/// pair), so that a later work request may succeed. Soft-RoCE reports a local operation error when
-/// the interface is down.
+/// Returns true if the failure `status` may be transient (caused by an interrupted network path or
+/// a failed queue pair), so that a later work request may succeed. Soft-RoCE reports a local
+/// operation error when the interface is down.
 pub(crate) fn may_pass(status: u32) -> bool {
     matches!(
         status,
@@ -57,21 +56,12 @@ pub(crate) fn may_pass(status: u32) -> bool {
     )
 }
 
-/// Copies a string that libibverbs returned; returns `None` for a null pointer.
-///
-/// # Safety
-/// `text` is null or points to a NUL-terminated string.
-pub(crate) unsafe fn copy_text(text: Text) -> Option<String> {
-    // SAFETY: the pointer is not null, so it refers to a NUL-terminated text.
-    (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-}
-
 /// Formats a completion's status: libibverbs' description, the numeric codes and advice.
 pub(crate) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> String {
     // SAFETY: the function takes a number and returns a text that is never freed.
     let text = unsafe { (calls.ibv_wc_status_str)(status) };
     // SAFETY: libibverbs returned the text, which is null or NUL-terminated.
-    let meaning = unsafe { copy_text(text) }.unwrap_or_else(|| "unknown".to_owned());
+    let meaning = unsafe { text_at(text) }.unwrap_or_else(|| "unknown".to_owned());
     let advice = match status {
         WC_RETRY_EXC_ERR => {
             ": its machine, the cable or a switch does not answer (DTL_RDMA_TIMEOUT and \
@@ -85,8 +75,8 @@ pub(crate) fn completion_text(calls: &Functions, status: u32, vendor: u32) -> St
     format!("{meaning} (status {status}, vendor's {vendor:#x}){advice}")
 }
 
-/// Prefixes the error message with "on this rank", for reports about the peer whose connection is
-/// lost because of the error.
+/// Prefixes the error message with "on this rank", for reports that the connection to a peer is
+/// lost because of this error.
 pub(crate) fn here(error: Error) -> Error {
     error.within("on this rank")
 }

@@ -1,5 +1,6 @@
-//! Functions of libibverbs, resolved by name in the loaded library, and the constants in use.
-//! `tests/rdma_constants.rs` has the C compiler compare all of them with verbs.h.
+//! Functions of libibverbs, resolved by name in the loaded library, and the constants of verbs.h
+//! that this library uses. `tests/rdma_constants.rs` has the C compiler compare all of them with
+//! verbs.h.
 
 use super::types::*;
 use crate::backend::symbol_table::function_table;

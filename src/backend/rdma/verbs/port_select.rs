@@ -18,7 +18,7 @@ pub struct PortInfo {
     pub device: String,
     /// Number of the port within its device, starting at 1.
     pub port: u8,
-    /// Port state as libibverbs reports it: `PORT_ACTIVE` and others.
+    /// Port state as reported by libibverbs, for example `PORT_ACTIVE`.
     pub state: u32,
     /// Link layer: `LINK_INFINIBAND` or `LINK_ETHERNET`.
     pub layer: u8,
@@ -65,13 +65,14 @@ pub struct Choice {
 }
 
 /// Chooses the ports for the rank with node-local rank `local_rank`. Candidates are the active
-/// ports among those of `wanted` (empty for all); ports close to the CPUs of this process come
-/// first. The choice has `rails` ports (at least one), or fewer if there are fewer candidates. The
-/// first port depends on `local_rank`, so that the ranks share the ports. `Err` is the reason why
-/// no port can be used.
+/// ports among those that `wanted` names (all ports if it is empty); ports close to the CPUs of
+/// this process come first. The function chooses `rails` ports (at least one), or fewer if there
+/// are fewer candidates. The first port depends on `local_rank`, so that the ranks of a node are
+/// distributed over the ports. `Err` is the reason why no port can be used.
 ///
-/// If `wanted` is empty, all chosen ports have the same link layer, InfiniBand if it has an active
-/// port: ports of different link layers cannot reach each other.
+/// If `wanted` is empty, all chosen ports have the same link layer, because ports with different
+/// link layers cannot reach each other. This link layer is InfiniBand if at least one InfiniBand
+/// port is active.
 pub fn choose_ports(
     seen: &[PortInfo],
     wanted: &[(String, Option<u8>)],
@@ -140,7 +141,7 @@ fn named<'a>(
     Ok(all)
 }
 
-/// Transport that packets to a port's address (GID) use.
+/// GID type of a port's address: encapsulation of the packets sent to the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GidKind {
     /// InfiniBand address.
@@ -149,7 +150,7 @@ pub enum GidKind {
     RoceV1,
     /// RoCE v2: UDP.
     RoceV2,
-    /// Neither libibverbs nor the kernel reports the transport.
+    /// Neither libibverbs nor the kernel reports the GID type.
     Unknown,
 }
 
@@ -158,7 +159,7 @@ pub enum GidKind {
 pub struct GidInfo {
     /// Index of the address in the port's GID table.
     pub index: u8,
-    /// Transport that packets to the address use.
+    /// GID type, which determines the encapsulation of packets sent to the address.
     pub kind: GidKind,
     /// Bytes of the address.
     pub gid: Gid,
@@ -263,7 +264,8 @@ fn is_near(sys: &Path, name: &str, own: &[usize]) -> bool {
 }
 
 /// Returns the reason why a device cannot be used; the string is empty if no reason is known. The
-/// kernel's node type begins with a number, which is 1 for InfiniBand and RoCE.
+/// device's `node_type` attribute in sysfs begins with a number, which is 1 for InfiniBand and
+/// RoCE.
 fn unfit(sys: &Path, name: &str) -> String {
     match attribute(sys, &format!("{name}/node_type")) {
         Some(kind) if !kind.starts_with("1:") => {

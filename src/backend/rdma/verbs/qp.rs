@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Maximum number of RDMA reads and atomics in flight per queue pair and direction.
 const READS: u8 = 16;
-/// Minimum RNR NAK timer in the encoding of verbs: 12 means that the sender retries after 0.64 ms.
+/// Minimum RNR NAK timer in verbs encoding: 12 means that the sender retries after 0.64 ms.
 const RECEIVER_PAUSE: u8 = 12;
 /// Number of send queue entries per receive queue entry of a queue pair.
 pub(crate) const SENDS: u32 = 4;
@@ -49,17 +49,17 @@ pub(crate) struct QpAttributes {
     pub(crate) gid: Gid,
 }
 
-/// Range of registered local memory.
+/// Range of a local memory region (MR), with the local key of the region.
 #[derive(Clone, Copy)]
-pub(crate) struct Piece {
+pub(crate) struct MrRange {
     pub(crate) region: Region,
     pub(crate) lkey: u32,
     /// True for device memory, which cannot be sent inline, because the CPU cannot read it.
     pub(crate) is_device: bool,
 }
 
-impl Piece {
-    pub(crate) const EMPTY: Piece = Piece { region: Region::EMPTY, lkey: 0, is_device: false };
+impl MrRange {
+    pub(crate) const EMPTY: MrRange = MrRange { region: Region::EMPTY, lkey: 0, is_device: false };
 }
 
 /// Memory of the peer.
@@ -83,7 +83,7 @@ pub(crate) enum WorkRequest {
 }
 
 impl WorkRequest {
-    /// Returns true if the request consumes a posted receive of the peer.
+    /// Returns true if the request consumes a receive that the peer has posted.
     pub(crate) fn notifies(&self) -> bool {
         matches!(
             self,
@@ -245,7 +245,7 @@ impl QueuePair {
     }
 
     /// Posts a receive; `into` is `None` for a receive that only takes immediate data.
-    pub(crate) fn receive(&self, id: u64, into: Option<Piece>) -> Result<()> {
+    pub(crate) fn receive(&self, id: u64, into: Option<MrRange>) -> Result<()> {
         let mut sge = into.map_or(Sge { addr: 0, length: 0, lkey: 0 }, sge_of);
         let mut wr = RecvWr {
             wr_id: id,
@@ -262,27 +262,27 @@ impl QueuePair {
         }
     }
 
-    /// Posts a work request; returns true if the request carries the bytes inline. The function is
-    /// not inlined, for callers off the fast path.
+    /// Posts a work request; returns true if the request carries the bytes of `local` inline. This
+    /// function is out of line, because its callers are off the fast path.
     #[cold]
     #[inline(never)]
     pub(crate) fn start_rarely(
         &self,
         id: u64,
         work: WorkRequest,
-        local: Piece,
+        local: MrRange,
         signaled: bool,
     ) -> Result<bool> {
         self.start(id, work, local, signaled)
     }
 
-    /// Posts a work request; returns true if the request carries the bytes inline, so that the
-    /// caller may overwrite the memory immediately.
+    /// Posts a work request; returns true if the request carries the bytes of `local` inline, so
+    /// that the caller may overwrite that memory immediately.
     pub(crate) fn start(
         &self,
         id: u64,
         work: WorkRequest,
-        local: Piece,
+        local: MrRange,
         signaled: bool,
     ) -> Result<bool> {
         let mut sge = sge_of(local);
@@ -353,10 +353,10 @@ fn first_half(key: u32) -> u64 {
     if cfg!(target_endian = "little") { u64::from(key) } else { u64::from(key) << 32 }
 }
 
-fn sge_of(piece: Piece) -> Sge {
+fn sge_of(local: MrRange) -> Sge {
     Sge {
-        addr: piece.region.addr().get() as u64,
-        length: u32::try_from(piece.region.len()).unwrap_or(u32::MAX),
-        lkey: piece.lkey,
+        addr: local.region.addr().get() as u64,
+        length: u32::try_from(local.region.len()).unwrap_or(u32::MAX),
+        lkey: local.lkey,
     }
 }

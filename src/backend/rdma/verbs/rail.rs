@@ -14,12 +14,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Access rights of registered host memory, for the peers' network cards and the local one.
+/// Access rights of the local and the remote network cards to registered host memory.
 const ACCESS: u32 =
     ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
 
-/// Access rights of registered device memory. They exclude atomics, because windows never use
-/// device memory.
+/// Access rights of the local and the remote network cards to registered device memory. They
+/// exclude atomics, because windows never use device memory.
 const DEVICE_ACCESS: u32 = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ;
 
 /// Opened device and port.
@@ -28,7 +28,7 @@ pub(crate) struct Rail {
     pub(crate) context: *mut Context,
     /// Protection domain of the registrations and queue pairs.
     pub(crate) pd: PdIn,
-    /// Completion event channel of the completion queues; null if threads never wait for such
+    /// Completion event channel of the completion queues; null if no thread waits for completion
     /// events.
     pub(crate) channel: ChannelIn,
     /// Name of the device.
@@ -37,7 +37,7 @@ pub(crate) struct Rail {
     pub(crate) gid: Gid,
     pub(crate) gid_index: u8,
     pub(crate) lid: u16,
-    /// MTU in the encoding of verbs: from 1 for 256 bytes to 5 for 4096 bytes.
+    /// MTU in verbs encoding: from 1 for 256 bytes to 5 for 4096 bytes.
     pub(crate) mtu: u32,
     pub(crate) layer: u8,
     pub(crate) limits: DeviceAttr,

@@ -1,20 +1,21 @@
 //! Cells: shared buffers through which a rank sends large messages to any other rank. The sender
 //! fills one cell while the receiver empties another.
 //!
-//! This module implements the ownership of cells. The order of the pieces is the order of the ring
-//! records that refer to the cells (`ring`).
+//! This module implements the ownership of cells. The order of the fragments is the order of the
+//! ring records that refer to the cells (`ring`).
 //!
 //! A pool of cells belongs to its sender, so no other rank allocates cells from it, and the pool of
 //! a rank that sends no large messages has no memory. Each cell has one word: the number of times
 //! that the cell was read. The sender counts how often it has sent the cell and puts this send
-//! count into the record that refers to the cell. It reuses the cell once the word has that count.
+//! count into the record that refers to the cell. It reuses the cell once the word has reached that
+//! count.
 //!
 //! Memory order: the record is stored with Release and loaded with Acquire, so the receiver sees
 //! the bytes. The receiver stores the count with Release after its last read of the bytes, and the
 //! sender loads the count with Acquire before it writes the cell again. Only the receiver of a cell
 //! writes the cell's word.
 //!
-//! A cache line has the words of eight cells. The sender reads all eight words once per round
+//! A cache line contains the words of eight cells. The sender reads all eight words once per round
 //! through the pool: a cache line that both sides access for each cell would cost as much as
 //! copying some KiB.
 
@@ -26,8 +27,8 @@ use crate::sys::sync::{self, AtomicU64};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Size of a cell (shared buffer for a piece of a large message), in bytes. The measurements are in
-/// docs/explanation/large-messages.md.
+/// Size of a cell (shared buffer for a fragment of a large message), in bytes.
+/// docs/explanation/large-messages.md contains measurements with cells of this size.
 pub(crate) const CELL: usize = sync::size(16 << 10, 64);
 /// Number of cells (shared buffers for large messages) per rank.
 pub(crate) const CELLS: u16 = sync::size(48, 2) as u16;
@@ -80,8 +81,8 @@ impl CellMemory {
         is_inside.then(|| self.cells.region().part(usize::from(cell) * CELL, len))
     }
 
-    /// Frees a cell whose bytes have been read. `number` is the send count in the ring record that
-    /// announced the cell.
+    /// Frees a cell whose bytes have been read. `number` is the cell's send count, taken from the
+    /// ring record that announced the cell.
     pub(crate) fn free(&self, cell: u16, number: u64) {
         if let Some(word) = self.word(cell) {
             word.store(number, Release);
@@ -99,7 +100,7 @@ pub(crate) struct CellPool {
     free: u64,
     held: u64,
     /// Group in which the next allocation starts. Groups are used in turn, so the cells of this
-    /// group were sent longest ago.
+    /// group are those whose last send was the longest time ago.
     group: u16,
 }
 

@@ -3,14 +3,14 @@
 //!
 //! A rank's memory is opened once (/proc/PID/mem) and verified by means of a memory word with a
 //! random value, whose address and value the rank published when the communicator was opened. From
-//! then on the descriptor refers only to the memory of the program that the rank was executing when
-//! it was opened. So a write never reaches a process that reuses the process ID, or a program that
-//! the same process executes later (exec). A check before process_vm_writev could not guarantee
-//! that: the target may end between the check and the call.
+//! then on the file descriptor refers only to the memory of the program that the rank was executing
+//! when the file was opened. So a write never reaches a process that reuses the process ID, or a
+//! program that the same process executes later (exec). A check before process_vm_writev could not
+//! guarantee that: the target may end between the check and the call.
 //!
 //! process_vm_readv copies large blocks two to four times as fast as /proc/PID/mem. Only reads use
 //! it, because a read can be verified: the same call also reads the word at the published address,
-//! and one call reads the memory of one program.
+//! and a single call reads the memory of only one program.
 
 use super::segment::Segment;
 use crate::abi::status::{DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE};
@@ -26,10 +26,10 @@ use std::sync::{Arc, Weak};
 /// Minimum size of a read for which process_vm_readv is used, in bytes.
 const LONG_READ: usize = 4096;
 /// Maximum size of a write, in bytes. Larger writes are faster as messages, because the target then
-/// copies as well.
+/// does part of the copying.
 const LONGEST_WRITE: usize = 1 << 20;
 
-/// Memory of other ranks that this process has opened for copies.
+/// Other ranks' memory that this process has opened for copies.
 pub(crate) struct Copies {
     mode: Mode,
     open: Mutex<Vec<(usize, Weak<CmaMemory>)>>,
@@ -37,7 +37,7 @@ pub(crate) struct Copies {
 
 struct CmaMemory {
     memory: ForeignMemory,
-    /// Address and expected value of a memory word, published by the rank, that identifies its
+    /// Address and expected value of the memory word that the rank published to identify its
     /// memory.
     probe: (u64, u64),
 }
@@ -103,7 +103,7 @@ impl CmaMemory {
     }
 
     /// Reads with process_vm_readv. Returns false if the call failed or read the memory of a
-    /// process other than the rank.
+    /// process other than the rank's process.
     fn read_at_once(&self, address: u64, into: Region) -> bool {
         let (probe, value) = self.probe;
         let mut found = [0_u64];

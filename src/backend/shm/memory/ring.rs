@@ -1,4 +1,4 @@
-//! Single-producer, single-consumer ring of records (messages, pieces of messages, and control
+//! Single-producer, single-consumer ring of records (messages, fragments of messages, and control
 //! messages) from one rank to another, in shared memory.
 //!
 //! A record has a slot of two cache lines: a header with kind and key, and the payload if it fits.
@@ -6,19 +6,20 @@
 //! in a separate byte ring in slot order, each of them contiguous.
 //!
 //! Layout (`STRIDE` bytes): the counts of slots and bytes that the consumer has freed, in a cache
-//! line that the producer reads only when it runs out of space; the slots; the bytes; the state
+//! line that the producer reads only when it runs out of space; the slots; the byte ring; the state
 //! words of rendezvous requests (`rndv_claims`). The state words of the first requests are
 //! committed together with the rest of the ring (`FIRST_BYTES`), the others when more requests are
 //! open at the same time.
 //!
 //! Memory order: the first word of a slot has the number of its record, which no earlier record of
-//! the slot had. The producer writes payload and key with plain and relaxed stores and then stores
-//! the first word with Release. The consumer loads the first word with Acquire and finds the number
-//! that it expects. So the consumer reads a record completely or not at all, even if the producer
-//! is killed while writing. In the other direction, the consumer stores the counts of freed slots
-//! and bytes with Release after its last read of them, and the producer loads the counts with
-//! Acquire before it overwrites that memory. Each word has one writer, so no store needs a stronger
-//! order. The memory order of the state words of requests is described in `rndv_claims`.
+//! the slot had. The producer writes the payload and the key with plain and relaxed stores and then
+//! stores the first word with Release. The consumer loads the first word with Acquire and finds the
+//! number that it expects. So the consumer reads a record completely or not at all, even if the
+//! producer is killed while writing. In the other direction, the consumer stores the counts of
+//! freed slots and bytes with Release after it has last read those slots and bytes, and the
+//! producer loads the counts with Acquire before it overwrites that memory. Each word has one
+//! writer, so no store needs a stronger order. The memory order of the state words of requests is
+//! described in `rndv_claims`.
 
 use super::rndv_claims::{self, OwnClaims, PeerClaims};
 use crate::error::{Result, failure};
@@ -28,7 +29,7 @@ use crate::sys::sync;
 use crate::sys::sync::Ordering::{Acquire, Relaxed, Release};
 use std::sync::Arc;
 
-/// Number of slots of a ring; each has one record.
+/// Number of slots of a ring; each holds one record.
 const SLOTS: u64 = sync::size(256, 2) as u64;
 /// Size of a slot in bytes: two cache lines, because the adjacent-line prefetcher fetches cache
 /// lines in pairs.
@@ -43,14 +44,15 @@ const IN_SLOT: usize = sync::size(SLOT - WORDS, 32);
 pub(crate) const CAPACITY: usize = sync::size(128 << 10, 128);
 /// Maximum payload of a record, in bytes. The byte ring has space for several such payloads, so
 /// producer and consumer can work at the same time.
-pub(crate) const FRAGMENT: usize = sync::size(16 << 10, 112);
+pub(crate) const MAX_DATA: usize = sync::size(16 << 10, 112);
 /// Alignment, in bytes, of the payloads in the byte ring: a cache line.
 const LINE: usize = 64;
 
 const HEAD_AT: usize = 0;
 /// Offset of the count of freed bytes; in the same cache line as the count of freed slots.
 const FREED_AT: usize = 8;
-/// Size, in bytes, of the area before the slots, which has the counts of freed slots and bytes.
+/// Size, in bytes, of the area before the slots. The area contains the counts of freed slots and
+/// bytes.
 const HEADER: usize = sync::size(4096, 256);
 const BYTES_AT: usize = HEADER + SLOTS as usize * SLOT;
 const CLAIMS_AT: usize = BYTES_AT + CAPACITY;
@@ -65,29 +67,29 @@ pub(crate) enum RecordKind {
     /// A complete message. Key: match bits.
     Eager = 2,
     /// Rendezvous request (RTS). Key: match bits; arguments: message size, ID of the send, address
-    /// of the data or 0, number of unrequested pieces that follow; `claim`: index of the request's
-    /// state words.
+    /// of the data or 0, number of unrequested fragments that follow; `claim`: index of the
+    /// request's state words.
     Offer = 3,
-    /// Clear to send (CTS): the sender may send the (remaining) pieces. Key: ID of the send;
+    /// Clear to send (CTS): the sender may send the (remaining) fragments. Key: ID of the send;
     /// arguments: ID of the receive, number of bytes that fit into the receive buffer.
     Clear = 4,
-    /// The next piece of a message. Key: ID of the receive.
+    /// The next fragment of a message. Key: ID of the receive.
     Data = 5,
-    /// The receive has all its bytes. Key: ID of the send.
+    /// The receive has obtained all bytes that fit into its buffer. Key: ID of the send.
     Finish = 6,
-    /// The next piece of a message is in a cell. Key: ID of the receive; arguments: index of the
+    /// The next fragment of a message is in a cell. Key: ID of the receive; arguments: index of the
     /// cell, send count of the cell, number of bytes.
     Cell = 7,
-    /// A complete message. Its first piece is in a cell, and the other pieces follow immediately.
-    /// Key: match bits; arguments: index of the cell, send count of the cell, number of bytes in
-    /// the cell, message size.
+    /// A complete message. Its first fragment is in a cell, and the other fragments follow
+    /// immediately. Key: match bits; arguments: index of the cell, send count of the cell, number
+    /// of bytes in the cell, message size.
     Long = 8,
-    /// The next piece after a `Long` or an `Offer` record is in a cell. Arguments: index of the
+    /// The next fragment after a `Long` or an `Offer` record is in a cell. Arguments: index of the
     /// cell, send count of the cell, number of bytes.
     More = 9,
     /// Requests that the receiver release the state words of canceled rendezvous requests.
     Sweep = 10,
-    /// Aborts a message, whose remaining bytes are not sent. Key: ID of the receive; argument: the
+    /// Aborts a message: its remaining bytes are not sent. Key: ID of the receive; argument: the
     /// error status.
     Broken = 11,
 }
@@ -273,7 +275,7 @@ impl Producer {
     }
 
     fn push_long(&mut self, kind: RecordKind, key: u64, bytes: Region) -> bool {
-        debug_assert!(bytes.len() <= FRAGMENT);
+        debug_assert!(bytes.len() <= MAX_DATA);
         if !self.has_slot() {
             return false;
         }
@@ -365,10 +367,10 @@ impl Consumer {
         Some(record)
     }
 
-    /// Returns the payload of `len` bytes whose space in the byte ring ends at byte count `end`
-    /// (since the ring was created); `None` if `len` or `end` is invalid.
+    /// Returns the payload of `len` bytes whose space in the byte ring ends at byte number `end`,
+    /// counted since the ring was created; `None` if `len` or `end` is invalid.
     fn long(&self, len: usize, end: u64) -> Option<Region> {
-        let start = end.checked_sub(space_of(len)).filter(|_| len <= FRAGMENT)?;
+        let start = end.checked_sub(space_of(len)).filter(|_| len <= MAX_DATA)?;
         let is_sound = start >= self.read
             && end - self.read <= CAPACITY as u64
             && place(start) + len <= CAPACITY;

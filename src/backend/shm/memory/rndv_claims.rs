@@ -7,12 +7,13 @@
 //! never read. The `Offer` record publishes the claim; the answer to the request returns the claim
 //! to the sender.
 //!
-//! The second word assigns the pieces of an accepted message: the sender claims pieces from the
-//! front. If the receiver reads the sender's memory, it claims pieces from the end, until the two
-//! sides meet. So the side that is running copies the next piece, and neither side waits for more
-//! than the piece that the other is copying. A piece is claimed by a compare-exchange, so only one
-//! side claims it. Relaxed is sufficient: the receiver initializes the word before it sends the
-//! Clear record, and the completion of copies is also reported by records.
+//! The second word assigns the fragments of an accepted message: the sender claims fragments from
+//! the front. If the receiver reads the sender's memory, it claims fragments from the end, until
+//! the two sides meet. So the side that is running copies the next fragment, and neither side waits
+//! for more than the fragment that the other is copying. A fragment is claimed by a
+//! compare-exchange, so only one side claims it. Relaxed is sufficient: the receiver initializes
+//! the word before it sends the Clear record, and the completion of copies is also reported by
+//! records.
 
 use crate::sys::os::shm_segment::Span;
 use crate::sys::sync::Ordering::{AcqRel, Acquire, Relaxed};
@@ -26,7 +27,7 @@ const CLAIMS: u16 = sync::size(4096, 1) as u16;
 const FIRST_CLAIMS: u16 = sync::size(256, 1) as u16;
 /// Size of the two state words of a rendezvous request, in bytes.
 const PAIR: usize = 16;
-/// Size of the state words of all rendezvous requests in bytes. `FIRST_BYTES` is the size of the
+/// Size, in bytes, of the state words of all rendezvous requests. `FIRST_BYTES` is the size of the
 /// state words that are committed initially.
 pub(crate) const BYTES: usize = PAIR * CLAIMS as usize;
 pub(crate) const FIRST_BYTES: usize = PAIR * FIRST_CLAIMS as usize;
@@ -52,8 +53,9 @@ fn change(words: &Span, claim: u16, from: u64, to: u64) -> bool {
     word(words, claim).is_some_and(|word| word.compare_exchange(from, to, AcqRel, Acquire).is_ok())
 }
 
-/// Returns the state word of request `claim` that has the range of unclaimed pieces: start in the
-/// low 32 bits, end in the high 32 bits; `None` if `claim` is out of range.
+/// Returns the second state word of request `claim`, which contains the range of unclaimed
+/// fragments: start in the low 32 bits, end in the high 32 bits. Returns `None` if `claim` is out
+/// of range.
 fn share(words: &Span, claim: u16) -> Option<&AtomicU64> {
     (claim < CLAIMS).then(|| words.word(PAIR * usize::from(claim) + 8))?
 }
@@ -66,9 +68,9 @@ fn word_of(left: &Range<u32>) -> u64 {
     u64::from(left.start) | u64::from(left.end) << 32
 }
 
-/// Claims pieces of the message of request `claim`; `choose` receives the range of unclaimed pieces
-/// and returns the range that remains unclaimed. Returns the unclaimed range before and after the
-/// call, or `None` if no unclaimed piece is left.
+/// Claims fragments of the message of request `claim`; `choose` receives the range of unclaimed
+/// fragments and returns the range that remains unclaimed. Returns the unclaimed range before and
+/// after the call, or `None` if no unclaimed fragment is left.
 fn take_some(
     words: &Span,
     claim: u16,
@@ -83,7 +85,7 @@ fn take_some(
     Some((before, after))
 }
 
-/// Sender's side of the state of the rendezvous requests to one rank.
+/// Sender-side state of the rendezvous requests to one rank.
 pub(crate) struct OwnClaims {
     words: Span,
     /// Indices of the free state words of requests. The indices have 16 bits to save memory,
@@ -122,7 +124,7 @@ impl OwnClaims {
     }
 
     /// Records that memory for the state words of all requests could not be committed. The next
-    /// attempt is delayed, because waiting sends check often and a failing allocation is slow.
+    /// attempt is delayed, because queued sends retry often and a failing allocation is slow.
     pub(crate) fn refused(&mut self, now_ns: u64) {
         self.not_before_ns = now_ns + ASK_AGAIN_NS;
     }
@@ -184,19 +186,19 @@ impl OwnClaims {
         won
     }
 
-    /// Claims the next piece of a message for the sender to copy; `None` if no piece is left.
-    pub(crate) fn take_piece(&self, claim: u16) -> Option<u32> {
+    /// Claims the next fragment of a message for the sender to copy; `None` if no fragment is left.
+    pub(crate) fn take_fragment(&self, claim: u16) -> Option<u32> {
         take_some(&self.words, claim, |left| left.start + 1..left.end)
             .map(|(before, _)| before.start)
     }
 
-    /// Returns the range of pieces that neither side has claimed for copying.
+    /// Returns the range of fragments that neither side has claimed for copying.
     pub(crate) fn left(&self, claim: u16) -> Range<u32> {
         share(&self.words, claim).map_or(0..0, |word| left(word.load(Relaxed)))
     }
 }
 
-/// Receiver's side of the state of the rendezvous requests from one rank.
+/// Receiver-side state of the rendezvous requests from one rank.
 pub(crate) struct PeerClaims {
     words: Span,
 }
@@ -226,23 +228,23 @@ impl PeerClaims {
         change(&self.words, claim, WITHDRAWN, FREE)
     }
 
-    /// Publishes `pieces`, the range of pieces of an accepted message that sender and receiver then
-    /// claim.
-    pub(crate) fn share(&self, claim: u16, pieces: Range<u32>) {
+    /// Publishes `fragments`, the range of fragments of an accepted message that sender and
+    /// receiver then claim.
+    pub(crate) fn share(&self, claim: u16, fragments: Range<u32>) {
         if let Some(word) = share(&self.words, claim) {
-            word.store(word_of(&pieces), Relaxed); // published by the record that clears the sender
+            word.store(word_of(&fragments), Relaxed); // published by the Clear record (CTS)
         }
     }
 
-    /// Claims up to `most` pieces from the end of a message; `None` if no piece is left.
-    pub(crate) fn take_pieces(&self, claim: u16, most: u32) -> Option<Range<u32>> {
+    /// Claims up to `most` fragments from the end of a message; `None` if no fragment is left.
+    pub(crate) fn take_fragments(&self, claim: u16, most: u32) -> Option<Range<u32>> {
         let choose = |left: &Range<u32>| left.start..left.end - most.min(left.end - left.start);
         take_some(&self.words, claim, choose).map(|(before, after)| after.end..before.end)
     }
 
-    /// Releases the `count` pieces that the receiver claimed last, so that the sender can claim
+    /// Releases the `count` fragments that the receiver claimed last, so that the sender can claim
     /// them.
-    pub(crate) fn return_pieces(&self, claim: u16, count: u32) {
+    pub(crate) fn return_fragments(&self, claim: u16, count: u32) {
         if let Some(word) = share(&self.words, claim) {
             word.fetch_add(u64::from(count) << 32, Relaxed);
         }

@@ -1,14 +1,15 @@
 //! Shared memory of a communicator: its layout, and the state that the ranks share in addition to
 //! rings.
 //!
-//! Rank 0 commits the control area when it creates the segment: a header, a block per rank, and a
-//! bit per ordered pair of ranks that is set once the pair's ring has memory. A ring per ordered
-//! pair follows, committed by its sender on first use: if each of 8 ranks exchanges messages with
-//! two neighbors, they use 3 MiB in total instead of 11 MiB. Next are the cells (buffers for large
-//! messages) of each rank, committed when the rank sends its first large message. If there are few
-//! ranks, the slots for collective mailboxes (one mailbox per rank in each slot) are next; a slot
-//! is committed when a communicator reserves it. Window memory (parts) follows at the end: the file
-//! grows when a part is created, and each rank maps separately the parts that it uses.
+//! Rank 0 commits the control area when it creates the segment: a header, a block per rank, and,
+//! for each ordered pair of ranks, a bit that is set once the pair's ring has memory. A ring per
+//! ordered pair follows, committed by its sender on first use: if each of 8 ranks exchanges
+//! messages with only two neighbors, their rings use 3 MiB in total, whereas the rings of all pairs
+//! would use 11 MiB. Next are the cells (buffers for large messages) of each rank, committed when
+//! the rank sends its first large message. If there are few ranks, the slots for collective
+//! mailboxes (one mailbox per rank in each slot) are next; a slot is committed when a communicator
+//! reserves it. Window memory (parts) follows at the end: the file grows when a part is created,
+//! and each rank maps separately the parts that it uses.
 
 use super::cells::{self, CellMemory, CellPool};
 use super::ring::{self, Consumer, Producer, STRIDE};
@@ -30,8 +31,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Maximum number of ranks. The address space (not memory) that rings reserve grows with the square
-/// of the number of ranks.
+/// Maximum number of ranks. The address space (not physical memory) that rings reserve grows with
+/// the square of the number of ranks.
 pub const MOST_RANKS: usize = 1024;
 
 /// Liveness state of a rank.
@@ -48,7 +49,7 @@ pub(crate) enum PeerState {
 /// Offset of the counter of rank state changes, in a cache line of its own, because each poll reads
 /// it.
 const CHANGES_AT: usize = 128;
-/// Offset of the number of bytes that `reserve_part` has reserved for window segments.
+/// Offset of the word that counts the bytes that `reserve_part` has reserved for window segments.
 const PARTS_AT: usize = 256;
 const RANKS_AT: usize = 4096;
 const RANK_STRIDE: usize = 128;
@@ -108,7 +109,7 @@ impl Segment {
         Segment::of(memory, size)
     }
 
-    /// Maps the segment that rank 0 created, from its file descriptor.
+    /// Maps the segment that rank 0 created. `fd` is the file descriptor of the segment.
     pub(crate) fn attach(fd: OwnedFd, size: usize) -> Result<Segment> {
         let memory = SharedMapping::attach(fd)
             .map_err(|error| memory_error("mapping shared memory", &error))?;
@@ -139,14 +140,14 @@ impl Segment {
         &self.memory
     }
 
-    /// Returns the offset of the first window segment in the file of the shared memory.
+    /// Returns the offset of the first window segment in the shared memory file.
     pub(crate) fn parts_at(&self) -> usize {
         total(self.size).next_multiple_of(page_size())
     }
 
     /// Reserves a range of `bytes` bytes (whole pages) for a window segment. Returns its offset, or
-    /// `None` if the file offset would overflow. Ranges are never reused: a file has room for 2^63
-    /// bytes, and a range takes memory only while in use.
+    /// `None` if the file offset would overflow. Ranges are never reused: file offsets can reach
+    /// 2^63 bytes, and a range occupies memory only while it is in use.
     pub(crate) fn reserve_part(&self, bytes: usize) -> Option<usize> {
         let begin = self.parts_at();
         let taken = self.word(PARTS_AT)?.checked_update(Relaxed, Relaxed, |taken| {
@@ -172,7 +173,7 @@ impl Segment {
         self.word(RANKS_AT + rank * RANK_STRIDE + field).filter(|_| rank < self.size)
     }
 
-    /// Returns the number of state changes of ranks so far.
+    /// Returns the number of rank state changes so far.
     pub(crate) fn changes(&self) -> u64 {
         self.word(CHANGES_AT).map_or(0, |word| word.load(Acquire))
     }
@@ -188,8 +189,8 @@ impl Segment {
         }
     }
 
-    /// Publishes that `rank` left or died; if `rank` already has one of these states, the state
-    /// does not change.
+    /// Marks `rank` in shared memory as left or dead. If `rank` already has one of these states,
+    /// the state does not change.
     pub(crate) fn mark(&self, rank: usize, state: PeerState) {
         let number = if state == PeerState::Left { 1 } else { 2 };
         let word = self.rank_word(rank, STATE);
@@ -225,7 +226,8 @@ impl Segment {
         }
     }
 
-    /// Returns true if the ranks outnumber the logical cores on which at least one of them may run.
+    /// Returns true if the ranks outnumber the logical cores in the union of their CPU affinity
+    /// masks.
     pub(crate) fn is_oversubscribed(&self) -> bool {
         let all = |index: usize| {
             let of = |rank| self.rank_word(rank, PROCESSORS + 8 * index);
@@ -268,8 +270,8 @@ impl Segment {
         self.word(rows_at(self.size) + to * row_bytes(self.size) + from / 64 * 8)
     }
 
-    /// Allocates memory for the rings between two ranks, in both directions (a large message needs
-    /// replies), and returns the producer end of the ring from `from` to `to`.
+    /// Allocates memory for the rings between two ranks, in both directions, because a large
+    /// message needs replies. Returns the producer end of the ring from `from` to `to`.
     pub(crate) fn open_ring(&self, from: usize, to: usize) -> Result<Producer> {
         for (from, to) in [(to, from), (from, to)] {
             self.memory.commit(self.ring_offset(from, to), ring::FIRST_BYTES).map_err(|error| {
@@ -283,8 +285,8 @@ impl Segment {
         Ok(producer)
     }
 
-    /// Allocates memory for those state words of rendezvous requests in a ring that are not
-    /// committed yet, so that more requests can be open.
+    /// Commits the remaining state words of rendezvous requests in the ring from `from` to `to`, so
+    /// that more requests can be open.
     pub(crate) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
         let first = ring::FIRST_BYTES;
         self.memory.commit(self.ring_offset(from, to) + first, STRIDE - first)

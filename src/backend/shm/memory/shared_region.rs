@@ -36,7 +36,7 @@ const BIT_WORDS: usize = MOST_RANKS / 64;
 const WORDS_AT: usize = 512;
 const DATA_AT: usize = WORDS_AT + 8 * PART_WORDS;
 
-/// Creates and maps shared window memory (parts of the segment's file) for one rank.
+/// Factory for the shared window memory of one rank. Creates and maps parts of the segment's file.
 #[derive(Clone)]
 pub(crate) struct Parts {
     segment: Arc<Segment>,
@@ -121,8 +121,8 @@ impl Parts {
         Ok(self.part(memory, span, key, len))
     }
 
-    /// Wraps a mapped part (shared window memory) and sets the bit of this rank in the part's
-    /// header, whose count of ranks already includes this rank.
+    /// Wraps mapped shared window memory, and sets this rank's bit in the header of this memory.
+    /// The count of ranks in the header already includes this rank.
     fn part(
         &self,
         memory: Arc<SharedMapping>,

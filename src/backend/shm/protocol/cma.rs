@@ -1,24 +1,24 @@
-//! Pieces that a receiver reads directly from the sender's memory by cross-memory attach (CMA,
+//! Fragments that a receiver reads directly from the sender's memory by cross-memory attach (CMA,
 //! process_vm_readv), starting at the end of the message.
 //!
 //! Two copies through cells (shared buffers) are faster than one copy by the OS kernel, but they
-//! require a running sender. So a receiver claims pieces only while the sender is inactive:
+//! require a running sender. So a receiver claims fragments only while the sender is inactive:
 //! computing, or waiting for a core. The send can complete only when the receiver has read all
-//! pieces that the receiver has claimed, so the receiver claims few pieces at a time.
+//! fragments that the receiver has claimed, so the receiver claims few fragments at a time.
 
 use super::engine::{ControlRecord, Engine, Receive, ShmOperation, TakenOffer};
-use super::pipeline::{PIECE, pieces_of};
+use super::pipeline::{FRAGMENT, fragments_of};
 use crate::backend::shm::memory::ring::Consumer;
 use crate::backend::shm::memory::segment::PeerState;
 use crate::runtime::component::OpId;
 use crate::sys::sync::wait::now_ns;
 
 /// Number of polls without a new record from the sender before the receiver reads the clock. While
-/// the sender is active, a new piece arrives within fewer polls.
+/// the sender is active, a new fragment arrives within fewer polls.
 const LOOKS: u32 = 32;
-/// Time without a new record from the sender before the receiver claims pieces, in nanoseconds. If
-/// ranks share cores, one poll may last that long, because the waiting rank yields its core to
-/// other ranks.
+/// Time, in nanoseconds, without a new record from the sender before the receiver claims fragments
+/// that it then reads from the sender's memory. If ranks share cores, one poll may last that long,
+/// because the waiting rank yields its core to other ranks.
 const PATIENCE_NS: u64 = 20_000;
 /// Maximum number of bytes that a receiver claims at a time, to read them from the sender's memory.
 /// A sender that resumes waits for the copy of at most that many bytes.
@@ -31,7 +31,7 @@ enum Looked {
     /// Nothing can be done now.
     Waits,
     Read,
-    /// The receive reads no further pieces.
+    /// The receive reads no further fragments.
     Over,
 }
 
@@ -61,13 +61,13 @@ impl Engine {
         }
         let source = taken.source;
         let Some(consumer) = self.peers.consumer(source) else { return Looked::Over };
-        if taken.help.first == taken.help.from && !claim_pieces(taken, consumer) {
+        if taken.help.first == taken.help.from && !claim_fragments(taken, consumer) {
             return Looked::Waits;
         }
         let Some(peer) = self.peers.get_mut(source) else { return Looked::Over };
         let help = &mut taken.help;
-        let piece = into.part(help.next, help.from - help.next);
-        match peer.read(taken.offer.address.wrapping_add(help.next as u64), piece) {
+        let fragment = into.part(help.next, help.from - help.next);
+        match peer.read(taken.offer.address.wrapping_add(help.next as u64), fragment) {
             // The sender's process has ended; the next round of progress handles that.
             Ok(0) => {
                 self.segment.mark(source, PeerState::Dead);
@@ -78,7 +78,7 @@ impl Engine {
             Err(error) => {
                 peer.readable &= error.raw_os_error() != Some(libc::EPERM);
                 if let Some(consumer) = self.peers.consumer(source) {
-                    return_pieces(taken, consumer);
+                    return_fragments(taken, consumer);
                 }
                 self.queue_answer(source, id);
                 return Looked::Over;
@@ -89,15 +89,15 @@ impl Engine {
         }
         help.from = help.first;
         if taken.is_complete() {
-            self.end_pieces(id);
+            self.end_fragments(id);
         }
         Looked::Read
     }
 }
 
-/// Claims pieces of a matched message, which the receiver then reads from the sender's memory, if
-/// the sender is inactive. Returns false if no piece is claimed.
-fn claim_pieces(taken: &mut TakenOffer, consumer: &Consumer) -> bool {
+/// If the sender is inactive, claims fragments that the receiver of a matched message then reads
+/// from the sender's memory. Returns false if no fragment is claimed.
+fn claim_fragments(taken: &mut TakenOffer, consumer: &Consumer) -> bool {
     let help = &mut taken.help;
     if help.seen != consumer.count() {
         (help.seen, help.quiet) = (consumer.count(), 0);
@@ -114,21 +114,21 @@ fn claim_pieces(taken: &mut TakenOffer, consumer: &Consumer) -> bool {
     if now.saturating_sub(help.since_ns) < PATIENCE_NS {
         return false;
     }
-    let Some(pieces) = consumer.offers.take_pieces(taken.offer.claim, pieces_of(STEP)) else {
-        // The sender has taken the last pieces.
+    let Some(range) = consumer.offers.take_fragments(taken.offer.claim, fragments_of(STEP)) else {
+        // The sender has taken the last fragments.
         help.quiet = 0;
         return false;
     };
-    help.first = pieces.start as usize * PIECE;
+    help.first = range.start as usize * FRAGMENT;
     help.next = help.first;
     true
 }
 
-/// Returns claimed pieces to the sender after a failed read (CMA is not permitted, or the memory is
-/// not readable).
-fn return_pieces(taken: &mut TakenOffer, consumer: &Consumer) {
+/// Returns claimed fragments to the sender after a failed read (CMA is not permitted, or the memory
+/// is not readable).
+fn return_fragments(taken: &mut TakenOffer, consumer: &Consumer) {
     let help = &mut taken.help;
-    consumer.offers.return_pieces(taken.offer.claim, pieces_of(help.from - help.first));
+    consumer.offers.return_fragments(taken.offer.claim, fragments_of(help.from - help.first));
     help.first = help.from;
     // Clear is sent again, because the sender may have no other work left for this message.
     taken.answer = ControlRecord::Clear;

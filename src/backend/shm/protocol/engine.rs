@@ -1,13 +1,13 @@
 //! Protocol engine: converts sends and receives to records in rings, and back.
 //!
-//! Up to `FRAGMENT` bytes are sent as one Eager record; the send is complete once the record is in
+//! Up to `MAX_DATA` bytes are sent as one Eager record; the send is complete once the record is in
 //! the ring. Larger and synchronous messages use rendezvous. The sender writes an Offer record
 //! (RTS). When the receiver has a matching receive, it accepts the request and sends Clear (CTS).
-//! Then the sender copies piece after piece into its cells (shared buffers) and announces each
-//! piece with a Cell record (or, without cells, copies it into the ring: Data), while the receiver
-//! copies out of the cells. If the sender is not running, the receiver claims pieces from the end
-//! of the message and reads them from the sender's memory until the two sides meet. Then the
-//! receiver sends Finish.
+//! Then the sender copies fragment after fragment into its cells (shared buffers) and announces
+//! each fragment with a Cell record (or, without cells, copies it into the ring: Data), while the
+//! receiver copies out of the cells. If the sender is not running, the receiver claims fragments
+//! from the end of the message and reads them from the sender's memory until the two sides meet.
+//! Then the receiver sends Finish.
 //!
 //! No function blocks: an operation that finds no space in a ring is queued and continues in the
 //! next call to `progress`. Rings are always read to the end, regardless of what is queued for
@@ -16,17 +16,17 @@
 //! other ranks read its rings even after it has left.
 //!
 //! This file defines the operations, and starts and cancels them. `rx` handles records read from
-//! rings, `tx` records written to rings, `cma` the pieces that a receiver reads directly, `mprobe`
-//! messages that the application probes before it receives them, `liveness` ranks that died or
-//! left; locks are in `transport`.
+//! rings, `tx` records written to rings, `cma` the fragments that a receiver reads directly,
+//! `mprobe` messages that the application probes before it receives them, `liveness` ranks that
+//! died or left; locks are in `transport`.
 
-use super::pipeline::pieces_of;
+use super::pipeline::fragments_of;
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
 use crate::abi::status::*;
 use crate::backend::match_queues::{Matcher, UnexpectedMessage};
 use crate::backend::op_table::{Operation, Operations};
 use crate::backend::shm::memory::cells::CellPool;
-use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
+use crate::backend::shm::memory::ring::{MAX_DATA, Payload, RecordKind};
 use crate::backend::shm::memory::segment::{PeerState, Segment};
 use crate::backend::shm::peer::Peers;
 use crate::error::{Result, fail, failure};
@@ -56,7 +56,7 @@ pub(crate) struct Engine {
     /// Cells (buffers for large messages) of this rank; `None` before they are allocated,
     /// `Some(None)` if the allocation failed.
     pub(crate) pool: Option<Option<CellPool>>,
-    /// Receives that may read their sender's memory.
+    /// Receives for which this rank may read the sender's memory.
     pub(crate) helping: VecDeque<OpId>,
     /// True if other ranks may read this process' memory.
     pub(crate) lends: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Engine {
 /// State of the failure detector in `liveness`.
 pub(crate) struct Liveness {
     pub(crate) poller: Poller,
-    /// Number of state changes of ranks that have been handled.
+    /// Number of rank state changes that have been handled.
     pub(crate) settled: u64,
     pub(crate) idle: u32,
     pub(crate) looked_ns: u64,
@@ -84,8 +84,8 @@ pub(crate) struct Send {
     pub(crate) data: Region,
     pub(crate) mode: SendMode,
     pub(crate) stage: SendStage,
-    /// Write progress of `data`, whose bytes another thread still writes while the message is being
-    /// sent; `None` if all bytes were available when the send was started.
+    /// Write progress of `data`, whose bytes another thread is still writing while the message is
+    /// being sent; `None` if all bytes were available when the send was started.
     pub(crate) filling: Option<Arc<PipelinedSource>>,
 }
 
@@ -97,9 +97,9 @@ pub(crate) enum SendStage {
     Offered { claim: u16 },
     /// The receiver has requested the bytes up to `end`.
     Streaming { claim: u16, receiver: u64, end: usize },
-    /// Each piece is either copied or claimed by the receiver, which reads it from the sender's
-    /// memory. The send waits for the `Finish` record, which the receiver sends once it has read
-    /// the claimed pieces.
+    /// The sender copies each fragment that the receiver has not claimed. The receiver reads the
+    /// claimed fragments from the sender's memory. The send waits for the `Finish` record, which
+    /// the receiver sends once it has read the claimed fragments.
     Meeting { claim: u16 },
 }
 
@@ -124,8 +124,8 @@ pub(crate) struct TakenOffer {
     pub(crate) help: CmaProgress,
 }
 
-/// Progress of a receive that reads pieces of the message from the sender's memory, starting at the
-/// end.
+/// Progress of a receive that reads fragments of the message from the sender's memory, starting at
+/// the end.
 #[derive(Clone, Copy)]
 pub(crate) struct CmaProgress {
     /// Offset in the message: all bytes from this offset on that fit into the receive buffer have
@@ -149,15 +149,15 @@ impl TakenOffer {
         self.have == self.help.from
     }
 
-    /// Returns the number of pieces of the message that fit into the receive buffer.
-    pub(crate) fn pieces(&self) -> u32 {
-        pieces_of(self.want)
+    /// Returns the number of fragments of the message that fit into the receive buffer.
+    pub(crate) fn fragments(&self) -> u32 {
+        fragments_of(self.want)
     }
 
-    /// Returns true if the sender sends all pieces before the receiver requests any; the sender
+    /// Returns true if the sender sends all fragments before the receiver requests any; the sender
     /// then waits for the `Finish` record.
     pub(crate) fn is_early(&self) -> bool {
-        self.pieces() <= self.offer.early
+        self.fragments() <= self.offer.early
     }
 }
 
@@ -172,7 +172,7 @@ pub(crate) enum ControlRecord {
 /// Unexpected message: no matching receive is posted yet.
 pub(crate) enum Arrival {
     Copied(Scratch),
-    /// A rendezvous request, with the bytes of the pieces that were sent directly after the
+    /// A rendezvous request, with the bytes of the fragments that were sent immediately after the
     /// request, if any.
     Offered(RndvOffer, Option<Scratch>),
     /// A message from this rank to itself, represented by the ID of its send.
@@ -185,7 +185,7 @@ pub(crate) struct RndvOffer {
     pub(crate) size: u64,
     pub(crate) send: u64,
     pub(crate) address: u64,
-    /// Number of pieces that the sender sends directly after the `Offer` record, before the
+    /// Number of fragments that the sender sends directly after the `Offer` record, before the
     /// receiver requests any.
     pub(crate) early: u32,
     pub(crate) claim: u16,
@@ -278,7 +278,7 @@ impl Engine {
     /// Sends a short message if a ring to `dest` exists and has space, and no send to `dest` is
     /// queued. Otherwise returns false, and the caller must use `isend`.
     pub(crate) fn send_at_once(&mut self, data: Region, dest: i32, word: u64) -> bool {
-        if data.len() > FRAGMENT {
+        if data.len() > MAX_DATA {
             return false;
         }
         let Ok(dest) = usize::try_from(dest) else { return false };
@@ -296,7 +296,7 @@ impl Engine {
             self.deliver(posted, self.rank, word, data);
             return self.operations.add(ShmOperation::Done(over));
         }
-        let is_copied = data.len() <= FRAGMENT && mode != SendMode::Synchronous;
+        let is_copied = data.len() <= MAX_DATA && mode != SendMode::Synchronous;
         let copy = if is_copied { Scratch::copy_of(data) } else { None };
         let (id, arrival) = match copy {
             Some(copy) => (self.operations.add(ShmOperation::Done(over))?, Arrival::Copied(copy)),
@@ -331,7 +331,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// Starts the transfer of `message` to receive `id`.
+    /// Starts the transfer of `message` into the buffer of receive `id`.
     pub(crate) fn give(&mut self, id: OpId, message: UnexpectedMessage<Arrival>) {
         let source = index_of(message.source);
         match message.what {
@@ -343,8 +343,8 @@ impl Engine {
         }
     }
 
-    /// Returns true if the message of operation `id` is being transferred in pieces.
-    pub(crate) fn is_in_pieces(&self, id: OpId) -> bool {
+    /// Returns true if the message of operation `id` is being transferred in fragments.
+    pub(crate) fn is_fragmented(&self, id: OpId) -> bool {
         match self.operations.get(id) {
             Some(ShmOperation::Send(send)) => matches!(send.stage, SendStage::Streaming { .. }),
             Some(ShmOperation::Receive(receive)) => receive.taken.is_some(),
@@ -393,8 +393,9 @@ impl Engine {
         self.peers.consumer(source).is_some_and(|consumer| consumer.offers.take(offer.claim))
     }
 
-    /// Starts the transfer of an accepted rendezvous request to receive `id`. `early` has the bytes
-    /// of the pieces that were sent directly after the request, if they have arrived.
+    /// Starts the transfer of the message whose rendezvous request was accepted by receive `id`.
+    /// `early` contains the bytes of the fragments that were sent directly after the request, if
+    /// they have arrived.
     pub(crate) fn begin(
         &mut self,
         id: OpId,
@@ -416,7 +417,7 @@ impl Engine {
         } else if !taken.is_early() {
             taken.answer = ControlRecord::Clear;
             if let Some(consumer) = self.peers.consumer(source) {
-                consumer.offers.share(offer.claim, offer.early..taken.pieces());
+                consumer.offers.share(offer.claim, offer.early..taken.fragments());
             }
             if readable {
                 self.helping.push_back(id);
@@ -427,7 +428,7 @@ impl Engine {
             self.queue_answer(source, id);
         }
         if let Some(early) = early {
-            self.accept_piece(source, id, early.region());
+            self.accept_fragment(source, id, early.region());
         }
     }
 

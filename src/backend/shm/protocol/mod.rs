@@ -4,9 +4,9 @@
 //! - `engine`: conversion of sends and receives to records, and back
 //! - `tx`: writing of queued sends to rings
 //! - `rx`: records read from rings
-//! - `recv_fast`: fast path of receives, which creates no operation object
-//! - `pipeline`: large messages in pieces
-//! - `cma`: pieces that the receiver reads from the sender's memory
+//! - `recv_fast`: fast path for receives, without an operation object
+//! - `pipeline`: large messages in fragments
+//! - `cma`: fragments that the receiver reads from the sender's memory
 //! - `mprobe`: matched probe
 
 pub(super) mod cma;

@@ -54,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// Drops all canceled rendezvous requests of rank `source` and releases their state words,
+    /// Drops all canceled rendezvous requests from rank `source` and releases their state words,
     /// which that rank needs for new requests.
     pub(crate) fn drop_all_withdrawn(&mut self, source: usize) {
         let Some(consumer) = self.peers.consumer(source) else { return };

@@ -1,46 +1,47 @@
-//! Sender's side of large messages: copies pieces into cells (shared buffers), or into the ring if
-//! there are no cells.
+//! Sender's side of large messages: copies fragments into cells (shared buffers), or into the ring
+//! if there are no cells.
 //!
-//! A message of up to `LONG` bytes is sent at once if there are cells for all its pieces: the
-//! receiver copies the first piece while the sender copies the second one into its cell, and no
-//! rendezvous request precedes the pieces. The rendezvous request of a larger message is followed
-//! by the first pieces in the same way, and by the other pieces once the receiver has sent Clear.
-//! If no receive matches yet, the receiver copies unrequested pieces to its own memory, so a
-//! message that waits for its receive never occupies a cell.
+//! A message of up to `LONG` bytes is sent at once if there are cells for all its fragments: the
+//! receiver copies the first fragment while the sender copies the second one into its cell, and no
+//! rendezvous request precedes the fragments. The rendezvous request of a larger message is
+//! followed by the first fragments in the same way, and by the other fragments once the receiver
+//! has sent Clear. If no receive matches yet, the receiver copies unrequested fragments to its own
+//! memory, so a message that waits for its receive never occupies a cell.
 
 use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::backend::shm::memory::cells::{CELL, CellPool};
-use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
+use crate::backend::shm::memory::ring::{MAX_DATA, Payload, RecordKind};
 use crate::runtime::component::OpId;
 use crate::runtime::log::warning;
 use crate::sys::memory::buf::Region;
 
-/// Size of a piece of a large message in bytes: the size of a cell (shared buffer), or the maximum
-/// payload of a ring record if that is smaller.
-pub(crate) const PIECE: usize = if CELL < FRAGMENT { CELL } else { FRAGMENT };
-/// Number of pieces that are sent before the receiver requests any; the receiver's answer arrives
-/// while these pieces are copied.
+/// Size of a fragment of a large message in bytes: the size of a cell (shared buffer), or the
+/// maximum payload of a ring record if that is smaller.
+pub(crate) const FRAGMENT: usize = if CELL < MAX_DATA { CELL } else { MAX_DATA };
+/// Number of fragments that are sent before the receiver requests any; the receiver's answer
+/// arrives while these fragments are copied.
 const FIRST: usize = 4;
 /// Maximum size of a message that is sent without a rendezvous request, in bytes.
-pub(crate) const LONG: usize = FIRST * PIECE;
-/// Maximum number of pieces copied per call to `stream_to`; incoming records are read in between.
-const PIECES: usize = 8;
-/// Number of pieces of one message that are sent before another message is served.
+pub(crate) const LONG: usize = FIRST * FRAGMENT;
+/// Maximum number of fragments copied per call to `stream_to`; incoming records are read in
+/// between.
+const FRAGMENTS: usize = 8;
+/// Number of fragments of one message that are sent before another message is served.
 const TURN: u32 = 64;
 
-/// Returns the number of pieces of a message of `len` bytes.
-pub(crate) fn pieces_of(len: usize) -> u32 {
-    u32::try_from(len.div_ceil(PIECE)).unwrap_or(u32::MAX)
+/// Returns the number of fragments of a message of `len` bytes.
+pub(crate) fn fragments_of(len: usize) -> u32 {
+    u32::try_from(len.div_ceil(FRAGMENT)).unwrap_or(u32::MAX)
 }
 
-/// Outcome of an attempt to send a piece.
+/// Outcome of an attempt to send a fragment.
 enum Streamed {
     Full,
-    /// The bytes of the piece are not available yet.
+    /// The bytes of the fragment are not available yet.
     Unready,
-    /// The piece was sent; true if another message is to be served next.
-    Piece(bool),
+    /// The fragment was sent; true if another message is to be served next.
+    Fragment(bool),
     Over,
 }
 
@@ -48,17 +49,17 @@ impl Engine {
     /// Sends a complete message through cells (shared buffers); returns false, having sent nothing,
     /// if too few cells are free or the ring has too little space for the records.
     pub(crate) fn send_long(&mut self, dest: usize, word: u64, data: Region) -> bool {
-        let count = data.len().div_ceil(PIECE);
+        let count = data.len().div_ceil(FRAGMENT);
         let Some(cells) = self.take_cells(dest, count, count) else { return false };
         self.send_first(dest, RecordKind::Long, word, data, cells.into_iter().take(count));
         true
     }
 
-    /// Allocates cells (shared buffers) for the pieces that are sent right after a rendezvous
+    /// Allocates cells (shared buffers) for the fragments that are sent right after a rendezvous
     /// request. Returns count 0 if the message is not large, too few cells are free, or the ring
     /// has too little space.
     pub(crate) fn cells_for_first(&mut self, dest: usize, len: usize) -> ([u16; FIRST], usize) {
-        let count = if len > FRAGMENT { len.div_ceil(PIECE).min(FIRST) } else { 0 };
+        let count = if len > MAX_DATA { len.div_ceil(FRAGMENT).min(FIRST) } else { 0 };
         self.take_cells(dest, count, 1 + count).map_or(([0; FIRST], 0), |cells| (cells, count))
     }
 
@@ -80,9 +81,9 @@ impl Engine {
         Some(cells)
     }
 
-    /// Fills cells (shared buffers) with the first pieces and writes a record that announces each
-    /// cell as soon as the cell is full. The caller must have checked that the ring has space for
-    /// the records.
+    /// Fills cells (shared buffers) with the first fragments and writes a record that announces
+    /// each cell as soon as the cell is full. The caller must have checked that the ring has space
+    /// for the records.
     pub(crate) fn send_first(
         &mut self,
         dest: usize,
@@ -93,17 +94,17 @@ impl Engine {
     ) {
         let mut kind = first;
         for (index, cell) in cells.enumerate() {
-            let bytes = data.part(index * PIECE, PIECE);
+            let bytes = data.part(index * FRAGMENT, FRAGMENT);
             self.pool().into_iter().for_each(|pool| pool.fill(cell, bytes));
             self.send_cell(dest, kind, word, cell, [bytes.len(), data.len()]);
             kind = RecordKind::More;
         }
     }
 
-    /// Sends pieces of large messages to `dest`; returns true if any was sent.
+    /// Sends fragments of large messages to `dest`; returns true if any was sent.
     pub(crate) fn stream_to(&mut self, dest: usize) -> bool {
         let mut count = 0;
-        for _ in 0..PIECES {
+        for _ in 0..FRAGMENTS {
             let Some(id) = self.peers.link_mut(dest).and_then(|link| link.streams.pop_front())
             else {
                 break;
@@ -117,15 +118,15 @@ impl Engine {
                     break;
                 }
                 Streamed::Unready => link.streams.push_back(id),
-                Streamed::Piece(true) => link.streams.push_back(id),
-                Streamed::Piece(false) => link.streams.push_front(id),
+                Streamed::Fragment(true) => link.streams.push_back(id),
+                Streamed::Fragment(false) => link.streams.push_front(id),
                 Streamed::Over => {}
             }
         }
         count > 0
     }
 
-    /// Sends the next piece of send `id`, whose receiver has sent the `Clear` record (CTS).
+    /// Sends the next fragment of send `id`, whose receiver has sent the `Clear` record (CTS).
     fn stream(&mut self, dest: usize, id: OpId) -> Streamed {
         let Some(&ShmOperation::Send(Send { data, stage, ref filling, .. })) =
             self.operations.get(id)
@@ -139,25 +140,25 @@ impl Engine {
             Some((DTL_SUCCESS, by)) => Ok(by.ready()),
             Some((status, _)) => Err(status),
         };
-        let Some(next) = self.next_piece(dest, claim) else { return Streamed::Full };
-        let at = next as usize * PIECE;
-        let bytes = data.part(at, PIECE.min(end.saturating_sub(at)));
+        let Some(next) = self.next_fragment(dest, claim) else { return Streamed::Full };
+        let at = next as usize * FRAGMENT;
+        let bytes = data.part(at, FRAGMENT.min(end.saturating_sub(at)));
         match filled {
             Ok(filled) if filled < at + bytes.len() => return Streamed::Unready,
             Ok(_) => {}
             Err(status) => return self.break_off(dest, (id, claim), receiver, status),
         }
-        // Reserves room before taking the piece, because a piece that is taken must be sent.
+        // Reserves room before taking the fragment, because a fragment that is taken must be sent.
         let cell = self.pool().and_then(CellPool::take);
         let Some(producer) = self.peers.producer(dest) else { return Streamed::Over };
         if cell.is_none() && !producer.has_room(bytes.len()) {
             return Streamed::Full;
         }
-        if producer.offers.take_piece(claim).is_none() {
+        if producer.offers.take_fragment(claim).is_none() {
             if let (Some(cell), Some(pool)) = (cell, self.pool()) {
                 pool.give_back(cell);
             }
-            return self.end_pieces_of(id);
+            return self.end_fragments_of(id);
         }
         match cell {
             Some(cell) => {
@@ -170,9 +171,9 @@ impl Engine {
         }
         let left = self.peers.producer(dest).map_or(0..0, |producer| producer.offers.left(claim));
         if left.is_empty() {
-            return self.end_pieces_of(id);
+            return self.end_fragments_of(id);
         }
-        Streamed::Piece((next + 1) % TURN == 0)
+        Streamed::Fragment((next + 1) % TURN == 0)
     }
 
     /// Aborts send `id`, whose remaining bytes will not become available, and sends `status` to the
@@ -195,9 +196,9 @@ impl Engine {
         Streamed::Over
     }
 
-    /// Returns the index of the next piece that neither side has claimed for copying; `None` if the
-    /// ring has no space for a record.
-    fn next_piece(&mut self, dest: usize, claim: u16) -> Option<u32> {
+    /// Returns the index of the next fragment that neither side has claimed for copying; `None` if
+    /// the ring to `dest` has no space for a record.
+    fn next_fragment(&mut self, dest: usize, claim: u16) -> Option<u32> {
         let producer = self.peers.producer(dest)?;
         producer.has_room(0).then(|| producer.offers.left(claim).start)
     }
@@ -217,16 +218,16 @@ impl Engine {
         self.push(dest, kind, key, Payload::Words(words));
     }
 
-    /// Ends the copying of the pieces of send `id`. Completes the send if this rank has copied all
-    /// pieces; if the receiver reads some pieces from this rank's memory, the send waits for the
-    /// receiver's `Finish` record.
-    fn end_pieces_of(&mut self, id: OpId) -> Streamed {
+    /// Ends the copying of the fragments of send `id`. Completes the send if this rank has copied
+    /// all fragments; if the receiver reads some fragments from this rank's memory, the send waits
+    /// for the receiver's `Finish` record.
+    fn end_fragments_of(&mut self, id: OpId) -> Streamed {
         let Some(ShmOperation::Send(send)) = self.operations.get_mut(id) else {
             return Streamed::Over;
         };
         let SendStage::Streaming { claim, end, .. } = send.stage else { return Streamed::Over };
         send.stage = SendStage::Meeting { claim };
-        let all = pieces_of(end);
+        let all = fragments_of(end);
         let producer = self.peers.producer(send.dest);
         if producer.is_some_and(|producer| producer.offers.left(claim).end == all) {
             self.finish_send(id, claim);
@@ -235,7 +236,7 @@ impl Engine {
     }
 
     /// Returns this rank's cells (shared buffers); `None` if they could not be allocated, in which
-    /// case pieces are sent through the rings.
+    /// case fragments are sent through the rings.
     fn pool(&mut self) -> Option<&mut CellPool> {
         let (segment, rank) = (&self.segment, self.rank);
         let pool = self.pool.get_or_insert_with(|| {

@@ -1,7 +1,7 @@
-//! Fast path of receives, which creates no operation object. It is for an application that waits
-//! for one short message while nothing else is pending, as in a round trip. This file also contains
-//! `progress_others`, through which fast-path receives and fast-path sends (in `engine`) advance
-//! all other operations.
+//! Fast path for receives, without an operation object. It serves applications that wait for one
+//! short message while no other operation is pending, as in a ping-pong exchange. This file also
+//! contains `progress_others`, through which fast-path receives and fast-path sends (in `engine`)
+//! advance all other operations.
 //!
 //! All other receives use `engine`. Matching order is preserved: a message is received directly
 //! from its ring only if no earlier posted receive could match it, no message from its source is
@@ -12,16 +12,16 @@ use crate::backend::shm::memory::ring::RecordKind;
 use crate::runtime::component::{Completion, Selector};
 use crate::sys::memory::buf::Region;
 
-/// Number of polls of a ring with the transport locked: a few hundred nanoseconds, in which other
-/// threads of this rank are blocked and other ranks are not served.
+/// Number of polls of a ring while the transport is locked: a few hundred nanoseconds, during which
+/// other threads of this rank are blocked and other ranks are not served.
 const LOOKS: u32 = 16;
 
 /// Number of fast-path messages after which all other operations make progress.
 const TURN: u32 = 64;
 
 impl Engine {
-    /// Counts a fast-path message, and calls `progress` for every `TURN`-th one: fast-path messages
-    /// alone make no other progress, so a stream of them would starve other ranks.
+    /// Counts a fast-path message, and calls `progress` for every `TURN`-th one: the fast path does
+    /// not advance any other operation, so a stream of fast-path messages would starve other ranks.
     pub(crate) fn progress_others(&mut self) {
         self.short_ways = self.short_ways.wrapping_add(1);
         if self.short_ways % TURN == 0 {
@@ -30,8 +30,8 @@ impl Engine {
     }
 
     /// Receives the next message from the rank that `select` names, if the message has arrived or
-    /// arrives while this function polls, and fills the caller's completion. Returns `None`, and
-    /// consumes no message, if the message did not arrive or requires the general path in `engine`.
+    /// arrives while this function polls, and fills `completion`. Returns `None`, without consuming
+    /// a message, if the message did not arrive or requires the general path in `engine`.
     pub(crate) fn receive_at_once(
         &mut self,
         into: Region,

@@ -4,7 +4,7 @@ use super::engine::{
     Arrival, ControlRecord, Engine, Receive, RndvOffer, Send, SendStage, ShmOperation, done,
     fitting, rank_of,
 };
-use super::pipeline::{LONG, PIECE, pieces_of};
+use super::pipeline::{FRAGMENT, LONG, fragments_of};
 use crate::abi::status::DTL_ERROR_COMMUNICATION;
 use crate::backend::shm::memory::cells::CellMemory;
 use crate::backend::shm::memory::ring::{RecordKind, RingRecord};
@@ -26,8 +26,8 @@ fn warn_of_memory(source: usize) {
     }
 }
 
-/// Incoming message whose unrequested pieces are arriving: those that the sender sends without a
-/// clear to send (`Clear` record).
+/// Message that is being received in unrequested fragments, which the sender sends without a clear
+/// to send (`Clear` record).
 pub(crate) struct PipelineReceive {
     into: Into,
     word: u64,
@@ -39,10 +39,10 @@ pub(crate) struct PipelineReceive {
 enum Into {
     /// A complete message for this posted receive.
     Posted(OpId),
-    /// The first pieces of a message whose rendezvous request this receive has accepted.
+    /// The first fragments of a message whose rendezvous request this receive has accepted.
     Taken(OpId),
-    /// Memory that was allocated because no receive matched when the first piece arrived. It is for
-    /// a complete message, or for the first pieces of a message with a rendezvous request.
+    /// Memory that was allocated because no receive matched when the first fragment arrived. It is
+    /// for a complete message, or for the first fragments of a message with a rendezvous request.
     Kept(Scratch, Option<RndvOffer>),
 }
 
@@ -82,7 +82,7 @@ impl Engine {
             RecordKind::Eager => return self.accept_eager(source, record),
             RecordKind::Offer => return self.accept_offer(source, record),
             RecordKind::Clear => self.accept_clear(source, record),
-            RecordKind::Data => self.accept_piece(source, OpId(record.key), record.payload),
+            RecordKind::Data => self.accept_fragment(source, OpId(record.key), record.payload),
             RecordKind::Cell => self.accept_cell(source, record),
             RecordKind::Long => return self.accept_long(source, record),
             RecordKind::More => self.accept_more(source, record),
@@ -110,13 +110,13 @@ impl Engine {
     fn accept_offer(&mut self, source: usize, record: &RingRecord) -> bool {
         let from = rank_of(source);
         let [size, send, address, early] = record.words;
-        let early = u32::try_from(early).unwrap_or(0).min(pieces_of(LONG));
+        let early = u32::try_from(early).unwrap_or(0).min(fragments_of(LONG));
         let offer = RndvOffer { size, send, address, early, claim: record.claim };
-        let size = usize::try_from(size).unwrap_or(usize::MAX).min(early as usize * PIECE);
+        let size = usize::try_from(size).unwrap_or(usize::MAX).min(early as usize * FRAGMENT);
         let into = if self.matcher.is_wanted(from, record.key) {
             let id =
                 self.claim_offer(source, offer).then(|| self.matcher.take_posted(from, record.key));
-            // The request is canceled: the pieces that follow are discarded.
+            // The request is canceled: the fragments that follow are discarded.
             let Some(id) = id.flatten() else { return true };
             self.begin(id, source, record.key, offer, None);
             Into::Taken(id)
@@ -156,7 +156,7 @@ impl Engine {
 
     fn accept_cell(&mut self, source: usize, record: &RingRecord) {
         let Some(bytes) = self.cell_of(source, record) else { return };
-        self.accept_piece(source, OpId(record.key), bytes);
+        self.accept_fragment(source, OpId(record.key), bytes);
         self.free_cell(source, record);
     }
 
@@ -192,7 +192,7 @@ impl Engine {
                 Into::Kept(memory, _) => memory.region().part(at, bytes.len()).copy_across(bytes),
                 Into::Taken(id) => {
                     let id = *id;
-                    self.accept_piece(source, id, bytes);
+                    self.accept_fragment(source, id, bytes);
                 }
                 Into::Posted(id) => {
                     if let Some(ShmOperation::Receive(receive)) = self.operations.get(*id) {
@@ -207,7 +207,7 @@ impl Engine {
         self.free_cell(source, record);
     }
 
-    /// Ends the reception of the pieces that `source` sent without a clear to send (`Clear`
+    /// Ends the reception of the fragments that `source` sent without a clear to send (`Clear`
     /// record): completes the receive of a complete message, or queues the message if no receive
     /// matches it.
     fn end_long(&mut self, source: usize) {
@@ -223,7 +223,7 @@ impl Engine {
                         .finish(id, done(source, fitting(size as u64, into), word, size as u64));
                 }
             }
-            // A matching receive may have been posted since the first piece arrived.
+            // A matching receive may have been posted since the first fragment arrived.
             Into::Kept(memory, None) => match self.matcher.take_posted(from, word) {
                 Some(id) => self.deliver(id, source, word, memory.region()),
                 None => self.matcher.arrive(from, word, Arrival::Copied(memory)),
@@ -241,8 +241,8 @@ impl Engine {
     }
 
     /// Drops the incomplete message from `source`, which died or left before it sent the last
-    /// piece. If the message has no rendezvous request, returns the receive that was matched to it,
-    /// if any.
+    /// fragment. If the message has no rendezvous request, returns the receive that was matched to
+    /// it, if any.
     pub(crate) fn forsaken(&mut self, source: usize) -> Option<OpId> {
         match self.peers.link_mut(source)?.long.take()?.into {
             Into::Posted(id) => Some(id),
@@ -273,21 +273,22 @@ impl Engine {
         link.cells.as_ref()
     }
 
-    /// Stores the next piece of the message whose rendezvous request receive `id` has accepted.
-    pub(crate) fn accept_piece(&mut self, source: usize, id: OpId, bytes: Region) {
+    /// Stores the next fragment of the message whose rendezvous request was accepted by receive
+    /// `id`.
+    pub(crate) fn accept_fragment(&mut self, source: usize, id: OpId, bytes: Region) {
         let Some(ShmOperation::Receive(receive)) = self.operations.get_mut(id) else { return };
         let Some(taken) = receive.taken.as_mut().filter(|taken| taken.source == source) else {
             return;
         };
         if taken.is_complete() {
-            // The piece is beyond the end of the receive buffer.
+            // The fragment is beyond the end of the receive buffer.
             return;
         }
         let room = taken.help.first.saturating_sub(taken.have);
         receive.into.part(taken.have, room).copy_across(bytes);
         taken.have += bytes.len().min(room);
         if taken.is_complete() {
-            self.end_pieces(id);
+            self.end_fragments(id);
         }
     }
 
@@ -332,11 +333,11 @@ impl Engine {
         }
     }
 
-    /// Ends the transfer of receive `id`, which has all its pieces. If the receiver has read some
-    /// pieces from the sender's memory, or if all pieces were sent without a clear to send (`Clear`
-    /// record), the sender waits for the `Finish` record. In these cases the receive completes only
-    /// after that record is sent.
-    pub(crate) fn end_pieces(&mut self, id: OpId) {
+    /// Ends the transfer of receive `id`, whose fragments have all arrived. If the receiver has
+    /// read some fragments from the sender's memory, or if all fragments were sent without a clear
+    /// to send (`Clear` record), the sender waits for the `Finish` record. In these cases the
+    /// receive completes only after that record is sent.
+    pub(crate) fn end_fragments(&mut self, id: OpId) {
         let Some(ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get_mut(id)
         else {
@@ -351,7 +352,7 @@ impl Engine {
         }
     }
 
-    /// Completes receive `id`, which has all its bytes.
+    /// Completes receive `id`, whose bytes have all arrived.
     pub(crate) fn finish_receive(&mut self, id: OpId) {
         let Some(&ShmOperation::Receive(Receive { into, taken: Some(taken), .. })) =
             self.operations.get(id)

@@ -1,10 +1,10 @@
 //! Sending side of the protocol: writes queued records to the ring of each rank as space permits.
-//! The pieces of large messages are in `pipeline`.
+//! The fragments of large messages are in `pipeline`.
 
 use super::engine::{ControlRecord, Engine, Receive, Send, SendStage, ShmOperation, done};
 use super::pipeline::LONG;
 use crate::abi::status::DTL_SUCCESS;
-use crate::backend::shm::memory::ring::{FRAGMENT, Payload, RecordKind};
+use crate::backend::shm::memory::ring::{MAX_DATA, Payload, RecordKind};
 use crate::runtime::component::{OpId, SendMode};
 use crate::sys::{memory::buf::Region, sync::wait::now_ns};
 
@@ -27,8 +27,8 @@ impl Engine {
     }
 
     /// Writes records to the ring to `dest` until that ring is full: control records first (they
-    /// free buffers of other ranks), then new messages, then pieces. Returns true if a record was
-    /// written.
+    /// free buffers of other ranks), then new messages, then fragments. Returns true if a record
+    /// was written.
     fn write_to(&mut self, dest: usize) -> bool {
         let mut moved = false;
         while let Some(id) = self.peers.link(dest).and_then(|link| link.answers.front().copied()) {
@@ -59,7 +59,8 @@ impl Engine {
         link.producer.as_mut().is_some_and(|producer| producer.push(kind, key, what))
     }
 
-    /// Sends the control record of receive `id`; returns false if the ring has no space for it.
+    /// Sends the pending control record of receive `id`, if any; returns false if the ring has no
+    /// space for it.
     fn answer(&mut self, dest: usize, id: OpId) -> bool {
         let Some(&ShmOperation::Receive(Receive { taken: Some(taken), .. })) =
             self.operations.get(id)
@@ -95,7 +96,7 @@ impl Engine {
         if filling.is_some() {
             return self.offer(dest, id, word, data, false);
         }
-        if data.len() <= FRAGMENT && mode != SendMode::Synchronous {
+        if data.len() <= MAX_DATA && mode != SendMode::Synchronous {
             let started = self.push(dest, RecordKind::Eager, word, Payload::Bytes(data));
             if started {
                 self.operations.finish(id, done(self.rank, DTL_SUCCESS, word, data.len() as u64));
@@ -110,7 +111,7 @@ impl Engine {
     }
 
     /// Sends a rendezvous request; returns false if too many requests are open or the ring has no
-    /// space. `is_there` is true if all bytes are available: then the first pieces are sent at
+    /// space. `is_there` is true if all bytes are available: then the first fragments are sent at
     /// once, and the receiver may read the sender's memory.
     fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region, is_there: bool) -> bool {
         let claim = self.peers.producer(dest).and_then(|producer| producer.offers.open());

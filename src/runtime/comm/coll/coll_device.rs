@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Starts a collective if its buffers are memory of the communicator's device. Returns `None` if
-/// there is no device, if the buffers are other memory, or if the collective is to be staged.
+/// there is no device, if the buffers are in other memory, or if the collective has to be staged.
 pub(super) fn begin(comm: &Comm, args: &CollArgs) -> Result<Option<StartedColl>> {
     let Some(part) = &comm.device else { return Ok(None) };
     if !part.holds(args)? {

@@ -49,7 +49,7 @@ pub(crate) struct StagedBuffers {
 }
 
 impl StagedBuffers {
-    /// Returns true if no buffer is staged because the host can access all buffers.
+    /// Returns true if the host can access all buffers, so that none of them is staged.
     pub(super) fn is_empty(&self) -> bool {
         self.memory.is_empty()
     }

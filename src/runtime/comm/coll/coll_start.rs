@@ -114,8 +114,8 @@ fn begin_by_steps(comm: &Comm, how: Algorithm, args: &CollArgs) -> Result<Starte
     comm.prepare(OpDesc::of(args), args.reduction, |s, g| (args.row.list)(s, g, choice, args))
 }
 
-/// Starts a barrier of kind `kind` using the library's own algorithms, so that this rank serves
-/// requests of other ranks while it waits.
+/// Starts a barrier that is recorded as an operation of kind `kind`. It uses the library's own
+/// algorithms, so that this rank serves requests from other ranks while it waits.
 pub(crate) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
     let args = CollArgs::new(kind);
     match &comm.mailboxes {
@@ -124,8 +124,8 @@ pub(crate) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
     }
 }
 
-/// Waits for a collective to complete, or returns the error of its start. After a failure nothing
-/// accesses the caller's buffers.
+/// Waits for a collective to complete. If the start of the collective failed, returns the error in
+/// `begun`. After a failure, nothing accesses the caller's buffers.
 pub fn wait(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
     if let Ok(StartedColl::Over(_)) = begun {
         // `Over` owns nothing, and dropping it would be a function call.
@@ -178,8 +178,9 @@ impl Comm {
     }
 }
 
-/// Gathers a few 64-bit words of each rank on all ranks and returns the words in rank order. Uses
-/// Bruck's algorithm, because a ring needs as many rounds, and as many steps, as there are ranks.
+/// Gathers a few 64-bit words from each rank and returns, on every rank, all words in rank order.
+/// Uses Bruck's algorithm, because a ring needs as many rounds, and as many steps, as there are
+/// ranks.
 pub(crate) fn allgather_words(comm: &Comm, kind: Kind, mine: &[u64]) -> Result<Vec<u64>> {
     let memory =
         |scratch| Posted::lent(&comm.link, scratch, "an allgather of a few words per rank");

@@ -13,8 +13,8 @@ impl OpDesc {
         }
     }
 
-    /// Returns true if the calls of two ranks can belong to one collective. Counts may differ in
-    /// collectives in which each rank passes its own counts (vector variants).
+    /// Returns true if the calls made by two ranks can belong to one collective. Counts may differ
+    /// in collectives in which each rank passes its own counts (vector variants).
     pub(crate) fn goes_with(&self, other: &OpDesc) -> bool {
         let uniform = !self.kind.row().is_varied();
         let compared = |call: &OpDesc| {

@@ -17,8 +17,8 @@ pub(crate) struct DeviceCommSpec {
     pub(crate) backend: Arc<Backend>,
     /// True if collectives that the device library does not support are staged through host memory.
     pub(crate) stages: bool,
-    /// True if reductions must give bitwise the same results as on communicators that use other
-    /// transports.
+    /// True if reductions must give results that are bitwise identical to those of communicators
+    /// that use other transports.
     pub(crate) is_deterministic: bool,
 }
 
@@ -31,8 +31,9 @@ pub(crate) struct DeviceCommPart {
 }
 
 impl DeviceCommPart {
-    /// Returns true if the non-empty buffers are memory of this device that the host cannot access.
-    /// Fails if a buffer is memory of another device, or if only some buffers are device memory.
+    /// Returns true if the nonempty buffers are in memory of this device that the host cannot
+    /// access. Fails if a buffer is in such memory of another device, or if only some buffers are
+    /// in such memory.
     pub(super) fn holds(&self, args: &CollArgs) -> Result<bool> {
         let (backend, device) = self.comm.device();
         let (mut hidden, mut plain) = (None, None);

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Mailboxes of a communicator, and the state of this rank's collectives that use them.
 pub(crate) struct Mailboxes {
     pub(crate) mailbox: Box<dyn CollMailbox>,
-    /// Maximum number of bytes of each rank's part of a collective. The size is limited because
-    /// each rank reads the parts of all ranks.
+    /// Maximum number of bytes that each rank contributes to a collective. The number is limited
+    /// because each rank reads the contributions of all ranks.
     pub(super) most: usize,
     begun: AtomicU64,
     pub(super) over: AtomicU64,
@@ -24,8 +24,10 @@ pub(crate) struct Mailboxes {
 /// Maximum number of bytes that a rank reads in one collective.
 const MOST_BYTES: usize = 32 << 10;
 
-/// Bytes for the partial results of a tree: one part for each of its log2(ranks) levels. 16 ranks
-/// need the most memory: 4 levels of 2 KiB.
+/// Size, in bytes, of the memory for the partial results of a reduction tree: one partial result
+/// for each of its log2(ranks) levels. 16 ranks need all of it for the 2 KiB per rank that
+/// [`MOST_BYTES`] allows (4 levels of 2 KiB); with more ranks, [`MOST_BYTES`] allows less data per
+/// rank.
 pub(super) const PARTIAL_BYTES: usize = 8 << 10;
 
 /// Returns the maximum number of bytes of each rank's data in a small collective whose mailboxes

@@ -1,12 +1,14 @@
-//! Collectives of a few bytes over mailboxes in shared memory: each rank posts its part and reads
-//! the other parts as they arrive. This exchange replaces all message rounds of `algorithms`.
+//! Collectives of a few bytes over mailboxes in shared memory: each rank posts its contribution and
+//! reads the contributions of the other ranks as they arrive. This exchange replaces all message
+//! rounds of `algorithms`.
 //!
-//! Collectives that use the mailboxes are numbered consecutively, so a collective's posts have the
-//! same number on all ranks. A rank posts its part of a collective when it has finished the
-//! previous collective. A collective that was started early (as a request) waits for its turn.
+//! Collectives that use the mailboxes are numbered consecutively, so the messages of a collective
+//! have the same number on all ranks. A rank posts its contribution to a collective when it has
+//! finished the previous collective. A collective that was started early (as a request) waits for
+//! its turn.
 //!
 //! Operands are combined in the same grouping as in recursive doubling and in the binomial tree of
-//! `algorithms::reduce`, so results are bitwise the same as without mailboxes.
+//! `algorithms::reduce`, so results are bitwise identical to those without mailboxes.
 
 use super::CollArgs;
 use super::algorithms::Group;
@@ -29,19 +31,20 @@ pub(crate) struct SmallColl {
     recv: Region,
     reduction: Option<Reduction>,
     number: u64,
-    /// Size of each rank's part in bytes.
+    /// Number of bytes that each rank contributes.
     len: usize,
-    /// Tag in the posts of this collective, by which ranks detect mismatched collectives.
+    /// Tag in the mailbox messages of this collective. Ranks compare it to detect mismatched
+    /// collectives.
     what: u32,
     is_posted: bool,
-    /// First rank whose post is still awaited; this rank itself is skipped.
+    /// First rank whose mailbox message has not been checked yet; this rank itself is skipped.
     next: i32,
     end: i32,
 }
 
 impl SmallColl {
-    /// Creates the state of a small collective; `what` is the tag that distinguishes its posts from
-    /// those of other collectives.
+    /// Creates the state of a small collective. `what` is the tag that distinguishes its mailbox
+    /// messages from those of other collectives.
     pub(crate) fn new(comm: &Comm, mailboxes: &Mailboxes, args: &CollArgs, what: u32) -> Self {
         let CollArgs { kind, root, bytes: len, reduction, .. } = *args;
         let (next, end) = match kind {
@@ -135,7 +138,8 @@ impl SmallColl {
         )
     }
 
-    /// Computes the result from the parts of the other ranks, all of which have arrived.
+    /// Computes the result from the messages in the mailboxes. All required messages must have
+    /// arrived.
     fn conclude(&self, comm: &Comm, mailboxes: &Mailboxes) {
         let part = |rank: i32| {
             mailboxes.mailbox.look(rank, self.number).map_or(Region::EMPTY, |post| post.data)
@@ -169,10 +173,12 @@ impl SmallColl {
         (from..to).filter(move |rank| *rank != own)
     }
 
-    /// Returns true if the first awaited rank died or left without posting its part. If `looks` is
-    /// true, also checks the flag that a rank sets when it destroys the communicator.
+    /// Returns true if the first rank that the collective waits for died or left without posting
+    /// its contribution. If `looks` is true, also checks the flag that a rank sets when it destroys
+    /// the communicator.
     pub(crate) fn is_lost(&self, comm: &Comm, mailboxes: &Mailboxes, looks: bool) -> bool {
-        // The departure is checked before the mailbox: posts before the departure are then visible.
+        // The departure is checked before the mailbox: messages from before the departure are then
+        // visible.
         self.awaited(comm, mailboxes).next().is_some_and(|rank| {
             let has_gone = comm.has_closed(rank) || (looks && comm.has_left(rank));
             has_gone && mailboxes.mailbox.look(rank, self.number).is_none()
@@ -202,8 +208,8 @@ impl SmallColl {
         }
     }
 
-    /// Makes progress on the transport and on earlier collectives, after a poll that found no new
-    /// post of another rank.
+    /// Makes progress on the transport and on earlier collectives, after a poll that did not find a
+    /// new message from another rank.
     pub(crate) fn progress_others(&self, comm: &Comm, mailboxes: &Mailboxes) {
         comm.link.transport.progress();
         if !self.is_its_turn(mailboxes) && !mailboxes.is_moving.swap(true, Ordering::Acquire) {
@@ -216,8 +222,8 @@ impl SmallColl {
 /// Number of mailbox polls between two polls of the transport.
 const TURN: u32 = 16;
 
-/// Reduces the data of all ranks into `into`, in the grouping of a binomial tree to `root` or, if
-/// there is no root, of recursive doubling.
+/// Reduces the data of all ranks into `into`. Groups the operands as a binomial tree does if there
+/// is a root, otherwise as recursive doubling does.
 fn fold_all(
     by: &Reduction,
     g: Group,

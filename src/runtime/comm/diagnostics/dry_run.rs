@@ -2,9 +2,9 @@
 //! The functions that generate the steps are those of real collectives. No message is sent, and no
 //! memory is allocated for the data: the buffers are address ranges that are never accessed.
 //!
-//! Programs such as `dtl-bench model` use it to report the growth of cost with the number of ranks.
-//! It does not include collectives of a few bytes over mailboxes (`small_coll`), which send no
-//! messages, or native collectives of an MPI library.
+//! Programs such as `dtl-bench model` use the dry run to report how the cost grows with the number
+//! of ranks. The dry run does not include collectives of a few bytes over mailboxes (`small_coll`),
+//! which send no messages, or native collectives of an MPI library.
 
 use crate::abi::word::{DTL_DTYPE_BYTE, DTL_OP_REPLACE};
 use crate::error::Result;
@@ -26,8 +26,8 @@ use crate::sys::memory::buf::{Addr, Region};
 pub struct DryRunJob {
     /// Number of ranks, at least 1.
     pub ranks: i32,
-    /// Bytes of one rank's data or, for collectives of blocks, of one block. The blocks of the
-    /// vector variants are all equal.
+    /// Size in bytes of one rank's data or, for collectives of blocks (such as gather), of one
+    /// block. The blocks of the vector variants are all equal.
     pub bytes: usize,
     /// Root rank, if the collective has a root.
     pub root: i32,
@@ -71,7 +71,7 @@ pub struct Size {
     pub scratch: u64,
 }
 
-/// Bytes of one step in the list that a running collective stores.
+/// Size, in bytes, of one step in the step list of a collective in progress.
 pub const STEP_BYTES: usize = schedule::STEP_BYTES;
 
 /// Returns the names of the collectives that consist of one list of steps. Operations that consist
@@ -101,7 +101,8 @@ impl CollectivePlan {
         Some(CollectivePlan { how: plan.choose(false), ..plan })
     }
 
-    /// Selects the algorithm. `has_mailboxes` allows the algorithm over mailboxes in shared memory.
+    /// Selects the algorithm. If `has_mailboxes` is true, this may be the algorithm over mailboxes
+    /// in shared memory.
     fn choose(&self, has_mailboxes: bool) -> Algorithm {
         let (kind, job) = (self.row.kind, &self.job);
         let two_level =
@@ -116,9 +117,9 @@ impl CollectivePlan {
         )
     }
 
-    /// Returns true if a communicator executes this collective over its mailboxes in shared memory.
-    /// `room` is the size in bytes of the space for one rank's data in a mailbox. In that case, the
-    /// communicator sends none of the plan's messages.
+    /// Returns true if a communicator executes this collective over its mailboxes in shared memory,
+    /// and therefore sends none of the plan's messages. `room` is the size, in bytes, of the space
+    /// for one rank's data in a mailbox.
     pub fn prefers_mailboxes(&self, room: usize) -> bool {
         let takes =
             self.row.deciding_bytes(self.job.bytes) <= mailboxes::most_bytes(room, self.job.ranks);
@@ -213,8 +214,8 @@ struct StepSink<'a, F> {
 }
 
 impl<F: FnMut(PlanStep)> StepSink<'_, F> {
-    /// Returns an imaginary buffer (address range that is never accessed) that is adjacent to no
-    /// other buffer.
+    /// Returns an imaginary buffer (address range that is never accessed) that is not adjacent to
+    /// any other buffer.
     fn buffer(&mut self, len: usize) -> Region {
         let region = Region::allocated(Addr::NULL.offset(self.next), len);
         self.next += len + 1;
@@ -266,9 +267,9 @@ impl<F: FnMut(PlanStep)> Steps for StepSink<'_, F> {
     }
 }
 
-/// Returns the bytes that a communicator itself uses on each rank, without its transport. `nodes`
-/// is the number of nodes (1 if unknown). If `is_split` is true, the result includes the rank
-/// tables of a communicator that `dtl_comm_split` has created from all ranks.
+/// Returns the number of bytes that a communicator uses on each rank, excluding its transport.
+/// `nodes` is the number of nodes (1 if unknown). If `is_split` is true, the result includes the
+/// rank tables of a communicator that `dtl_comm_split` has created from all ranks.
 pub fn comm_bytes(ranks: u64, nodes: u64, is_split: bool) -> u64 {
     let levels = if 1 < nodes && nodes < ranks { Levels::heap_bytes(ranks, nodes) } else { 0 };
     let members = if is_split { Members::heap_bytes(ranks, ranks) } else { 0 };

@@ -143,7 +143,8 @@ impl Comm {
         }
     }
 
-    /// Returns true if shared memory shows that a rank's process has died or closed the transport.
+    /// Returns true if the process of `rank` has died or closed the transport, according to the
+    /// state in shared memory.
     pub(crate) fn has_closed(&self, rank: i32) -> bool {
         let shared = self.link.shared_memory.as_ref();
         shared.is_some_and(|shared| shared.part().has_left(self.to_world(rank)))

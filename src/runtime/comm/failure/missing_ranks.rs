@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// from the communicator on which it sent the notice.
 pub(crate) const HERE: u64 = u64::MAX;
 
-/// Returns the reserved collective number by which a notice (internal message) reports that its
-/// sender is absent from the communicator that shrink `completed + 1` created.
+/// Returns the reserved collective number that a notice (internal message) contains if its sender
+/// is absent from the communicator that shrink `completed + 1` created.
 pub(crate) fn of_shrink(completed: u32) -> u64 {
     HERE - 1 - u64::from(completed)
 }
@@ -19,8 +19,8 @@ pub(crate) fn of_shrink(completed: u32) -> u64 {
 /// Absent ranks that notices (internal messages) on one communicator have reported.
 #[derive(Default)]
 pub(crate) struct Absences {
-    /// Pairs of a collective number and a rank of the transport. The rank is absent from the
-    /// communicator that this collective created.
+    /// Pairs of a collective number and a rank in the transport's numbering. The rank is absent
+    /// from the communicator that this collective created.
     list: Mutex<BTreeSet<(u64, i32)>>,
     /// Length of `list`. While it is 0, readers need not lock `list`.
     count: AtomicUsize,
@@ -33,8 +33,8 @@ impl Absences {
         self.count.store(list.len(), Ordering::Release);
     }
 
-    /// Returns the ranks that are reported absent from the communicator that collective `number`
-    /// created. They are ranks of the transport.
+    /// Returns the ranks, in the transport's numbering, that are reported absent from the
+    /// communicator that collective `number` created.
     pub(crate) fn of(&self, number: u64) -> Vec<i32> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -44,12 +44,14 @@ impl Absences {
     }
 }
 
-/// Members of a communicator that died or no longer take part, as ranks of this communicator.
+/// Members of a communicator that have died or do not take part in its operations, identified by
+/// their ranks in this communicator.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct MissingRanks {
     /// Ranks that died or left.
     pub(crate) failed: Vec<i32>,
-    /// Live ranks that are absent or known to have destroyed the communicator.
+    /// Ranks that have not failed, but on which the creation of the communicator failed, or which
+    /// are known to have destroyed it.
     pub(crate) absent: Vec<i32>,
 }
 
@@ -64,20 +66,21 @@ impl MissingRanks {
     }
 }
 
-/// Origin of a communicator: its parent and the collective of the parent that created it.
+/// Origin of a communicator: its parent, and the collective on the parent that created the
+/// communicator.
 pub(crate) struct CommOrigin {
     /// Handle of the parent, which may have been destroyed.
     pub(crate) parent: u64,
     pub(crate) context: u32,
-    /// Number of the collective of the parent, or the value of `of_shrink` if a shrink created the
-    /// communicator.
+    /// Number of the collective on the parent that created the communicator, or the value of
+    /// `of_shrink` if a shrink created it.
     pub(crate) number: u64,
     pub(crate) absences: Arc<Absences>,
 }
 
-/// Contexts of the communicators that this rank has destroyed most recently, among those of one
-/// transport. Each context is stored with the list of absent ranks of its communicator
-/// (`hang_report::retire`). The oldest comes first.
+/// Contexts of the communicators that this rank has destroyed most recently, among the
+/// communicators that use one transport. Each context is stored with the list of absent ranks of
+/// its communicator (`hang_report::retire`). The oldest comes first.
 #[derive(Default)]
 pub(crate) struct Retired(pub(crate) Mutex<VecDeque<(u32, Arc<Absences>)>>);
 

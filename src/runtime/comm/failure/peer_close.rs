@@ -12,9 +12,9 @@
 
 use crate::runtime::comm::Comm;
 
-/// Number of polls by a nonblocking collective between two reads of the flags that are set by ranks
-/// that have destroyed the communicator. Frequent reads would cause cache misses, because the flags
-/// share a cache line with words that ranks write at the end of each collective.
+/// Number of polls of a nonblocking collective between two reads of the flags by which ranks report
+/// that they have destroyed the communicator. Frequent reads would cause cache misses, because the
+/// flags share a cache line with words that ranks write at the end of each collective.
 pub(crate) const LOOK_EVERY: u8 = 64;
 
 impl Comm {

@@ -196,7 +196,8 @@ impl Agreement {
     }
 
     /// Polls the operations in flight, and stores each message that has arrived as an element of
-    /// `received`. The elements of failed and absent ranks stay `None`.
+    /// `received`. The elements of ranks that have failed or do not participate in the communicator
+    /// stay `None`.
     fn poll(&mut self, comm: &Comm) -> Result<()> {
         let mut at = 0;
         while let Some((rank, posted)) = self.receiving.get_mut(at) {
@@ -299,8 +300,8 @@ fn unless_failed(posted: Result<Posted>) -> Result<Option<Posted>> {
     }
 }
 
-/// Returns `Some(true)` if an operation is complete, `Some(false)` if its peer failed or is absent,
-/// and `None` if the operation is in flight.
+/// Returns `Some(true)` if an operation is complete, `Some(false)` if its peer has failed or does
+/// not participate in the communicator, and `None` if the operation is in flight.
 fn ending(comm: &Comm, peer: i32, posted: &mut Posted) -> Result<Option<bool>> {
     let done = match posted.poll()? {
         Some(done) => Some(done),

@@ -119,7 +119,7 @@ impl Attributes {
         Ok(())
     }
 
-    /// Deletes all attributes of a communicator that is destroyed.
+    /// Deletes all attributes of a communicator that is being destroyed.
     pub(crate) fn delete_all(&self, handle: dtl_comm_t) {
         let all = std::mem::take(&mut *self.0.lock());
         for (number, (key, value)) in all {

@@ -1,6 +1,7 @@
-//! Creation of communicators from other communicators: duplicates, splits, and communicators of
-//! listed ranks. A new communicator uses the transport of its parent, and a separate context
-//! isolates its messages, unless a separate transport is opened for it (`SharedTransport::subset`).
+//! Creation of communicators from other communicators: duplicates, splits, and communicators that
+//! consist of a given list of ranks. A new communicator uses the transport of its parent, and a
+//! separate context isolates its messages, unless a separate transport is opened for it
+//! (`SharedTransport::subset`).
 
 use super::shrinking::MailboxReservation;
 use crate::abi::comm::communicator::DTL_UNDEFINED;
@@ -15,8 +16,8 @@ use crate::runtime::comm::rank_map::Members;
 use crate::sys::os::process;
 use std::sync::Arc;
 
-/// Returns the context that rank 0 proposes for a new communicator. Returns 0 if no context is
-/// left, and on all other ranks.
+/// Returns, on rank 0, the context (context ID) that rank 0 proposes for a new communicator, or 0
+/// if no context is left. Returns 0 on all other ranks.
 fn proposal(comm: &Comm) -> u64 {
     if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
 }
@@ -138,13 +139,13 @@ pub(crate) fn private<const N: usize>(
     Ok((made, exchanged))
 }
 
-/// Creates one communicator for each color, with its ranks ordered by key. Returns `None` if
-/// `color` is DTL_UNDEFINED.
-pub fn split(comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
+/// Creates one communicator for each color, with its ranks ordered by key. Returns the null handle
+/// if `color` is DTL_UNDEFINED.
+pub fn split(comm: &Comm, color: i32, key: i32) -> Result<dtl_comm_t> {
     split_as(Kind::Split, comm, color, key)
 }
 
-fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_comm_t>> {
+fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<dtl_comm_t> {
     if color < 0 && color != DTL_UNDEFINED {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "color {color}: use 0 or more, or DTL_UNDEFINED");
     }
@@ -154,7 +155,7 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
     let words = allgather_words(comm, kind, &mine)?;
     let context = context_of(words.get(2).copied().unwrap_or(0))?;
     if color == DTL_UNDEFINED {
-        return Ok(None);
+        return Ok(dtl_comm_t::NULL);
     }
     let all = (0..).zip(words.chunks_exact(4));
     let mut same: Vec<(i32, i32, u32)> = all
@@ -170,7 +171,7 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<Option<dtl_
         same.into_iter().map(|(_, rank, place)| (rank, place)).unzip();
     let number = comm.latest_number();
     let made = derive(comm, &ranks, context, Some((reservation, places)), number)?;
-    or_absent(comm, number, coll_device::pass_on(comm, made).and_then(insert)).map(Some)
+    or_absent(comm, number, coll_device::pass_on(comm, made).and_then(insert))
 }
 
 /// Creates one communicator for each node, with its ranks ordered by key.
@@ -179,7 +180,7 @@ pub fn split_node(comm: &Comm, key: i32) -> Result<dtl_comm_t> {
         Some(nodes) => nodes.get(comm.rank as usize).copied().unwrap_or(0),
         None => node_by_id(comm)?,
     };
-    split(comm, node, key)?.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "a node without ranks"))
+    split(comm, node, key)
 }
 
 /// Returns the lowest rank on the node of this rank. Ranks are on the same node if the kernel
@@ -202,8 +203,8 @@ fn node_by_id(comm: &Comm) -> Result<i32> {
 }
 
 /// Creates a communicator of the ranks in `ranks`, in list order. All ranks of `comm` call this
-/// function with the same list. Returns `None` on ranks that are not listed.
-pub fn create(comm: &Comm, ranks: &[i32]) -> Result<Option<dtl_comm_t>> {
+/// function with the same list. Returns the null handle on ranks that are not listed.
+pub fn create(comm: &Comm, ranks: &[i32]) -> Result<dtl_comm_t> {
     let mut seen = vec![false; comm.size as usize];
     for rank in ranks {
         match usize::try_from(*rank).ok().and_then(|rank| seen.get_mut(rank)) {

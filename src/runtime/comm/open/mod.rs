@@ -6,7 +6,7 @@
 //! - `group`: deriving communicators from communicators
 //! - `shrinking`: state of a communicator's shrinks
 //! - `agree`: agreement of survivors (shrink)
-//! - `attribute`: attributes under keys
+//! - `attribute`: attributes of a communicator, identified by keys
 
 pub mod agree;
 pub mod attribute;

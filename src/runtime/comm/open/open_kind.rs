@@ -24,11 +24,11 @@ use crate::sys::sync::lock::Mutex;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Description of a communicator to open. It owns copies of the strings in the C struct, and a
-/// reference to the communicator whose handle is in the C struct.
+/// Description of a communicator to open. It contains the C struct (`raw`), copies of the strings
+/// in this struct, and a reference to the communicator whose handle is in this struct.
 pub struct Description {
-    /// Description as the C struct. The pointers to strings in it are not read; `kind` and `job`
-    /// are copies of these strings.
+    /// Description in the form of the C struct. The pointers to strings in it are not read; `kind`
+    /// and `job` are copies of these strings.
     pub raw: dtl_comm_desc_t,
     /// Name of the communicator kind, such as "shm" or "mpi"; `None` means "auto".
     pub kind: Option<String>,
@@ -103,7 +103,7 @@ pub fn threads(inside: &Guard, size: i32, timeout_ns: u64) -> Result<Vec<dtl_com
     Ok(handles)
 }
 
-/// Returns the time limit in nanoseconds: `given` if it is not 0, otherwise the time limit of the
+/// Returns the time limit in nanoseconds: `given` if it is not 0, otherwise the time limit in the
 /// settings, or `u64::MAX` if the settings have none.
 fn time_limit(given: u64) -> u64 {
     if given == 0 { settings::current().timeout_ns.unwrap_or(u64::MAX) } else { given }
@@ -277,7 +277,7 @@ fn find(kind: &str) -> Result<Arc<Backend>> {
 }
 
 /// Returns the communicator kind (such as "shm" or "mpi") that "auto" selects. The decision depends
-/// only on data that are equal on all ranks, so all ranks select the same kind.
+/// only on data that is the same on all ranks, so all ranks select the same kind.
 pub fn automatic(named: Option<(i32, i32)>, launch: Option<&Launch>) -> Result<String> {
     let pretended = settings::current().fake_nodes;
     let (kind, why) = match (named, launch) {
@@ -322,7 +322,7 @@ fn ready(kind: &str) -> Result<()> {
 }
 
 /// Returns the first communicator kind of `ACROSS_NODES` for which `ready` succeeds. `why` is the
-/// reason why the communicator needs such a kind, for messages.
+/// reason why the communicator needs such a kind, for `dtl_explain` and error messages.
 fn several_nodes(why: &str, ready: impl Fn(&str) -> Result<()>) -> Result<String> {
     let mut reasons = Vec::new();
     for kind in ACROSS_NODES {

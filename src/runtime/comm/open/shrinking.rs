@@ -58,13 +58,15 @@ pub(super) struct AgreeMessage {
     /// For each rank: true if the rank has failed.
     pub(super) failed: Vec<bool>,
     /// For each rank: the mailbox slot (shared memory for small collectives) that the rank has
-    /// reserved for the new communicator, or 0 if the slot is not known. A rank that decides has
-    /// received the slots of all survivors. Empty if there are more than `MOST_PLACES` ranks.
+    /// reserved for the new communicator, or 0 if the slot is not known. A rank that concludes the
+    /// agreement has received the slots of all survivors. Empty if there are more than
+    /// `MOST_PLACES` ranks.
     pub(super) places: Vec<u32>,
 }
 
 /// Maximum number of ranks for which the messages of the agreement contain the numbers of mailbox
-/// slots (shared memory for small collectives). Mailboxes support only communicators of few ranks.
+/// slots (shared memory for small collectives). Mailboxes support only communicators with few
+/// ranks.
 const MOST_PLACES: usize = 64;
 
 pub(super) fn places_told(size: usize) -> usize {

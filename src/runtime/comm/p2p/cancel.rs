@@ -1,4 +1,5 @@
-//! Cancellation of operations: one attempt, or attempts until the transport releases the buffer.
+//! Cancellation of operations: either one attempt, or repeated attempts until the transport
+//! releases the buffer.
 
 use super::op_handle::OpHandle;
 use crate::abi::status::DTL_ERROR_CANCELED;
@@ -22,8 +23,8 @@ const KEPT: &str = "the transport has not given the buffer back and may access i
 
 /// Repeats `attempt`, which tries to cancel an operation, until it returns Ready. For a transport
 /// that may keep the buffer of a canceled operation, waits at most `GRACE_NS` (`LATER_GRACE_NS` if
-/// the transport has already kept a buffer). Then records in `link` that the transport has kept a
-/// buffer, and fails with TIMEOUT.
+/// the transport has already kept a buffer). If this time passes, records in `link` that the
+/// transport has kept a buffer, and fails with TIMEOUT.
 pub(crate) fn until<T>(
     link: &SharedTransport,
     mut attempt: impl FnMut() -> Result<Poll<T>>,
@@ -47,8 +48,8 @@ pub(crate) fn until<T>(
     }
 }
 
-/// Returns `error` with a note that the transport has not released the buffer appended to its
-/// message.
+/// Returns a copy of `error` whose message also says that the transport has not released the
+/// buffer.
 pub(crate) fn kept(error: &Error) -> Error {
     Error::new(error.status(), format!("{}; {KEPT}", error.text()))
 }
@@ -60,9 +61,9 @@ impl SharedTransport {
         until(self, || self.try_cancel(op))
     }
 
-    /// Tries once to cancel an operation (nonblocking). Returns `Some` if the operation completed
-    /// before it could be canceled. Returns Pending if the operation is matched but incomplete. The
-    /// caller then retries, because the sender may still cancel the message.
+    /// Tries once, without blocking, to cancel an operation. Returns `Some` if the operation
+    /// completed before it could be canceled. Returns `Pending` if the operation is matched but
+    /// incomplete. The caller then retries, because the sender may still cancel the message.
     fn try_cancel(&self, op: OpId) -> Result<Poll<Option<Completion>>> {
         self.request_cancel(op).inspect_err(|_| self.lose())
     }
@@ -87,9 +88,9 @@ impl Comm {
         until(&self.link, || self.try_cancel_started(started))
     }
 
-    /// Tries once to cancel a started operation (nonblocking). Returns `Some` if the operation
-    /// completed before it could be canceled, and Pending if it is matched but not complete; the
-    /// caller then retries.
+    /// Tries once, without blocking, to cancel a started operation. Returns `Ready(Some)` if the
+    /// operation completed before it could be canceled. Returns `Pending` if the operation is
+    /// matched but not complete; the caller then has to retry.
     pub(crate) fn try_cancel_started(&self, started: OpHandle) -> Result<Poll<Option<Completion>>> {
         Ok(match started {
             OpHandle::Nothing => Poll::Ready(Some(Completion::NOBODY)),

@@ -78,7 +78,7 @@ fn export(all: Region) -> Result<(OwnedFd, u64)> {
     Ok((fd, offset))
 }
 
-/// Returns the string with which `dtl_explain` describes how messages in device buffers are
+/// Returns the text in which `dtl_explain` describes how messages in device buffers are
 /// transferred.
 pub(crate) fn text(direct: &dyn Direct) -> String {
     if let Some(why) = direct.refusal() {
@@ -91,7 +91,7 @@ pub(crate) fn text(direct: &dyn Direct) -> String {
     )
 }
 
-/// Returns the string with which `dtl_explain` reports that all device buffers are staged, for the
+/// Returns the text in which `dtl_explain` reports that all device buffers are staged, for the
 /// reason `why`.
 pub(crate) fn refused(why: &str) -> String {
     format!("staged through host memory, each message as a whole: {why}")

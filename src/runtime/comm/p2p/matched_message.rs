@@ -32,7 +32,7 @@ static TABLE: HandleTable<MatchedMessage> = HandleTable::new(TAG, 0);
 /// Matched message.
 pub struct MatchedMessage {
     pub(super) comm: Arc<Comm>,
-    /// Operation id by which the transport identifies the message; `None` for a message from
+    /// Operation ID that identifies the message to the transport; `None` for a message from
     /// DTL_PROC_NULL.
     taken: Option<OpId>,
     pub(super) source: i32,
@@ -118,7 +118,7 @@ pub(crate) fn start_staged(message: &MatchedMessage, data: Data) -> Result<Stage
     Staged::recv_with(path, data.bytes, |into, _| start(message, into))
 }
 
-/// Discards the matched messages of a communicator that the program has not received.
+/// Discards a communicator's matched messages that have not been received.
 pub(crate) fn drop_all(comm: &Arc<Comm>) {
     let limit = Deadline::after(LONGEST_END_NS);
     for id in TABLE.handles() {
@@ -136,8 +136,8 @@ pub(crate) fn drop_all(comm: &Arc<Comm>) {
 const LONGEST_END_NS: u64 = 100_000_000;
 
 impl MatchedMessage {
-    /// Discards the message by receiving it into an empty buffer, so that the send (perhaps of this
-    /// rank) completes.
+    /// Discards the message by receiving it into an empty buffer, so that the send, which may have
+    /// been issued by this rank, completes.
     fn discard(&self, limit: Deadline) {
         let Some(taken) = self.taken else { return };
         let transport = &self.comm.link.transport;

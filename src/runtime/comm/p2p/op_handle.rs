@@ -15,7 +15,7 @@ pub(crate) enum OpHandle {
     Op(OpId),
     /// Receive from DTL_ANY_SOURCE in flight in the transport. It fails when any rank dies.
     FromAny(OpId),
-    /// Operation in flight in the transport that belongs to a persistent request.
+    /// Operation of a persistent request, in flight in the transport.
     Kept(OpId),
 }
 

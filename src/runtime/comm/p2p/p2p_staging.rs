@@ -1,10 +1,11 @@
 //! Messages in device memory that the host cannot access, staged through host memory.
 //!
 //! A message of more than `PART` bytes is pipelined if the transport can send a buffer that is
-//! still being written (`Pipeline::isend_pipelined`) and reports the bytes that have arrived. The
-//! next part is then copied while the previous part is in flight. The parts form one message, so
-//! the peer need not divide it into the same parts, and the peer's buffer may be in any memory.
-//! Otherwise the whole message is copied before the send and after the receive.
+//! still being written (`Pipeline::isend_pipelined`) and reports the number of bytes that have
+//! arrived. A pipelined message is divided into chunks, and the next chunk is copied while the
+//! previous chunk is in flight. The chunks form one message, so the peer need not divide it into
+//! the same chunks, and the peer's buffer may be in any memory. A message that is not pipelined is
+//! copied as a whole before the send and after the receive.
 //!
 //! Some transports transfer large messages in device memory without staging (`gpu_direct`). Then no
 //! bytes are copied, unless the sender or the receiver does not support this.
@@ -44,8 +45,8 @@ const PART: usize = 1 << 20;
 /// Maximum number of chunks of a pipelined message that one poll copies.
 const TURN: usize = 2;
 
-/// Returns the host memory through which a message with the device buffer `device` is staged.
-/// Returns an empty region if `path` needs no staging.
+/// Returns the host memory through which a message in the device buffer `device` is staged; empty
+/// if `path` is `Host`, which needs no staging.
 fn memory_for(path: &BufferPath, device: Region) -> Result<StagingMemory> {
     match path {
         BufferPath::Host => Ok(StagingMemory::default()),
@@ -56,8 +57,8 @@ fn memory_for(path: &BufferPath, device: Region) -> Result<StagingMemory> {
 
 /// Data path of a message between its buffer and the transport.
 pub(crate) enum BufferPath {
-    /// The transport accesses the buffer itself. The buffer may be host memory, or device memory
-    /// that the transport accepts.
+    /// The buffer itself is passed to the transport. It may be host memory, or device memory that
+    /// the transport accepts.
     Host,
     /// The whole message is staged through host memory in one copy.
     Staged,
@@ -122,7 +123,7 @@ impl BufferPath {
         if sends_parts { BufferPath::Pipelined } else { BufferPath::Staged }
     }
 
-    /// Returns true if the transport accesses the buffer itself.
+    /// Returns true if the buffer itself is passed to the transport.
     pub(crate) fn is_host(&self) -> bool {
         matches!(self, BufferPath::Host)
     }
@@ -153,10 +154,10 @@ pub(crate) fn is_hidden(comm: &Comm, buffer: Region) -> Result<bool> {
     Ok(reach_of(comm, buffer)? != Reach::Plain)
 }
 
-/// Returns true if the host cannot access the buffer. Called when a message starts whose buffer was
-/// specified in an earlier call. `was` is true if the host could not access the buffer during that
-/// call. Fails if `was` is true but the host can now access the buffer, because the buffer has then
-/// been freed.
+/// Returns true if the host cannot access the buffer. Called at the start of a message whose buffer
+/// was specified in an earlier call. `was` is true if the host could not access the buffer during
+/// that call. Fails if `was` is true but the host can now access the buffer, because the buffer has
+/// then been freed.
 #[cold]
 pub(crate) fn is_still_hidden(comm: &Comm, buffer: Region, was: bool) -> Result<bool> {
     let is_so = is_hidden(comm, buffer)?;
@@ -213,8 +214,8 @@ fn explain_once(comm: &Comm, allocation: &Allocation, reach: Reach) {
     explain_how(comm, allocation, &text);
 }
 
-/// Returns the string with which `dtl_explain` describes the transfer of a buffer that neither the
-/// host nor the transport can access.
+/// Returns the text in which `dtl_explain` describes the transfer of a buffer that neither the host
+/// nor the transport can access.
 fn staged_text(comm: &Comm, allocation: &Allocation) -> String {
     if let Some(direct) = comm.link.direct() {
         gpu_direct::text(direct)

@@ -1,4 +1,5 @@
-//! Persistent operations, created once and started repeatedly, of transports that support them.
+//! Persistent operations of transports that support them. A persistent operation is created once
+//! and started repeatedly.
 //!
 //! Persistent requests are implemented in `request`, which also starts nonpersistent operations for
 //! transports without persistent operations.

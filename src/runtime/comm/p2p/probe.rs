@@ -61,8 +61,8 @@ pub(crate) fn find<T>(
     })
 }
 
-/// Repeats `look`, which probes for a message, until it finds one. Fails at the communicator's time
-/// limit, or if the communicator is closed or revoked.
+/// Repeats `look`, which probes for a message, until it finds one. Fails when the communicator's
+/// time limit expires, or if the communicator is closed or revoked.
 pub(crate) fn until<T>(comm: &Comm, look: impl Fn() -> Result<Option<T>>) -> Result<T> {
     let (deadline, mut backoff) = (comm.deadline(), Backoff::new());
     loop {

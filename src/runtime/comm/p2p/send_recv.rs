@@ -223,7 +223,7 @@ impl Comm {
         self.cancel_started(started)?.ok_or_else(|| self.gave_up())
     }
 
-    /// Returns the error of a wait that ended before its operation completed.
+    /// Returns the error for a wait that ended before its operation completed.
     #[cold]
     pub(crate) fn gave_up(&self) -> Error {
         if !self.is_open() {

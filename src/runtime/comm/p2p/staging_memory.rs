@@ -21,8 +21,8 @@ pub(crate) fn host_memory(len: usize) -> Result<Scratch> {
 /// Host memory through which a message's device buffer is staged.
 pub(super) enum StagingMemory {
     Own(Scratch),
-    /// Memory lent by the backend of the device buffer. The backend copies to and from this memory
-    /// faster than to and from other host memory.
+    /// Memory lent by the backend that owns the device buffer. The backend copies to and from this
+    /// memory faster than to and from other host memory.
     Lent(Box<dyn StagingBuffer>),
 }
 
@@ -33,8 +33,8 @@ impl Default for StagingMemory {
 }
 
 impl StagingMemory {
-    /// Returns host memory of the size of the device buffer `device`, lent by the backend of the
-    /// buffer if possible.
+    /// Returns host memory as large as the device buffer `device`. The buffer's backend lends the
+    /// memory if possible.
     pub(super) fn beside(device: Region) -> Result<Self> {
         match lent_for(device)? {
             Some(lent) => Ok(StagingMemory::Lent(lent)),

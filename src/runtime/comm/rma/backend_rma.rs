@@ -77,8 +77,8 @@ impl BackendRma {
         self.window.memory()
     }
 
-    /// Keeps the memory that the library has allocated for the window alive until the window is
-    /// closed.
+    /// Stores the memory that the library has allocated for the window, so that it remains
+    /// allocated until the window is closed.
     pub(super) fn keep(&self, allocated: Scratch) {
         *self.allocated.lock() = Some(allocated);
     }

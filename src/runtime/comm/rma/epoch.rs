@@ -2,11 +2,11 @@
 //! rank open and close the epochs. Each operation checks them locally before it sends a message.
 //!
 //! A fence opens an epoch to all targets; a lock opens an epoch to its target. A fence epoch and
-//! lock epochs are never open at the same time: a lock ends a fence epoch in which no operation
-//! ran. Any thread may make any call. A thread that opens or ends an epoch first reserves the epoch
-//! by a compare-and-swap, and then waits for other ranks. Therefore a call of a second thread for
-//! the same epoch fails; it neither waits nor opens or ends the epoch a second time. Puts, gets and
-//! accumulating operations check the state by one or two loads.
+//! lock epochs are never open at the same time: a lock ends a fence epoch in which no operation was
+//! started. Any thread may make any call. A thread that opens or ends an epoch first reserves the
+//! epoch by a compare-and-swap, and then waits for other ranks. Therefore a call by a second thread
+//! for the same epoch fails; it neither waits nor opens or ends the epoch a second time. Puts, gets
+//! and accumulating operations check the state with one or two loads.
 
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Error, Result, fail, failure};
@@ -14,8 +14,8 @@ use crate::sys::sync::AtomicUpdate;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
-/// State of the fence epoch: not open, because no fence was called since the last lock, or because
-/// the last fence failed.
+/// State of the fence epoch: not open, because no fence has been called since the last lock, or
+/// because the last fence has failed.
 const NONE: u8 = 0;
 /// State of the fence epoch: open, and no operation has run in it yet.
 const OPEN: u8 = 1;
@@ -24,14 +24,14 @@ const USED: u8 = 2;
 
 /// Lock state: this rank does not have the lock.
 const FREE: u8 = 0;
-/// Lock state: this rank has the lock.
+/// Lock state: this rank holds the lock.
 const HELD: u8 = 1;
 /// Lock state: a call is acquiring or releasing the lock.
 const MOVING: u8 = 2;
 
-/// Value of `claimed` while this rank has or acquires the lock of all targets (dtl_win_lock_all).
-/// `FENCE` is the value during a fence. Smaller values are the number of targets whose lock this
-/// rank has or acquires.
+/// Value of `claimed` while this rank holds or is acquiring the locks of all targets
+/// (dtl_win_lock_all). `FENCE` is the value during a fence. Smaller values are the number of
+/// targets whose lock this rank holds or is acquiring.
 const ALL: u32 = u32::MAX;
 const FENCE: u32 = u32::MAX - 1;
 
@@ -91,7 +91,7 @@ impl Epochs {
         self.fence.load(Relaxed) != NONE || self.has_lock(target)
     }
 
-    /// Returns true if this rank has a lock of `target` or of all targets.
+    /// Returns true if this rank holds a lock on `target` or on all targets.
     pub(super) fn has_lock(&self, target: i32) -> bool {
         let has = |lock: &AtomicU8| lock.load(Relaxed) == HELD;
         has(&self.all) || self.slot(target).is_some_and(has)
@@ -115,7 +115,7 @@ impl Epochs {
         )
     }
 
-    /// Checks that this rank has no lock and that no fence is in progress.
+    /// Checks that this rank holds no lock and that no fence is in progress.
     pub(super) fn check_unlocked(&self, name: &str) -> Result<()> {
         match self.claimed.load(Acquire) {
             0 => Ok(()),
@@ -123,8 +123,9 @@ impl Epochs {
         }
     }
 
-    /// Returns the error for a fence, lock or window destruction that is called while this rank has
-    /// a lock or another thread calls a fence. `claimed` is the value of the field `claimed`.
+    /// Returns the error for a fence, lock or window destruction that is called while this rank
+    /// holds a lock or another thread is executing a fence. `claimed` is the value of the field
+    /// `claimed`.
     #[cold]
     fn is_locked(&self, name: &str, claimed: u32) -> Error {
         let text = match claimed {
@@ -170,7 +171,7 @@ impl Epochs {
     }
 
     /// Records whether the last unlock timed out. After a timeout, the window may be destroyed
-    /// while this rank has locks.
+    /// while this rank holds locks.
     pub(super) fn set_stuck(&self, is_stuck: bool) {
         self.is_stuck.store(is_stuck, Release);
     }
@@ -207,7 +208,7 @@ impl Epochs {
     }
 
     /// Begins to acquire the lock of `target` (`None`: of all targets), before the lock is
-    /// requested from the target. Fails if this rank already has the lock or another thread is
+    /// requested from the target. Fails if this rank already holds the lock or another thread is
     /// acquiring it. The caller must call `locked` or `unlocked` afterwards.
     pub(super) fn begin_lock(&self, name: &str, target: Option<i32>) -> Result<()> {
         self.check_fence(name)?;
@@ -220,9 +221,9 @@ impl Epochs {
         Ok(())
     }
 
-    /// Returns the error of a lock call that fails because of a fence or of a lock that this rank
-    /// has or acquires. `claimed` identifies the conflict: `ALL` for dtl_win_lock_all, `FENCE` for
-    /// a fence, any other value for the lock of a target.
+    /// Returns the error for a lock call that fails because of a fence, or because of a lock that
+    /// this rank has or is acquiring. `claimed` identifies the conflict: `ALL` for
+    /// dtl_win_lock_all, `FENCE` for a fence, any other value for the lock of a target.
     fn is_twice(&self, name: &str, target: Option<i32>, claimed: u32) -> Error {
         if claimed == FENCE {
             return self.is_locked(name, claimed);
@@ -251,7 +252,7 @@ impl Epochs {
     }
 
     /// Ends the acquisition that `begin_lock` began, or the failed release that `begin_unlock`
-    /// began. Records that this rank has the lock.
+    /// began. Records that this rank holds the lock.
     pub(super) fn locked(&self, target: Option<i32>) {
         // A fence epoch that another thread has used meanwhile stays open until the next fence.
         let _ = self.fence.compare_exchange(OPEN, NONE, Relaxed, Relaxed);
@@ -289,8 +290,8 @@ impl Epochs {
         }
     }
 
-    /// Releases all locks of this rank by calling `give_back` with the targets. Called at finalize,
-    /// or when the window is destroyed after an unlock has timed out.
+    /// Releases all locks that this rank holds by calling `give_back` with the targets. Called at
+    /// finalize, or when the window is destroyed after an unlock has timed out.
     pub(super) fn take_all(&self, mut give_back: impl FnMut(std::ops::Range<i32>)) {
         let ranks = i32::try_from(self.locked.len()).unwrap_or(i32::MAX);
         if self.begin_unlock("", None).is_ok() {

@@ -1,10 +1,10 @@
-//! Fast path of one-sided operations that take nanoseconds: operations on few bytes, in an open
-//! access epoch, on a target whose memory this process can access with loads and stores. The fast
-//! path runs in the C entry function, without leaving the reclamation epoch of the thread.
+//! Fast path of one-sided operations that take nanoseconds: operations on at most `FEW` bytes, in
+//! an open access epoch, on a target whose memory this process can access with loads and stores.
+//! The fast path runs in the C entry function, without leaving the reclamation epoch of the thread.
 //!
 //! If the fast path does not apply or the call is erroneous, the functions have no effect and
 //! return `None`. The caller then uses the slow path (`rma_ops`, `sync`), which executes the
-//! operation or returns the error. No function of this file waits or panics.
+//! operation or returns the error. The functions in this file never block or panic.
 
 use super::rma_ops::{TargetAddr, is_swapped};
 use super::{TABLE, Window};
@@ -59,7 +59,7 @@ pub fn get(inside: &Guard, win: dtl_win_t, into: Region, place: TargetAddr) -> O
 }
 
 /// Updates elements in the memory of the target. Returns `None`, without an update, if the update
-/// needs the target's element lock and another rank has this lock or waits for it.
+/// needs the target's element lock and another rank holds this lock or waits for it.
 #[inline(always)] // row: win_accumulate_8
 fn change(
     window: &Window,

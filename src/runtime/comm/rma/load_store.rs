@@ -3,11 +3,11 @@
 //!
 //! This path is for ranks of one node, and for memory that their transport makes accessible to all
 //! of them (`runtime::component::SharedRegion`): memory that the library allocates for a window
-//! and, within one process, also memory of the program. An operation is complete when its call
-//! returns, and is visible to every rank that synchronizes with this rank afterwards. The words of
-//! a target's locks are allocated together with the window memory of the target. A rank that waits
-//! for a lock takes it over if its holders have died. No target has to execute requests of other
-//! ranks.
+//! and, within one process, also memory that the application has allocated. An operation is
+//! complete when its call returns, and is visible to every rank that synchronizes with this rank
+//! afterwards. The words of a target's locks are allocated together with the window memory of the
+//! target. A rank that waits for a lock takes the lock over if all ranks that hold it have died. No
+//! target has to execute requests from other ranks.
 
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::comm::rma::robust_rwlock::{self, SharedLock};
@@ -30,8 +30,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Index, among the synchronization words of a target, of the first word of the element lock, which
-/// makes operations atomic on elements without lock-free atomics. The words before `CLOSED` are the
-/// lock that dtl_win_lock acquires on the target.
+/// provides atomicity for elements that have no lock-free atomic operations. The words before
+/// `CLOSED` are the lock that dtl_win_lock acquires on the target.
 const ELEMENTS: usize = 48;
 /// Index of the synchronization word that a target sets when it destroys the window. Before that,
 /// nothing writes to the cache line of this word.
@@ -55,7 +55,7 @@ pub(super) struct Direct {
     comm: Arc<Comm>,
     /// Window memory and locks of each rank, indexed by rank.
     targets: Vec<Target>,
-    /// Time of this rank's last check for dead ranks, in nanoseconds of the coarse clock.
+    /// Time of this rank's last check for dead ranks, in nanoseconds of the coarse monotonic clock.
     looked_ns: AtomicU64,
 }
 
@@ -70,8 +70,9 @@ impl Target {
         SharedLock::new(self.part.words().get(..CLOSED)?)
     }
 
-    /// Returns the target's element lock, which makes operations atomic on elements without
-    /// lock-free atomics. A rank acquires it exclusively, and for at most one operation.
+    /// Returns the target's element lock, which protects updates of elements for which the
+    /// processor has no lock-free atomics. A rank acquires the lock in exclusive mode, and holds it
+    /// for at most one operation.
     fn elements(&self) -> Option<SharedLock<'_>> {
         SharedLock::new(self.part.words().get(ELEMENTS..)?)
     }
@@ -144,8 +145,8 @@ impl Direct {
     }
 
     /// Waits for a lock: polls until `attempt` acquires it or, if all ranks that hold it have died
-    /// or left, until `take_over` succeeds. In the error message, `what` names the lock and `who`
-    /// names its holders.
+    /// or closed the transport, until `take_over` succeeds. In the error message, `what` names the
+    /// lock and `who` names its holders.
     #[cold]
     fn wait(
         &self,
@@ -210,7 +211,7 @@ impl Direct {
         waited
     }
 
-    /// Waits for `lock`, which another rank has, and acquires it for this rank.
+    /// Waits for `lock`, which another rank holds, and acquires it for this rank.
     #[cold]
     fn wait_for(
         &self,
@@ -276,8 +277,8 @@ impl Direct {
         now.wrapping_sub(self.looked_ns.load(Relaxed)) >= LOOK_EVERY_NS
     }
 
-    /// Fails if a target is known to have died, to have left, or to have destroyed the window. The
-    /// window memory of such a target remains mapped.
+    /// Fails if a target is known to have died, to have closed the transport, or to have destroyed
+    /// the window. The window memory of such a target remains mapped.
     fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
         let now = wait::coarse_ns();
         if self.is_due(now) {
@@ -303,7 +304,7 @@ impl Direct {
     }
 }
 
-/// Returns a string that lists the ranks that have a lock, for error messages.
+/// Returns a string that lists the ranks that hold a lock, for error messages.
 fn who(ranks: impl Iterator<Item = usize>) -> String {
     match ranks.map(|rank| rank.to_string()).collect::<Vec<_>>() {
         ranks if ranks.is_empty() => "another rank has it".to_owned(),
@@ -400,8 +401,8 @@ impl RmaPath for Direct {
     }
 
     /// Marks the window memory of this rank as closed, so that ranks that lock or flush this target
-    /// after a failure receive an error. Owners of remaining references to the path must make no
-    /// further calls on it. The memory is released with the last reference.
+    /// after a failure receive an error. Owners of remaining references to the RMA path must not
+    /// call its methods any more. The memory is released with the last reference.
     fn close(&self, _together: bool) {
         let own = self.targets.get(self.own());
         if let Some(word) = own.and_then(|own| own.part.words().get(CLOSED)) {

@@ -1,4 +1,5 @@
-//! Windows: memory of each rank that other ranks access without the target's participation.
+//! Windows: memory that each rank exposes to the other ranks, which access it without the target's
+//! participation.
 //!
 //! This file creates and destroys windows, and records the memory that each rank contributes (its
 //! part of the window). A window has a private communicator (`group::private`). Therefore its
@@ -10,12 +11,12 @@
 //! - `epoch`: access epochs, and which calls they allow
 //! - `sync`: fences, locks, flushes
 //! - `rma_ops`: checked operations
-//! - `fast`: fast path of operations of few bytes
+//! - `fast`: fast path of small operations
 //! - `robust_rwlock`: locks in shared memory that record their holders
 //! - `load_store`: RMA path over shared memory
 //! - `backend_rma`: RMA path over windows of the transport
 //! - `active_messages`: RMA path by messages
-//! - `rma_progress`: execution of requests of other ranks
+//! - `rma_progress`: execution of requests from other ranks
 
 mod active_messages;
 mod backend_rma;
@@ -83,7 +84,8 @@ pub struct Window {
     /// stores; otherwise `None`. The concrete type saves a virtual call in operations that take
     /// about ten nanoseconds.
     direct: Option<Arc<Direct>>,
-    /// Size, displacement unit and memory of each rank's part, indexed by rank.
+    /// Window memory that each rank contributes, with its size and displacement unit, indexed by
+    /// rank.
     parts: Vec<RankWindow>,
     /// Window memory of this rank, which `_kept`, `path` or the program owns.
     memory: Region,
@@ -320,7 +322,7 @@ pub fn destroy_all() {
 }
 
 /// Discards all window handles in a forked child. Also discards the state of the thread that
-/// executes requests of other ranks, because this thread does not exist in the child.
+/// executes requests from other ranks, because this thread does not exist in the child.
 pub fn forget_all() {
     rma_progress::forget();
     TABLE.drain(&inside_out::enter()).for_each(std::mem::forget);

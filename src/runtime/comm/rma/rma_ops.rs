@@ -1,6 +1,6 @@
-//! One-sided operations: checks that the accessed bytes are inside the target's window memory and
-//! that this rank has an open access epoch, then passes the operation to the RMA path of the
-//! window. Errors are detected before any data is transferred.
+//! One-sided operations: each call checks that the accessed bytes are inside the target's window
+//! memory and that this rank has an open access epoch, then passes the operation to the RMA path of
+//! the window. Errors are detected before any data is transferred.
 
 use super::{RankWindow, Window};
 use crate::abi::comm::communicator::DTL_PROC_NULL;
@@ -44,8 +44,8 @@ impl Window {
         (is_inside && self.comm.is_open() && self.epochs.admits(target)).then_some(spot)
     }
 
-    /// Validates an address and returns the range of `len` bytes there. Returns `None` if the
-    /// target is DTL_PROC_NULL or `len` is 0.
+    /// Validates an address and returns the range of `len` bytes that begins at it. Returns `None`
+    /// if the target is DTL_PROC_NULL or `len` is 0.
     fn spot(&self, name: &str, place: TargetAddr, len: usize) -> Result<Option<TargetRange>> {
         trace::about(|| {
             Args::NONE.bytes(len as u64).peer(place.target).comm(self.comm.handle().id)
@@ -103,8 +103,8 @@ pub fn change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Result<Change> {
     Ok(Change { dtype, op, update })
 }
 
-/// Returns the error for a dtype and reduction operation that a target cannot apply, because they
-/// are not built-in.
+/// Returns the error for a dtype and a reduction operation that a target cannot apply, because at
+/// least one of them is not built in.
 #[cold]
 fn no_change(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> Error {
     match types::reduction(dtype, op) {

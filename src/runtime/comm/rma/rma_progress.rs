@@ -1,8 +1,8 @@
-//! Executes requests of other ranks on the windows of this process: in every call that waits, and
+//! Executes requests from other ranks on the windows of this process: in every call that waits, and
 //! in a separate thread while no call waits.
 //!
 //! The thread is created with the first window whose RMA path needs it, and ends when the last such
-//! window is destroyed. Requests of other ranks do not wake the thread, so it polls at intervals.
+//! window is destroyed. Requests from other ranks do not wake the thread, so it polls at intervals.
 //! The intervals are short after the thread has found a request, and become longer while it finds
 //! none.
 
@@ -19,19 +19,20 @@ static SERVED: ProgressList<dyn RmaPath> = ProgressList::new();
 static THREAD: Mutex<Thread> = Mutex::new(Thread { needed: 0, running: None });
 
 struct Thread {
-    /// Number of windows that need the thread that executes requests of other ranks.
+    /// Number of windows that need the thread that executes requests from other ranks.
     needed: usize,
     running: Option<(JoinHandle<()>, Arc<ThreadControl>)>,
 }
 
-/// State shared with the thread that executes requests of other ranks. It is not static, because a
-/// fork may leave its lock locked and no thread of the child needs it.
+/// State shared with the thread that executes requests from other ranks. It is not static: a fork
+/// may leave the lock in this state locked, and the child does not need the state, because the
+/// thread does not exist in the child.
 #[derive(Default)]
 struct ThreadControl {
     ends: AtomicBool,
     /// Version of `needed` and `new`; incremented when they change.
     version: AtomicU64,
-    /// Number of windows that need the thread that executes requests of other ranks.
+    /// Number of windows that need the thread that executes requests from other ranks.
     needed: AtomicUsize,
     /// RMA paths of new windows that the progress thread does not poll yet.
     new: Mutex<Vec<Weak<dyn RmaPath>>>,
@@ -45,14 +46,15 @@ const SLEEPS: [(u32, Duration); 3] = [
     (2000, Duration::from_millis(1)),
 ];
 const LONGEST_SLEEP: Duration = Duration::from_millis(5);
-/// Number of polls of the progress thread after each sleep, at intervals of `BETWEEN_LOOKS`. An MPI
-/// library may detect a message in one poll and receive it in the next. It needs more polls for a
-/// large message, whose fragments are requested one after the other. With one poll after each
-/// sleep, a large message took 10 to 23 ms.
+/// Number of polls by the progress thread after each sleep, at intervals of `BETWEEN_LOOKS`. An MPI
+/// library may detect a message in one poll and receive it in the next. A large message needs more
+/// polls, because the MPI library requests its fragments one after the other. With one poll after
+/// each sleep, a large message took 10 to 23 ms.
 const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
-/// Registers the RMA path of a new window, so that requests of other ranks on it are executed.
+/// Registers the RMA path of a new window, so that requests from other ranks on this window are
+/// executed.
 pub(super) fn add(path: &Arc<dyn RmaPath>, needs_thread: bool) -> Result<()> {
     if needs_thread {
         let mut thread = THREAD.lock();
@@ -64,8 +66,8 @@ pub(super) fn add(path: &Arc<dyn RmaPath>, needs_thread: bool) -> Result<()> {
     Ok(())
 }
 
-/// Removes the RMA path of a window that is being destroyed, so that requests on it are no longer
-/// executed.
+/// Removes the RMA path of a window that is being destroyed, so that requests on this window are no
+/// longer executed.
 pub(super) fn remove(path: &Arc<dyn RmaPath>) {
     if SERVED.remove(Arc::as_ptr(path).addr()) && path.needs_thread() {
         let mut thread = THREAD.lock();
@@ -115,7 +117,7 @@ impl Thread {
     }
 }
 
-/// Ends the execution of requests of other ranks on the windows of this process, at finalize.
+/// Stops executing other ranks' requests to the windows of this process. Called at finalize.
 pub(super) fn stop() {
     SERVED.clear();
     let mut thread = THREAD.lock();
@@ -132,7 +134,8 @@ pub(super) fn forget() {
     std::mem::forget(thread.running.take());
 }
 
-/// Executes requests of other ranks on the next few windows of this process, in round-robin order.
+/// Executes requests from other ranks on the next few windows of this process, in round-robin
+/// order.
 pub(crate) fn serve_some() {
     if SERVED.len() > 0 {
         for path in SERVED.turns().iter().flatten() {
@@ -141,14 +144,14 @@ pub(crate) fn serve_some() {
     }
 }
 
-/// Executes requests of other ranks on all windows of this process. Called by operations on a
+/// Executes requests from other ranks on all windows of this process. Called by operations on a
 /// window whose ranks are all threads of this process.
 pub(super) fn serve_all() {
     let rounds = SERVED.len().div_ceil(TURNS);
     (0..rounds).for_each(|_| serve_some());
 }
 
-/// Main loop of the progress thread: executes requests of other ranks until `ThreadControl::ends`
+/// Main loop of the progress thread: executes requests from other ranks until `ThreadControl::ends`
 /// is set.
 fn work(control: &ThreadControl) {
     let (mut known, mut paths) = (0, Vec::<Weak<dyn RmaPath>>::new());
@@ -173,7 +176,7 @@ fn work(control: &ThreadControl) {
     }
 }
 
-/// Polls all windows for requests of other ranks, up to `times` times or until a request has been
+/// Polls all windows for requests from other ranks, up to `times` times or until a request has been
 /// executed. Returns true if a request has been executed.
 fn look(paths: &[Weak<dyn RmaPath>], times: u32) -> bool {
     (0..times).any(|number| {

@@ -4,12 +4,12 @@
 //!
 //! **Shared or exclusive.** One word holds the rank of the writer or the number of sharers. A rank
 //! that shares the lock first sets a bit of its own and then increments the count (acquire and
-//! release), so a rank that sees a count sees the bits too. To unlock, the rank decrements the
-//! count (release) and then clears the bit. If the rank dies between these two steps, its bit is
-//! set although it no longer shares the lock. Such a bit does no harm, because it names a rank that
-//! has in fact died. Locking is an acquire and unlocking a release. All changes to the word are
-//! read-modify-writes, except the store that unlocks exclusive access. Therefore a rank that locks
-//! sees the writes of all earlier holders.
+//! release), so a rank that reads the count also observes the bits. To unlock, the rank decrements
+//! the count (release) and then clears the bit. If the rank dies between these two steps, its bit
+//! is set although it no longer shares the lock. Such a bit does no harm, because it names a rank
+//! that has in fact died. Locking is an acquire and unlocking a release. All changes to the word
+//! are read-modify-writes, except the store that unlocks exclusive access. Therefore a rank that
+//! acquires the lock observes the writes of all earlier holders.
 //!
 //! **Wishes.** A rank that waits for exclusive access publishes its rank number in a second word,
 //! the waiting-writer word. Ranks that request shared access then yield to it for a while, so that
@@ -45,7 +45,7 @@ pub const fn words(ranks: usize) -> usize {
     BITS + ranks.div_ceil(64)
 }
 
-/// Robust lock for one writer or many sharers, in memory that processes share.
+/// Robust reader-writer lock in memory that processes share.
 #[derive(Clone, Copy)]
 pub struct SharedLock<'a> {
     state: &'a AtomicU64,
@@ -68,7 +68,8 @@ impl<'a> SharedLock<'a> {
     }
 
     /// Tries to acquire the lock exclusively for `rank`; returns true on success. If `polite` is
-    /// true, the attempt also fails if any rank has published that it waits for exclusive access.
+    /// true, the attempt also fails if any rank has announced that it is waiting for exclusive
+    /// access.
     #[must_use]
     pub fn try_exclusive(&self, rank: usize, polite: bool) -> bool {
         let wish = self.wish.load(Relaxed);
@@ -98,8 +99,9 @@ impl<'a> SharedLock<'a> {
     }
 
     /// Tries to acquire shared access for `rank`; returns true on success. Fails while a rank has
-    /// exclusive access or, if `polite` is true, has published that it waits for exclusive access.
-    /// After a failed attempt, the caller must call `leave_line` unless a later attempt succeeds.
+    /// exclusive access or, if `polite` is true, has announced that it is waiting for exclusive
+    /// access. After a failed attempt, the caller must call `leave_line` unless a later attempt
+    /// succeeds.
     #[must_use]
     pub fn try_shared(&self, rank: usize, polite: bool) -> bool {
         let wish = self.wish.load(Relaxed);
@@ -164,7 +166,7 @@ impl<'a> SharedLock<'a> {
         self.state.compare_exchange(state, after, AcqRel, Relaxed).is_ok()
     }
 
-    /// Returns the ranks that share the lock or are about to share it.
+    /// Returns the ranks that hold the lock in shared mode or are acquiring it in shared mode.
     fn sharers(&self) -> impl Iterator<Item = usize> {
         let of_word = |(index, word): (usize, &AtomicU64)| {
             let bits = word.load(Relaxed);

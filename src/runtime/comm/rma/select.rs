@@ -32,7 +32,7 @@ pub(super) struct OfferMemory {
     source: Source,
     pub(super) disp_unit: u64,
     /// `Ok(true)` if the transport can allocate the memory of windows, `Ok(false)` if it needs
-    /// existing memory, `Err` with the reason if it has no windows.
+    /// existing memory, `Err` with the reason if it does not support windows.
     windows: std::result::Result<bool, &'static str>,
 }
 
@@ -204,8 +204,8 @@ fn by_shared_memory(
     Ok(PathChoice { path: Arc::clone(&direct) as _, direct: Some(direct), memory, kept: None })
 }
 
-/// Allocates the window memory of this rank if this rank has deferred the allocation to the
-/// transport. Collective: fails on all ranks if it fails on one of them.
+/// Allocates the window memory of this rank if this rank had left the allocation to the transport.
+/// Collective: fails on all ranks if it fails on one of them.
 fn have_memory(own: &Comm, had: &mut OfferMemory, offers: &[Words]) -> Result<()> {
     if offers.iter().all(|[.., word, _]| word & LATER == 0) {
         return Ok(());
@@ -219,8 +219,8 @@ fn have_memory(own: &Comm, had: &mut OfferMemory, offers: &[Words]) -> Result<()
     check_all("make its part of the window", statuses.into_iter())
 }
 
-/// Creates a window of the transport. If this fails on any rank, returns the offer of this rank and
-/// the reason for the failure on all ranks.
+/// Creates a window of the transport. If this fails on any rank, all ranks return their offer and
+/// the reason for the failure.
 fn by_transport(
     own: &Arc<Comm>,
     had: OfferMemory,

@@ -37,14 +37,14 @@ impl<T> ClosureTable<T> {
     }
 }
 
-/// Registers a task and returns its C function and user pointer. The task is run once or removed by
-/// [`take_unrun`].
+/// Registers a closure and returns a C function and user pointer. Calling that function with that
+/// pointer runs the closure and removes it. [`take_unrun`] removes a closure that has not run.
 pub(crate) fn issue(task: Once) -> (dtl_task_fn_t, Addr) {
     let number = ONCE.lock().put(task);
     (Some(redeem), Addr::new(without_provenance_mut(number)))
 }
 
-/// Removes a task that will not be run. Returns true if the task had not run.
+/// Removes a closure whose C function could not be queued. Returns true if the closure had not run.
 pub(crate) fn take_unrun(user: Addr) -> bool {
     let task = ONCE.lock().waiting.remove(&user.get());
     task.is_some()

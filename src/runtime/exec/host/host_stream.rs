@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, ThreadId};
 
-/// Initial capacity of a queue in tasks. A queue that contains more tasks allocates memory.
+/// Initial capacity of a queue in tasks. A queue allocates memory again only when it contains more
+/// tasks.
 const CAPACITY: usize = 64;
 /// Number of polls before the worker or a synchronizing thread parks. The polls take about 10
 /// microseconds, as long as a wake-up.
@@ -34,12 +35,12 @@ const SPINS: u32 = 300;
 /// Piece of work in a queue. The worker runs the pieces in the order in which they were queued.
 #[allow(clippy::large_enum_variant, reason = "a boxed launch would allocate at each launch")]
 pub enum StreamWork {
-    /// Calls a function of the user with its user pointer.
+    /// Calls a user callback with its user pointer.
     Call(dtl_task_fn_t, Addr),
     /// Runs a kernel over its grid.
     Launch(Grid),
-    /// Waits for a fence that the work of another queue completes. A failure of that work becomes a
-    /// failure of this queue.
+    /// Waits until work in another queue completes a fence. If that work fails, its error becomes
+    /// an error of this queue.
     Await(Arc<Fence>),
     /// Runs a closure.
     Run(Box<dyn FnOnce() -> Result<()> + Send>),
@@ -67,9 +68,9 @@ struct StreamShared {
     /// True if `StreamState::failure` is set.
     failed: AtomicBool,
     state: Mutex<StreamState>,
-    /// Signals new tasks to the worker.
+    /// Condition variable on which the worker waits for new tasks.
     work: Condvar,
-    /// Signals completed tasks to the synchronizing threads.
+    /// Condition variable on which synchronizing threads wait for the completion of tasks.
     progress: Condvar,
 }
 
@@ -168,7 +169,8 @@ impl HostStream {
         self.is_idle()
     }
 
-    /// Returns the first failure that no `synchronize` has returned yet; `None` if there is none.
+    /// Returns the first failure that no call to `synchronize` has returned yet; `None` if there is
+    /// none.
     pub fn failure(&self) -> Option<Error> {
         if !self.shared.failed.load(Ordering::Acquire) {
             return None;

@@ -14,19 +14,20 @@ use crate::sys::memory::buf::{Addr, Region, Scratch};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Maximum number of pieces if the grain is 0; a constant, so that the results are the same on
-/// every machine.
+/// Maximum number of pieces (ranges of iterations) if the grain is 0; a constant, so that the
+/// results are the same on every machine.
 const PIECES: u64 = 64;
-/// Maximum number of pieces that are processed before their partial results are combined (one
-/// round); ROUND_BYTES is the maximum size of these partial results in bytes.
+/// Maximum number of pieces (ranges of iterations) in a round. At the end of each round, the
+/// partial results of its pieces are combined. ROUND_BYTES is the maximum total size of these
+/// partial results in bytes.
 const ROUND_PIECES: u64 = 1024;
 const ROUND_BYTES: usize = 1 << 24;
 /// Alignment of each partial result in bytes, so that no two partial results share a cache line.
 const LINE: usize = 64;
 
-/// Fold function of the application, never NULL.
+/// User-defined fold function, never NULL.
 pub type FoldFn = extern "C" fn(u64, u64, *mut c_void, *mut c_void) -> dtl_status_t;
-/// Combine function of the application, never NULL.
+/// User-defined combine function, never NULL.
 pub type CombineFn = extern "C" fn(*mut c_void, *const c_void, *mut c_void);
 
 /// Parameters of a reduction.
@@ -39,7 +40,7 @@ pub struct Reduction {
     pub grain: u64,
     /// Initial value of every partial result; its length is the size of a partial result in bytes.
     pub identity: Region,
-    /// Function that reduces the iterations of a piece into a partial result.
+    /// Function that reduces the iterations of a piece (range of iterations) into a partial result.
     pub fold: FoldFn,
     /// Function that combines two partial results.
     pub combine: CombineFn,
@@ -93,8 +94,8 @@ fn no_memory(size: usize) -> Result<()> {
 
 struct Round {
     reduction: Reduction,
-    /// Maximum number of partial results that are stored before they are combined (one round);
-    /// `pieces` is the number of pieces of the whole reduction.
+    /// Maximum number of pieces in a round. At the end of a round, the partial results of its
+    /// pieces are combined. `pieces` is the number of pieces of the whole reduction.
     count: u64,
     pieces: u64,
     grain: u64,

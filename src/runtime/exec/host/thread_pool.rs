@@ -1,11 +1,10 @@
 //! Pool of host threads that run loops together with the threads that start the loops.
 //!
-//! A loop is divided into pieces of one size, and every thread gets a share of the pieces. A thread
-//! that has finished its share steals pieces from the other shares. The calling thread also
-//! executes pieces in this way. So a loop always completes, nested or not, whether or not a worker
-//! helps. The caller waits only for workers that run a piece of the loop, and these workers wait at
-//! most for loops nested inside the piece. Workers are created at first use; idle workers soon
-//! sleep.
+//! A loop is divided into pieces of equal size, and every thread gets a share of the pieces. A
+//! thread that has finished its share steals pieces from the other shares. The calling thread also
+//! executes pieces in this way. So every loop completes, even if it is nested or no worker helps.
+//! The caller waits only for workers that run a piece of the loop, and these workers wait at most
+//! for loops nested inside the piece. Workers are created at first use; idle workers soon sleep.
 //!
 //! `executor` defines the kinds of executors and their interface; `sys::compute::team` implements
 //! the synchronization of threads and work stealing. docs/explanation/executor.md explains the
@@ -36,7 +35,7 @@ const PIECES_PER_THREAD: u64 = 4;
 const WORTH_HELPING_NS: u64 = 500;
 /// Sampling interval: the duration of one in SAMPLE loops is measured.
 const SAMPLE: u32 = 4;
-/// Maximum number of spin-wait pauses between two polls of a worker, in total just under a
+/// Maximum number of spin-wait pauses that a worker makes between two polls, in total just under a
 /// microsecond.
 const LAZIEST: u32 = 32;
 /// Number of sleeping workers that a thread wakes at a time. A woken worker that finds more work
@@ -45,14 +44,14 @@ const WAKES: u32 = 2;
 /// Maximum number of threads in a pool. A request for more threads fails.
 pub const LARGEST: u32 = 4096;
 
-/// Loop body of the application, never NULL.
+/// User-defined loop body, never NULL.
 pub type RangeFn = extern "C" fn(u64, u64, *mut c_void) -> dtl_status_t;
 
 /// Loop body: function that is called for each piece (range of iterations) of a loop.
 pub enum LoopBody {
-    /// Function of the application and its user pointer.
+    /// User-defined function and its user pointer.
     User(RangeFn, Addr),
-    /// Closure of the library.
+    /// Closure created by the library.
     Shared(Arc<dyn Fn(u64, u64) -> Result<()> + Send + Sync>),
 }
 
@@ -111,8 +110,8 @@ pub struct ThreadPool {
 struct PoolShared {
     size: u32,
     team: Team<Loop>,
-    /// Pieces (ranges of iterations) of each loop in progress that no thread has taken yet, indexed
-    /// by the position of the loop in `team`, which has one position for each concurrent loop.
+    /// For each loop in progress, the pieces (ranges of iterations) that no thread has taken yet.
+    /// The index is the loop's position in `team`, which has one position for each concurrent loop.
     shares: Box<[Shares]>,
     /// Number of workers created.
     hired: AtomicUsize,
@@ -146,7 +145,7 @@ struct Loop {
 }
 
 impl ThreadPool {
-    /// Creates a pool of `size` threads, the caller included. Creates no thread yet.
+    /// Creates a pool of `size` threads, including the caller. Does not start any threads yet.
     pub fn new(size: u32) -> Self {
         let size = size.max(1);
         let shared = PoolShared {
@@ -204,9 +203,9 @@ impl ThreadPool {
         work.failure.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Starts workers until there is one for each piece or the pool has its full size, or until no
-    /// thread can be created. Returns the number of workers requested for the loop, which may
-    /// exceed the number of existing workers.
+    /// Starts workers until there is one for each piece (range of iterations) of a loop or the pool
+    /// has its full size, or until no thread can be created. Returns the number of workers
+    /// requested for the loop, which may exceed the number of existing workers.
     fn hire(&self, pieces: u64) -> u32 {
         let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.shared.size - 1);
         if self.shared.hired.load(Ordering::Relaxed) < wanted as usize {
@@ -333,8 +332,9 @@ impl PoolShared {
         }
     }
 
-    /// Wakes sleeping workers if more pieces (`is_more`) or queued tasks are available. Each worker
-    /// that finds work calls this function, so one call needs to wake only a few workers.
+    /// Wakes sleeping workers if more pieces (ranges of iterations) of a loop (`is_more`) or queued
+    /// tasks are available. Each worker that finds work calls this function, so one call needs to
+    /// wake only a few workers.
     fn pass_on(&self, is_more: bool) {
         if self.team.has_sleepers() && (is_more || self.queued.load(Ordering::Relaxed) > 0) {
             self.team.wake(WAKES);
@@ -360,7 +360,8 @@ impl PoolShared {
 }
 
 impl Loop {
-    /// Runs pieces of the loop until no piece is left or a piece has failed.
+    /// Runs pieces (ranges of iterations) of the loop until all pieces have been taken or one has
+    /// failed.
     fn take_part(&self, shares: &Shares, member: usize) {
         while !self.has_failed.load(Ordering::Relaxed) {
             match shares.take(member) {
@@ -383,7 +384,8 @@ impl Loop {
 /// Polling interval of a worker. Every poll transfers a cache line away from the cores of the
 /// calling threads, and the caller of a loop must wait until each worker that has joined the loop
 /// leaves it. So a loop of less than a microsecond finishes sooner without workers. A worker
-/// doubles its polling interval while it finds only such short loops or no piece to run.
+/// doubles its polling interval while it finds only such short loops, or no piece (range of
+/// iterations) to run.
 #[derive(Default)]
 struct Zeal {
     visits: u32,
@@ -392,8 +394,9 @@ struct Zeal {
 }
 
 impl Zeal {
-    /// Runs the first piece of a loop in a worker. Measures the duration of the piece in one of
-    /// SAMPLE loops, or in every loop while the worker makes more than one pause between polls.
+    /// Runs the first piece (range of iterations) of a loop in a worker. Measures the duration of
+    /// the piece in one of SAMPLE loops, or in every loop while the worker makes more than one
+    /// pause between polls.
     fn measure(&mut self, work: &Loop, size: u32, run: impl FnOnce()) {
         self.visits = self.visits.wrapping_add(1);
         if self.pauses == 1 && self.visits % SAMPLE != 0 {

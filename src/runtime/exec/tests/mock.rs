@@ -48,8 +48,8 @@ impl Device for Here {
 /// Exec component that records the names of its functions that are called. All work completes
 /// synchronously, except that events stay incomplete while `stalled` is true.
 pub(super) struct Mock {
-    /// Groups of functions that the backend implements. If it implements no streams, it implements
-    /// host execution.
+    /// Groups of functions that the backend implements. If it does not implement streams, it
+    /// implements host execution instead.
     pub(super) groups: ExecGroups,
     pub(super) optional: bool,
     pub(super) calls: Mutex<Vec<&'static str>>,

@@ -20,7 +20,8 @@ use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::Region;
 use std::sync::Arc;
 
-/// Queues a copy of `src` to `dst` (same length). Invalid ranges fail immediately.
+/// Queues a copy of `src` to `dst`, which have the same length. Returns an error immediately if a
+/// range is invalid.
 pub fn copy(inside: &Guard, stream: &Stream, dst: Region, src: Region) -> Result<()> {
     if dst.is_empty() {
         return Ok(());

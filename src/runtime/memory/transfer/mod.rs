@@ -52,8 +52,8 @@ fn check_apart(dst: Region, src: Region) -> Result<()> {
     )
 }
 
-/// Copies through the program's dispatch handler for the two memory kinds if there is one, else
-/// with the library's own copy functions.
+/// Copies through the user-defined dispatch handler for the two memory kinds if there is one,
+/// otherwise with the library's own copy functions.
 #[inline]
 fn carry_out(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     if library_ops::is_taken(DTL_OPERATION_COPY) && handlers::copy(inside, dst, src, None)? {
@@ -68,14 +68,14 @@ pub fn what(dst: &Located<'_>, src: &Located<'_>) -> Args {
     Args::NONE.bytes(dst.place.region.len() as u64).what(format_args!("{from} to {to}"))
 }
 
-/// Copies from memory that the host cannot access into a buffer of the library.
+/// Copies from memory that the host cannot access into a host buffer of the library.
 pub fn stage_out(host: Region, device: Region) -> Result<()> {
     let inside = epoch::enter();
     let (host, device) = (Located::host(host), locate(&inside, "source", device)?);
     stage(&inside, &host, &device, &device)
 }
 
-/// Copies from a buffer of the library into memory that the host cannot access.
+/// Copies from a host buffer of the library into memory that the host cannot access.
 pub fn stage_in(device: Region, host: Region) -> Result<()> {
     let inside = epoch::enter();
     let (host, device) = (Located::host(host), locate(&inside, "destination", device)?);
@@ -120,8 +120,8 @@ fn copy_by_host(dst: &Located<'_>, src: &Located<'_>, owner: &Backend) -> Result
     Err(owner.lacks("transfer for memory that the host cannot reach"))
 }
 
-/// Copies between memory of two backends. Neither backend can access the memory of the other, so
-/// the copy goes through host memory.
+/// Copies between the memory of two backends through host memory, because neither backend can
+/// access the memory of the other.
 fn copy_between(dst: &Located<'_>, src: &Located<'_>) -> Result<()> {
     if src.host_accessible()? {
         let host = Located::host(src.place.region);
@@ -149,8 +149,8 @@ fn no_stage(len: usize) -> Error {
 
 impl Rows {
     /// Returns true if a row of `dst` may share a byte with a row of `src`. Rows in disjoint column
-    /// ranges of one array share no byte. Rows of different pitches are assumed to share bytes if
-    /// the regions `dst` and `src` overlap.
+    /// ranges of one array share no byte. If the row pitches of `dst` and `src` differ and the two
+    /// regions overlap, rows are assumed to share bytes.
     fn overlap(&self, dst: Region, src: Region) -> bool {
         if !dst.overlaps(src) {
             return false;
@@ -166,8 +166,8 @@ impl Rows {
     }
 }
 
-/// Copies the rows of a 2-D copy. Each region begins with the first byte of its first row and ends
-/// with the last byte of its last row.
+/// Executes a 2-D copy. Each region begins with the first byte of its first row and ends with the
+/// last byte of its last row.
 pub fn copy_2d(inside: &Guard, dst: Region, src: Region, rows: Rows) -> Result<()> {
     trace::about(|| Args::NONE.bytes(rows.width.saturating_mul(rows.height)));
     if rows.width == 0 || rows.height == 0 {
@@ -205,9 +205,9 @@ fn copy_rows(inside: &Guard, dst: &Located<'_>, src: &Located<'_>, rows: Rows) -
     })
 }
 
-/// Copies rows through the program's dispatch handler, as a strided copy with two axes and elements
-/// of one byte. Returns false without copying if there is no handler, or if the handler is a
-/// backend.
+/// Copies rows through the user-defined dispatch handler, as a strided copy with two axes and
+/// elements of one byte. Returns false without copying if there is no handler, or if the handler is
+/// a backend and not a user callback.
 #[cold]
 fn route_rows(inside: &Guard, dst: &Located<'_>, src: &Located<'_>, rows: Rows) -> Result<bool> {
     let axes = Axes {

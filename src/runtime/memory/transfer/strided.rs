@@ -1,12 +1,12 @@
 //! Copies of strided elements. Adjacent axes are merged as far as possible. The number of remaining
-//! axes determines the copy:
+//! axes determines how the elements are copied:
 //!
 //! | remaining axes | copy |
 //! |---|---|
 //! | none | one contiguous range |
 //! | one | rows of a 2-D copy |
 //! | more | 2-D copies, one for each position on the outer axes |
-//! | any, if the host can access both sides | loop of the host |
+//! | any, if the host can access both sides | loop on the host |
 //!
 //! Elements of the destination must not overlap each other or elements of the source; the functions
 //! check this.
@@ -40,10 +40,10 @@ pub struct StridedPlan {
     /// Number of bytes that are contiguous in source and destination at each position on the axes.
     run: u64,
     /// Number of bytes of the destination before the start of its first element, and number of
-    /// bytes from there to its end.
+    /// bytes from that start to the end of the destination.
     pub dst: (u64, u64),
     /// Number of bytes of the source before the start of its first element, and number of bytes
-    /// from there to its end.
+    /// from that start to the end of the source.
     pub src: (u64, u64),
 }
 
@@ -183,7 +183,7 @@ impl StridedPlan {
 
 /// Returns the number of bytes of the layout before its first element (nonzero only with negative
 /// strides), and the number of bytes from the start of that element to the end of the layout.
-/// Returns `None` if the sum exceeds isize::MAX.
+/// Returns `None` if the sum of the two numbers exceeds isize::MAX.
 fn span(axes: &[Axis], stride: fn(&Axis) -> i64, element: u64) -> Option<(u64, u64)> {
     let (mut below, mut above) = (0_u64, element);
     for axis in axes {
@@ -194,8 +194,8 @@ fn span(axes: &[Axis], stride: fn(&Axis) -> i64, element: u64) -> Option<(u64, u
     below.checked_add(above).filter(|bytes| *bytes <= isize::MAX as u64).map(|_| (below, above))
 }
 
-/// Returns true if the stride of each axis at the destination is at least the extent of the axes
-/// inside it, so that no two elements share a byte.
+/// Returns true if, at the destination, the stride of each axis is at least the extent in bytes of
+/// all inner axes, so that no two elements share a byte.
 fn is_apart(axes: &[Axis], element: u64) -> bool {
     let mut reach = element;
     axes.iter().rev().all(|axis| {
@@ -238,8 +238,8 @@ fn merge(axes: &mut Vec<Axis>, element: u64) -> u64 {
 
 /// Returns true if there are two positions on the axes whose distance in bytes differs from
 /// `distance` by less than `run` bytes. The axes are listed outermost first, and the stride of each
-/// is at least the extent of the axes inside it, so only the two multiples of the outermost stride
-/// that enclose `distance` need a check.
+/// is at least the extent in bytes of all inner axes, so only the two multiples of the outermost
+/// stride that enclose `distance` need a check.
 fn reaches(axes: &[Axis], distance: i128, run: i128) -> bool {
     let Some((axis, inner)) = axes.split_first() else { return distance.abs() < run };
     let stride = i128::from(axis.dst.unsigned_abs());
@@ -270,8 +270,8 @@ fn step(at: &mut [u64; MOST_AXES], axes: &[Axis]) -> bool {
     false
 }
 
-/// Returns the strides in bytes of contiguous elements, where the last axis varies fastest. Returns
-/// `None` if the number of bytes overflows.
+/// Returns the strides in bytes of an array with contiguous elements, in which the last axis varies
+/// fastest. Returns `None` if the number of bytes overflows.
 pub fn dense(shape: &[u64], element_bytes: u64) -> Option<Vec<i64>> {
     let mut stride = Some(element_bytes);
     let mut strides = Vec::with_capacity(shape.len());

@@ -18,12 +18,12 @@ pub(super) struct Half(pub(super) u16);
 #[repr(transparent)]
 pub(super) struct Bf16(pub(super) u16);
 
-/// Difference of the fraction widths of binary32 and binary16, in bits.
+/// Difference between the fraction widths of binary32 and binary16, in bits.
 const SHIFT: u32 = 13;
 /// Mask of the exponent field of a binary16, shifted left by SHIFT to its position in a binary32.
 const HALF_EXPONENT: u32 = 0x7C00 << SHIFT;
-/// Difference of the exponent biases of binary32 (127) and binary16 (15), shifted to the exponent
-/// field of a binary32.
+/// Difference between the exponent biases of binary32 (127) and binary16 (15), shifted to the
+/// exponent field of a binary32.
 const REBIAS: u32 = (127 - 15) << 23;
 /// 2^-14, the smallest normal binary16, as the bits of a binary32.
 const LEAST_NORMAL: u32 = (127 - 14) << 23;

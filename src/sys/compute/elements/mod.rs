@@ -1,10 +1,11 @@
 //! Operations on elements of the built-in dtypes, in private memory and in memory that other
 //! threads and processes update concurrently.
 //!
-//! Private memory: element-wise reduction of raw buffers, `into[i] = into[i] op from[i]` (or
-//! `from[i] op into[i]`, whose bits differ for zeros and NaNs), for every built-in pair of dtype
-//! and operation. Buffers need not be aligned. The two buffers may be identical, but must not
-//! overlap otherwise. The dtypes that a program creates are in `runtime::types`.
+//! Private memory: element-wise reduction of raw buffers, `into[i] = into[i] op from[i]` or
+//! `into[i] = from[i] op into[i]`, for every built-in pair of dtype and operation. For zeros and
+//! NaNs, the bits of the result depend on the order of the operands. Buffers need not be aligned.
+//! The two buffers may be identical, but must not overlap otherwise. User-defined dtypes are in
+//! `runtime::types`.
 //!
 //! In reading order:
 //! - `ops`: the operations, each on two elements
@@ -18,8 +19,8 @@
 //! or without returning the old value.
 //!
 //! There are two mechanisms. Only the dtype and the address of an element determine the mechanism:
-//! - Integers of 4 and 8 bytes at multiples of their size are changed by atomic instructions: sums,
-//!   bitwise operations, exchange and load take one instruction, all others a compare-and-swap loop
+//! - Naturally aligned integers of 4 and 8 bytes are changed by atomic instructions: sums, bitwise
+//!   operations, exchange and load take one instruction, all others a compare-and-swap loop
 //!   (`cell`) around the kernel for private memory.
 //! - Elements of all other dtypes, and integers at other addresses, are changed under a lock that
 //!   the caller takes, by the kernel for private memory with the widest instructions. One atomic
@@ -197,8 +198,9 @@ pub fn kernel_at(
 }
 
 /// Returns the kernel of an operation that selects one of its two operands. If the operands compare
-/// as equal, the selected operand depends on which operand the kernel replaces ([`OperandSide`]).
-/// All other operations give equal bits in both cases.
+/// as equal or both are NaNs, the bits of the result can depend on the operand order, so the kernel
+/// that replaces the right operand exchanges its arguments. All other operations give equal bits in
+/// either order.
 fn sided<R: Rule>((level, side): How) -> Kernel {
     match side {
         OperandSide::Left => kernel_of::<R>(level),
@@ -343,7 +345,8 @@ const fn is_word(size: usize) -> bool {
     matches!(size, 4 | 8)
 }
 
-/// Returns true if an integer of `size` bytes at the address of `target` needs no lock.
+/// Returns true if an integer of `size` bytes at the address of `target` can be updated atomically
+/// without a lock.
 #[must_use]
 pub fn is_lock_free(target: Region, size: usize) -> bool {
     is_word(size) && target.addr().get() % size == 0
@@ -414,7 +417,8 @@ fn region_of<T>(value: &mut T) -> Region {
     unsafe { Region::new(std::ptr::from_mut(value).cast(), size_of::<T>()) }
 }
 
-/// Atomic integer of one width, with the operations for which the processor has an instruction.
+/// Atomic integer of one width, with the operations for which the processor has an atomic
+/// instruction.
 trait Width: AtomicUpdate<Value: Copy + Default> + 'static {
     fn act(&self, act: Act, value: Self::Value) -> Self::Value;
     /// Stores `to` if the value is `from`. Returns the old value.
@@ -497,8 +501,8 @@ pub struct Swap {
     pub result: Region,
 }
 
-/// Executes an atomic compare-and-swap on the only element of `target`. The element must need no
-/// lock ([`is_lock_free`]).
+/// Executes an atomic compare-and-swap on the only element of `target`. The element must not
+/// require a lock ([`is_lock_free`]).
 pub fn compare_and_swap(target: Region, swap: Swap) {
     match target.len() {
         4 => swap_one::<AtomicU32>(target, swap),
@@ -511,8 +515,8 @@ fn swap_one<W: Width>(target: Region, swap: Swap) {
     write::<W>(swap.result, cell_of::<W>(target).swap_if(expected, value));
 }
 
-/// Executes a compare-and-swap on the only element of `target` under the lock that the element
-/// needs. The caller must hold the lock.
+/// Executes a nonatomic compare-and-swap on the only element of `target`. The caller must hold the
+/// lock that makes the operation atomic.
 pub fn compare_and_swap_locked(target: Region, swap: Swap) {
     let mut held = [0_u8; 8];
     let mut wanted = [0_u8; 8];

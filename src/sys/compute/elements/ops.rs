@@ -25,8 +25,8 @@ pub(super) trait Arithmetic: Copy + 'static {
     fn product(self, other: Self) -> Self;
 }
 
-/// Elements with a minimum and a maximum. If only one operand is a NaN, the result is that NaN. If
-/// both are NaNs, the result is the right operand.
+/// Element types with minimum and maximum operations. If only one operand is a NaN, the result is
+/// that NaN. If both are NaNs, the result is the right operand.
 pub(super) trait Ordered: Copy + 'static {
     fn lower(self, other: Self) -> Self;
     fn higher(self, other: Self) -> Self;

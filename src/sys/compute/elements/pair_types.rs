@@ -1,5 +1,5 @@
-//! Elements of two members: complex numbers, and pairs of value and index for MINLOC and MAXLOC.
-//! Their memory layout is that of the corresponding C struct.
+//! Element types with two members: complex numbers, and pairs of value and index for MINLOC and
+//! MAXLOC. Their memory layout is that of the corresponding C struct.
 
 use super::arithmetic::Float;
 use super::ops::{Arithmetic, Ordered};
@@ -17,8 +17,8 @@ impl<T: Float> Arithmetic for Complex<T> {
         Complex { re: (self.re + other.re).one_nan(), im: (self.im + other.im).one_nan() }
     }
 
-    /// Returns the product by the textbook formula. Infinities are not recovered as in Annex G of
-    /// C.
+    /// Returns the product by the textbook formula. In contrast to Annex G of the C standard,
+    /// infinities are not recovered.
     fn product(self, other: Self) -> Self {
         let re = self.re * other.re - self.im * other.im;
         let im = self.re * other.im + self.im * other.re;

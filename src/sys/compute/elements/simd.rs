@@ -1,7 +1,7 @@
-//! Loop that reduces one buffer into another, element by element, compiled for several instruction
-//! sets from one source. The compiler vectorizes the loop, and since no operation is fused or
-//! reordered, all variants give equal bits. The instruction sets of this processor are queried
-//! once.
+//! Loop that reduces one buffer into another, element by element. The loop is compiled for several
+//! instruction sets from one source. The compiler vectorizes the loop, and since no operation is
+//! fused or reordered, all variants compute bitwise identical results. The instruction sets of this
+//! processor are queried once.
 
 use super::ops::Rule;
 use crate::sys::memory::buf::Region;
@@ -48,7 +48,8 @@ impl Level {
         found
     }
 
-    /// Returns the fastest instruction set of this processor. The first call queries the processor.
+    /// Returns the fastest instruction set that this processor supports. The first call queries the
+    /// processor.
     pub fn best() -> Level {
         static BEST: OnceLock<Level> = OnceLock::new();
         *BEST.get_or_init(|| Level::all().pop().unwrap_or(Level::PLAIN))

@@ -15,8 +15,8 @@ global! {
     static CHORES: Mutex<Vec<Chore>> = Mutex::new(Vec::new());
 }
 
-/// Makes threads that return from a library call run `chore` outside the epoch until it returns
-/// true. Until then, each return costs more.
+/// Adds `chore` to the deferred work: threads that return from a library call run it outside the
+/// epoch until it returns true. Until then, each return from a call costs more.
 pub fn until_done(chore: Chore) {
     CHORES.lock().push(chore);
     ERRANDS.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Examination of the thread records of `epoch` in a forked child: locks that another thread held
 //! at the fork stay locked there.
 //!
-//! Not here: the detection of a fork (`sys::sync::lock::OpenState`), and the discarding of state in
-//! the child (`runtime::lifecycle`).
+//! `sys::sync::lock::OpenState` detects a fork, and `runtime::lifecycle` discards state in the
+//! child.
 
 use super::{RECORDS, ThreadRecord, adopt_record, give_back, mine, prepare};
 use crate::sys::sync::{Ordering, compiler_fence};
@@ -15,11 +15,11 @@ impl ThreadRecord {
     }
 }
 
-/// Marks the calling thread as running code of the library outside the epoch: functions that may be
-/// called in every state of the library, deferred work, the thread's last destructors, or the work
-/// of a thread of the library. Such code may take locks, so a forked child must be able to detect
-/// the thread (see [`another_was_inside`]). The mark keeps no object alive. It makes finalize fail
-/// in this thread alone ([`is_aside`]).
+/// Marks the calling thread as running library code outside the epoch: functions that may be called
+/// in every state of the library, deferred work, the thread's last destructors, or the work of a
+/// thread that the library has created. Such code may take locks, so a forked child must be able to
+/// detect the thread (see [`another_was_inside`]). The mark does not keep any object alive. It
+/// makes finalize fail only if the marked thread itself calls finalize ([`is_aside`]).
 ///
 /// Ordering: only the thread that owns the record writes the count `aside`, and only a forked
 /// child, which has no other threads, reads it from outside. The child's memory is a snapshot that
@@ -34,14 +34,15 @@ pub fn aside() -> ForkGuard {
     ForkGuard::of(unsafe { mine().as_ref() }.unwrap_or_else(adopt_record))
 }
 
-/// Returns true if the calling thread is marked by [`aside`]: then it runs a function of the
-/// program that the library has called from marked code.
+/// Returns true if the calling thread is marked by [`aside`]: the thread then runs a user callback
+/// that the library has called from marked code.
 pub fn is_aside() -> bool {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     unsafe { mine().as_ref() }.is_some_and(|record| record.aside.load(Ordering::Relaxed) > 0)
 }
 
-/// Guard of [`aside`]: while it lives, a forked child can detect that the thread may hold locks.
+/// Guard that [`aside`] returns. While it exists, a forked child can detect that the thread may
+/// hold locks.
 pub struct ForkGuard {
     record: &'static ThreadRecord,
 }

@@ -130,8 +130,9 @@ impl Drop for Canary {
     }
 }
 
-/// Makes two threads use the handle that `round` has last stored in its second argument, while
-/// `round` creates and destroys objects. Checks that all created objects are dropped.
+/// Calls `round`, which creates and destroys objects and stores their handles in its second
+/// argument, while two threads use the last stored handle. Checks that the threads never find a
+/// dropped object and that all objects are dropped in the end.
 fn race(rounds: u64, table: &HandleTable<Canary>, round: impl Fn(Arc<Canary>, &AtomicU64)) {
     let (current, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let drops = Arc::new(AtomicU64::new(0));
@@ -164,8 +165,8 @@ fn race(rounds: u64, table: &HandleTable<Canary>, round: impl Fn(Arc<Canary>, &A
     assert_eq!(drops.load(Ordering::Relaxed), rounds);
 }
 
-/// Returns the number of rounds: 100 for Miri, a tenth of `most` without optimization (where `most`
-/// rounds would take a minute), otherwise `most`.
+/// Returns the number of rounds: 100 under Miri, a tenth of `most` without optimization (where
+/// `most` rounds would take a minute), otherwise `most`.
 fn rounds(most: u64) -> u64 {
     match (cfg!(miri), cfg!(debug_assertions)) {
         (true, _) => 100,

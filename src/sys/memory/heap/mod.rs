@@ -97,7 +97,8 @@ pub struct LiveBlock {
 }
 
 /// Returns the mapping of this allocator that contains the whole region; `None` if there is none.
-/// Before the mapping is unmapped, it is reported to all watchers ([`watch_returned`]).
+/// Before the mapping is unmapped, its address range is recorded in all live watchers (objects that
+/// [`watch_returned`] creates).
 pub fn mapping(region: Region) -> Option<Region> {
     let segment = page_map::find(region.addr().get())?;
     let (base, bytes) = (segment.base.get(), segment.bytes.get());
@@ -109,7 +110,7 @@ pub fn mapping(region: Region) -> Option<Region> {
 /// Allocation statistics of the blocks with one tag (see [`Label`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Number of bytes that were requested and are not freed yet.
+    /// Number of bytes that were requested and have not been freed yet.
     pub live_bytes: u64,
     /// Maximum of `live_bytes` so far; an upper bound if several threads allocate.
     pub peak_bytes: u64,
@@ -119,7 +120,7 @@ pub struct Stats {
     pub total_count: u64,
 }
 
-/// Returns the size in bytes of the block that a request of `size` bytes gets.
+/// Returns the size in bytes of the block that is allocated for a request of `size` bytes.
 pub fn rounded(size: u64) -> u64 {
     match usize::try_from(size) {
         Ok(small @ 1..=LARGEST) => size_class::block(size_class::of(small)) as u64,
@@ -137,7 +138,7 @@ pub struct CachedBlock {
 }
 
 /// Allocates a block of `size` bytes (1 byte to 1 GiB), aligned to 64 bytes, from the cached free
-/// blocks of the calling thread. Acquires no lock and makes no system call or function call.
+/// blocks of the calling thread. Does not acquire a lock or make a system call or function call.
 /// Returns `None` if no such block is cached; the caller must then call [`alloc`].
 #[must_use]
 pub fn quick_alloc(size: u64, label: Label) -> Option<CachedBlock> {
@@ -145,19 +146,19 @@ pub fn quick_alloc(size: u64, label: Label) -> Option<CachedBlock> {
     Some(CachedBlock { addr: address(at), due })
 }
 
-/// Frees a block with the tag of `label` on the fast path: without a lock, and only if the calling
-/// thread's heap owns the slab of the block (adjacent blocks of one size class) and either
-/// currently allocates from it or keeps it in a list of slabs with free blocks. Returns
-/// `Some(true)` if the caller must call [`housekeeping`] afterwards, and `None` if the block was
-/// not freed; the caller must then call [`free`].
+/// Frees a block with the tag of `label` on the fast path: without a lock, and only if the slab
+/// that contains the block (a slab is a group of adjacent blocks of one size class) belongs to the
+/// calling thread's heap, and the heap either currently allocates from the slab or keeps it in a
+/// list of slabs with free blocks. Returns `Some(true)` if the caller must call [`housekeeping`]
+/// afterwards, and `None` if the block was not freed; the caller must then call [`free`].
 #[inline(always)] // row: alloc_free_64
 pub fn quick_free(addr: Addr, label: Label) -> Option<bool> {
     thread_heap::mine()?.quick_free(addr.get(), label.tag())
 }
 
 /// Performs deferred work of the calling thread's heap: updates the statistics of `tag`, collects
-/// the blocks that other threads have freed, and returns unused memory if that was requested.
-/// Called when a fast-path call has reported that it is due.
+/// the blocks that other threads have freed, and returns unused memory to the system if that was
+/// requested. Called when a fast-path call has reported that this work is due.
 pub fn housekeeping(tag: u8) {
     if let Some(heap) = thread_heap::mine() {
         heap.housekeeping(usize::from(tag));
@@ -220,8 +221,8 @@ pub fn find(addr: Addr) -> Option<LiveBlock> {
     (word & remote_free::LIVE != 0 && is_inside).then_some(found)
 }
 
-/// Returns the lowest address from `first` to `last` (inclusive; any addresses) that is in the
-/// memory of this allocator; `None` if there is none.
+/// Returns the lowest address in the memory of this allocator that is at least `first` and at most
+/// `last`; `None` if there is none. `first` and `last` may be arbitrary addresses.
 pub fn find_within(first: Addr, last: Addr) -> Option<usize> {
     page_map::find_within(first.get(), last.get())
         .map(|segment| segment.base.get().max(first.get()))
@@ -250,8 +251,8 @@ pub fn count_bytes(tag: u8, bytes: i64) {
     });
 }
 
-/// Resets to 0 the peak of the number of bytes that are allocated with a tag. The tag must have no
-/// allocated blocks, and no thread may be using it.
+/// Resets to 0 the peak in the statistics of a tag (maximum number of allocated bytes). The tag
+/// must have no allocated blocks, and no thread may be using it.
 pub fn restart(tag: u8) {
     page_heap::for_each_heap(|heap| heap.account(usize::from(tag)).level());
     stats::reset(usize::from(tag));
@@ -269,8 +270,8 @@ pub fn free_all(tag: u8) {
 }
 
 /// Returns the unused memory of the calling thread and of threads that have ended to the system.
-/// Requests that every other thread return its unused memory, which it does after some of its next
-/// calls to `free`.
+/// Requests that every other thread return its unused memory, which the thread does in one of its
+/// later calls to the allocator.
 pub fn trim() {
     page_heap::for_each_heap(Heap::want);
     let _ = thread_heap::with(|heap| {

@@ -10,7 +10,7 @@ pub(super) const PAGE: usize = 1 << 16;
 /// True if huge pages are requested from the kernel.
 static HUGE: AtomicBool = AtomicBool::new(true);
 
-/// Sets whether huge pages are requested from now on.
+/// Sets whether later calls to `prefer_huge` advise the kernel to use huge pages.
 pub fn use_huge_pages(wanted: bool) {
     HUGE.store(wanted, Ordering::Relaxed);
 }
@@ -23,7 +23,7 @@ fn reserve(len: usize) -> Option<usize> {
     (at != libc::MAP_FAILED).then(|| at.expose_provenance())
 }
 
-/// Unmaps `len` bytes of pages that begin at `at`.
+/// Unmaps the pages of the `len` bytes that begin at the address `at`.
 pub(super) fn unmap(at: usize, len: usize) {
     if cfg!(miri) {
         // SAFETY: memory that `map` returned and that no code uses any more.

@@ -1,10 +1,11 @@
-//! Memory that all threads share: segments with slabs (adjacent blocks of one size class) that
-//! belong to no heap, mappings for large blocks, the heaps of threads that have ended, and the
-//! budget: the maximum number of bytes that heaps may keep mapped without allocated blocks.
+//! Memory that all threads share: segments (mappings of 2 MiB) with slabs (adjacent blocks of one
+//! size class) that do not belong to any heap; mappings for large blocks; the heaps of threads that
+//! have ended; and the budget (the maximum number of bytes that heaps may keep mapped without
+//! allocated blocks).
 //!
-//! One lock protects the lists of this module. It is acquired only if the heap of the calling
-//! thread has no suitable memory. Pages of blocks are neither written nor returned to the system
-//! while it is held, except when all memory is unmapped.
+//! One lock protects the lists of this module. An allocation acquires it only if the heap of the
+//! calling thread has no suitable memory. While this lock is held, pages of blocks are neither
+//! written nor returned to the system, except when all memory is unmapped.
 
 use super::relaxed_cell::RelaxedPtr;
 use super::segment::{Segment, Slab};
@@ -17,7 +18,7 @@ use crate::sys::sync::{
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Default limit of the number of bytes that heaps keep mapped but unused: the larger of
+/// Default limit on the number of bytes that heaps keep mapped but unused: the larger of
 /// `USUAL_BUDGET` and 1 / `BUDGET_SHARE` of the maximum number of bytes that were mapped at once.
 const USUAL_BUDGET: usize = 256 << 20;
 const BUDGET_SHARE: usize = 8;
@@ -38,8 +39,8 @@ static GRANTED: AtomicUsize = AtomicUsize::new(0);
 static BUDGET: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 struct Store {
-    /// Lists of the segments with at least one slab that belongs to no heap, one list for each slab
-    /// layout (entry of `CUTS`).
+    /// Lists of the segments with at least one slab that does not belong to any heap, one list for
+    /// each slab layout (entry of `CUTS`).
     with_room: [RelaxedPtr<Segment>; SPANS],
     /// Lists of segment descriptors that can be reused because their memory was unmapped, one list
     /// for each slab layout and one for segments that are a single block.
@@ -165,8 +166,8 @@ impl Store {
         }
     }
 
-    /// Returns a slab that belongs to no heap, from a segment with the slab layout `cut`, and marks
-    /// it as not free; `None` if there is no such slab.
+    /// Returns a slab that does not belong to any heap, from a segment with the slab layout `cut`,
+    /// and marks it as not free; `None` if there is no such slab.
     fn pick(&self, cut: usize) -> Option<&'static Slab> {
         let segment = self.with_room.get(cut)?.get()?;
         let number = segment.free.get().trailing_zeros() as usize;
@@ -197,8 +198,8 @@ fn map(
     Some((store, segment))
 }
 
-/// Assigns a slab to the heap `owner`, for blocks of a size class below `FIRST_SPAN`, and returns
-/// it.
+/// Assigns a slab to the heap `owner`, for blocks of the size class `class` (below `FIRST_SPAN`),
+/// and returns the slab.
 pub(super) fn slab(class: usize, owner: &'static Heap) -> Option<&'static Slab> {
     let cut = size_class::cut(class);
     let found = STORE.lock().pick(cut);
@@ -214,8 +215,8 @@ pub(super) fn slab(class: usize, owner: &'static Heap) -> Option<&'static Slab> 
     Some(slab)
 }
 
-/// Creates a mapping for one block of `bytes` bytes, assigns it to the heap `owner`, and returns
-/// its only slab.
+/// Maps memory for a slab that consists of one block of `bytes` bytes. Assigns this slab to the
+/// heap `owner` and returns it.
 pub(super) fn span(
     class: usize,
     bytes: usize,
@@ -271,13 +272,13 @@ pub(super) fn bytes(slab: &Slab) -> usize {
     segment.bytes.get() / segment.slab_count()
 }
 
-/// Sets the limit of the number of bytes that heaps keep mapped but unused; `None` selects the
+/// Sets the limit on the number of bytes that heaps keep mapped but unused; `None` selects the
 /// default.
 pub fn set_budget(bytes: Option<usize>) {
     BUDGET.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
 }
 
-/// Returns the limit of the number of bytes that heaps keep mapped but unused.
+/// Returns the limit on the number of bytes that heaps keep mapped but unused.
 pub fn budget() -> usize {
     match BUDGET.load(Ordering::Relaxed) {
         usize::MAX => USUAL_BUDGET.max(MOST_MAPPED.load(Ordering::Relaxed) / BUDGET_SHARE),
@@ -293,7 +294,7 @@ pub(super) fn grant(bytes: usize) -> bool {
     try_it() || (bytes <= budget() && sweep() && try_it())
 }
 
-/// Withdraws the permission for `bytes` unused bytes that [`grant`] has given.
+/// Withdraws the permission, given by [`grant`], to keep `bytes` bytes mapped but unused.
 pub(super) fn revoke(bytes: usize) {
     GRANTED.fetch_sub(bytes, Ordering::Relaxed);
 }
@@ -308,7 +309,7 @@ pub fn kept() -> usize {
     GRANTED.load(Ordering::Relaxed)
 }
 
-/// Returns a heap for a thread: one of a thread that has ended, or a new heap.
+/// Returns a heap for the calling thread: the heap of a thread that has ended, or a new heap.
 pub(super) fn adopt() -> Option<&'static Heap> {
     let mut store = STORE.lock();
     if let Some(heap) = store.idle.get() {
@@ -333,7 +334,7 @@ pub(super) fn is_usable() -> bool {
     })
 }
 
-/// Adds the heap of a thread that ends to the list of heaps without a thread.
+/// Adds `heap`, which its thread does not use any more, to the list of heaps without a thread.
 pub(super) fn leave(heap: &'static Heap) {
     let store = STORE.lock();
     heap.idle.set(store.idle.get());

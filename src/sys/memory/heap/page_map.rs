@@ -6,8 +6,8 @@ use super::relaxed_cell::RelaxedPtr;
 use super::segment::Segment;
 use super::size_class::SEGMENT;
 
-/// Number of address bits that the map covers. It is smaller under Miri, which uses small
-/// addresses: Miri checks all entries of a table wherever a reference to the table is passed.
+/// Number of address bits that the map covers. Reduced under Miri, which uses small addresses and
+/// checks all entries of a table wherever a reference to the table is passed.
 const ADDRESS_BITS: u32 = if cfg!(miri) { 36 } else { 48 };
 const LEAF_BITS: u32 = if cfg!(miri) { 7 } else { 13 };
 const UNIT_BITS: u32 = SEGMENT.trailing_zeros();
@@ -24,15 +24,15 @@ fn entry(unit: usize) -> Option<&'static RelaxedPtr<Segment>> {
 }
 
 /// Returns the segment that contains `addr`, which may be any number. A large segment may end in
-/// the middle of the 2 MiB of its last entry; the memory after its end does not belong to the
-/// allocator.
+/// the middle of the 2 MiB that its last map entry covers; the memory after the end of the segment
+/// does not belong to the allocator.
 pub(super) fn find(addr: usize) -> Option<&'static Segment> {
     let segment = entry(addr >> UNIT_BITS)?.get()?;
     (addr.wrapping_sub(segment.base.get()) < segment.bytes.get()).then_some(segment)
 }
 
-/// Returns the segment with the lowest address that contains a byte from `first` to `last`
-/// (inclusive).
+/// Returns the first segment, in address order, that contains a byte of the address range from
+/// `first` to `last` (inclusive).
 pub(super) fn find_within(first: usize, last: usize) -> Option<&'static Segment> {
     let mut unit = first >> UNIT_BITS;
     while unit <= last >> UNIT_BITS {
@@ -56,9 +56,9 @@ fn units(segment: &Segment) -> std::ops::Range<usize> {
     base >> UNIT_BITS..(base + bytes).div_ceil(SEGMENT)
 }
 
-/// Enters a segment into the map. Returns false and enters nothing if there is no memory for a
-/// second-level table, or if the address is out of range. The caller must hold the lock of the page
-/// heap.
+/// Enters a segment into the map. Returns false without entering the segment if there is no memory
+/// for a second-level table, or if the map does not cover the addresses of the segment. The caller
+/// must hold the lock of the page heap.
 pub(super) fn enter(segment: &'static Segment) -> bool {
     for unit in units(segment) {
         let Some(root) = ROOT.get(unit >> LEAF_BITS) else { return false };

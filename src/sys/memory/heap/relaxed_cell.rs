@@ -40,8 +40,8 @@ impl Number {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Stores the value (release). Earlier writes are visible to a thread that loads the value with
-    /// `observe`.
+    /// Stores the value with release ordering. Earlier writes are visible to a thread that loads
+    /// the value with `observe`.
     pub(super) fn publish(&self, value: usize) {
         self.0.store(value, Ordering::Release);
     }
@@ -51,7 +51,7 @@ impl Number {
 pub(super) struct RelaxedPtr<T: 'static>(AtomicPtr<T>);
 
 impl<T> RelaxedPtr<T> {
-    /// Creates a null link.
+    /// Creates a null pointer.
     pub(super) const fn none() -> Self {
         RelaxedPtr(AtomicPtr::new(ptr::null_mut()))
     }
@@ -62,8 +62,8 @@ impl<T> RelaxedPtr<T> {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Sets the target (release). Earlier writes to the target are visible to a thread that reads
-    /// the pointer with `get`.
+    /// Sets the pointer to `target` with release ordering. Earlier writes to the target are visible
+    /// to a thread that reads the pointer with `get`.
     pub(super) fn set(&self, target: Option<&'static T>) {
         self.0.store(
             target.map_or(ptr::null_mut(), |target| ptr::from_ref(target).cast_mut()),

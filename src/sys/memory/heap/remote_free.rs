@@ -1,4 +1,5 @@
-//! State word of a block, and the return of blocks to their owner by the threads that free them.
+//! State word of a block, and the remote-free list, through which a block that another thread has
+//! freed returns to its owner.
 //!
 //! Each block has a state word. LIVE: the block is allocated; the word also contains its size, and
 //! the kind and the tag (two numbers) that the caller of the allocator has assigned to it. SENT: a
@@ -15,9 +16,9 @@
 //! These accesses happen before the owner's exchange (acquire), for every block in the list: each
 //! push is a read-modify-write of the same head, so it belongs to the release sequences of the
 //! earlier pushes. The state word of a listed block is written before the push that publishes it. A
-//! model in `tests/models` checks this.
+//! loom model in `tests/models` checks this.
 //!
-//! If two threads free the same block at the same time (an error of the program) and one of them is
+//! If two threads free the same block at the same time (an error in the program) and one of them is
 //! the owner, both calls may return success: the owner's plain store may overwrite the result of
 //! the other thread's compare-and-swap. So a push changes the word of its block by compare-and-swap
 //! too, and an owner that finds a block in its list whose word is not SENT skips the rest of that
@@ -30,16 +31,16 @@ use crate::sys::sync::{AtomicU64, Ordering};
 pub(super) const LIVE: u64 = 1 << 63;
 /// State bit of a block that another thread has freed and that the owner has not collected yet.
 pub(super) const SENT: u64 = 1 << 62;
-/// Bit position of the tag in the state word of an allocated block. A free compares the bits from
-/// here up (tag, SENT and LIVE) with their expected values.
+/// Bit position of the tag in the state word of an allocated block. A free compares this bit and
+/// all higher bits (tag, SENT and LIVE) with their expected values.
 pub(super) const TAG_SHIFT: u32 = 48;
 /// Bit position of the kind (a number from 0 to 31 that the caller assigns) in the state word of an
 /// allocated block.
 pub(super) const KIND_SHIFT: u32 = 43;
-/// Mask of the size in bytes in the state word of an allocated block.
+/// Bit mask that selects the size in bytes from the state word of an allocated block.
 pub(super) const SIZE: u64 = (1 << KIND_SHIFT) - 1;
 
-/// List of the blocks of one owner that other threads have freed.
+/// List of the blocks that belong to one owner and that other threads have freed.
 #[derive(Default)]
 pub(super) struct RemoteFreeList {
     /// Address of the block that was pushed last; 0 if the list is empty.
@@ -55,7 +56,8 @@ impl RemoteFreeList {
 
     /// Pushes the block with the state word `word` and the address `block` (not 0) onto the list.
     /// `head` is the address that the caller has obtained from `peek` and passed to [`claim`] for
-    /// this block. Pushes nothing if it finds that the owner has freed the block meanwhile.
+    /// this block. Does not push the block if it detects that the owner has freed the block in the
+    /// meantime.
     pub(super) fn push(&self, word: &AtomicU64, mut head: u64, block: u64) {
         while let Err(now) =
             self.head.compare_exchange_weak(head, block, Ordering::Release, Ordering::Relaxed)

@@ -17,8 +17,8 @@ pub(super) const CURRENT: usize = 1;
 /// State of a slab (`Slab::place`): the slab has free blocks and is in its owner's list of such
 /// slabs.
 pub(super) const LISTED: usize = 2;
-/// State of a slab (`Slab::place`): in no list, because all its blocks are allocated (or freed by
-/// other threads and not collected yet), or because it has no owner.
+/// State of a slab (`Slab::place`): the slab is not in any list, because all its blocks are
+/// allocated (or freed by other threads and not collected yet), or because it has no owner.
 pub(super) const APART: usize = 0;
 
 /// Descriptor of memory that is mapped in one piece: 2 MiB that are divided into slabs, or one
@@ -32,7 +32,7 @@ pub(super) struct Segment {
     pub(super) cut: Number,
     /// log2 of the slab size in bytes (63 if the segment is one block).
     pub(super) shift: Number,
-    /// Bit mask of the slabs that belong to no heap.
+    /// Bit mask of the slabs that do not belong to any heap.
     pub(super) free: Number,
     /// Next segment in the page heap's list that contains this segment.
     pub(super) next: RelaxedPtr<Segment>,
@@ -93,7 +93,7 @@ pub(super) struct Slab {
     pub(super) class: Number,
     /// State of the slab: CURRENT, LISTED or APART.
     pub(super) place: Number,
-    /// Heap that owns the slab: it alone allocates from it.
+    /// Heap that owns the slab. Only this heap allocates from the slab.
     pub(super) owner: RelaxedPtr<Heap>,
     /// Next slab in the owner's list of slabs with free blocks.
     pub(super) next: RelaxedPtr<Slab>,
@@ -115,7 +115,7 @@ pub(super) struct Slab {
     pub(super) head: Number,
     /// State words, one for each block (see `remote_free`).
     pub(super) words: AtomicPtr<AtomicU64>,
-    /// Heap for which this slab is CURRENT; null if the slab is not CURRENT.
+    /// Heap that currently allocates from this slab; null if the slab is not CURRENT.
     pub(super) current_of: RelaxedPtr<Heap>,
     /// Segment that the slab is a part of; it never changes.
     pub(super) segment: RelaxedPtr<Segment>,
@@ -167,7 +167,8 @@ impl Slab {
         self.span.set(room / block * block);
     }
 
-    /// Adds up to 64 blocks that were never used to the list of free blocks, which must be empty.
+    /// Fills the list of free blocks, which must be empty, with up to 64 blocks that have never
+    /// been in use.
     pub(super) fn extend(&self) {
         const STEP: usize = 64;
         let first = self.fresh.get();

@@ -9,7 +9,7 @@
 pub(super) const QUANTUM: usize = 64;
 /// Number of classes.
 pub(super) const CLASSES: usize = 92;
-/// Largest block size of a class, in bytes. Larger blocks get mappings of their own.
+/// Block size of the largest size class, in bytes. Larger blocks get mappings of their own.
 pub(super) const LARGEST: usize = 1 << 30;
 /// Class number of blocks that are larger than `LARGEST` or aligned to more than `SEGMENT` bytes.
 /// Each of them has a mapping of its own.
@@ -59,7 +59,8 @@ pub(super) const CUTS: [SlabLayout; 4] = [
 /// `CUTS`.
 pub(super) const SPANS: usize = CUTS.len();
 
-/// Returns the index into `CUTS` of the slab layout of a size class, or `SPANS`.
+/// Returns the index into `CUTS` of the slab layout of a size class, or `SPANS` if the blocks of
+/// the size class have mappings of their own.
 pub(super) const fn cut(class: usize) -> usize {
     let cut = class / 12;
     if cut < SPANS { cut } else { SPANS }

@@ -1,11 +1,11 @@
-//! Allocation statistics for each tag (a number that the caller assigns to a block): counters of
-//! each thread heap, and the peak of allocated bytes of all threads together.
+//! Allocation statistics for each tag (a number that the caller assigns to a block): counters in
+//! the heap of each thread, and the peak number of bytes that all threads together have allocated.
 //!
 //! Each thread has its own counters. For the peak, all threads share one total for each tag. A
 //! thread adds bytes to the total (charges them) only when it has allocated more bytes than it has
 //! charged. It subtracts freed bytes from the total only at intervals, so the total is never less
-//! than the number of allocated bytes. The peak is exact while only one thread allocates, otherwise
-//! an upper bound (see `dtl_mem_stats_t`).
+//! than the number of allocated bytes. The peak is exact while only one thread allocates; otherwise
+//! it is an upper bound (see `dtl_mem_stats_t`).
 
 use super::relaxed_cell::Number;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -52,8 +52,8 @@ pub(super) fn reset(tag: usize) {
 }
 
 /// Counters of one thread for the blocks with one tag. A thread may free blocks that other threads
-/// have allocated, so only the sum over all threads is meaningful, and the difference of allocated
-/// and freed bytes of one thread may be negative.
+/// have allocated, so only the sum over all threads is meaningful. The difference between the
+/// allocated and the freed bytes of one thread may be negative.
 #[derive(Default)]
 pub(super) struct ThreadStats {
     /// Number of bytes that this thread has added to the total of the tag (`TOTALS`), minus those

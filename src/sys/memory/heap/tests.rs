@@ -231,8 +231,8 @@ fn what_is_kept_stays_within_the_budget() {
     .expect("no panic");
 }
 
-/// Upper bounds (exclusive) of the block size in bytes (`MOST`) and of the number of steps
-/// (`STEPS`) in the test `blocks_are_apart`.
+/// Upper bounds (exclusive) of the block size in bytes (`MOST`) and of the number of steps, each an
+/// allocation or a free (`STEPS`), in the test `blocks_are_apart`.
 const MOST: u64 = if cfg!(miri) { 900 } else { 80_000 };
 const STEPS: usize = if cfg!(miri) { 40 } else { 300 };
 

@@ -1,9 +1,10 @@
 //! Heap of a thread: for each size class, the slab from which the thread currently allocates, and a
 //! list of its other slabs with free blocks.
 //!
-//! One thread at a time uses a heap, so most calls need no locked instruction; only blocks that
-//! another thread frees need one (`remote_free`). When a thread ends, its heap is kept with all its
-//! slabs, and a thread that needs a heap later takes it over under the lock of the page heap.
+//! One thread at a time uses a heap, so most calls do not need a locked instruction. Mainly a free
+//! of a block that belongs to another thread's heap needs one (`remote_free`). When a thread ends,
+//! its heap is kept with all its slabs, and a thread that needs a heap later takes it over under
+//! the lock of the page heap.
 
 use super::relaxed_cell::{Number, RelaxedPtr};
 use super::remote_free::{self, RemoteFreeList};
@@ -25,7 +26,8 @@ const SMALLS: usize = SMALL / QUANTUM;
 /// remote-free list (`mail`), set `wanted` and read the counters.
 #[repr(C, align(128))]
 pub(super) struct Heap {
-    /// Slab of the last allocation, which probably contains the next block to be freed.
+    /// Slab from which the last block was allocated; it probably also contains the next block to be
+    /// freed.
     last: RelaxedPtr<Slab>,
     /// Slabs from which requests of up to `SMALL` bytes are allocated, one for each request size in
     /// units of `QUANTUM` bytes (rounded up).
@@ -76,8 +78,8 @@ thread_local! {
     static LEAVING: Leaving = const { Leaving };
 }
 
-/// Calls `act` with the calling thread's heap, which is created first if the thread has none. Late
-/// in the exit of a thread, after its heap was given back, uses another heap for this call only.
+/// Calls `act` with the calling thread's heap, which is created first if the thread has none. If
+/// the thread is exiting and has already given its heap back, uses another heap for this call only.
 pub(super) fn with<T>(act: impl FnOnce(&'static Heap) -> Option<T>) -> Option<T> {
     if let Some(heap) = mine() {
         return act(heap);
@@ -98,9 +100,9 @@ fn live(size: usize, label: u64) -> u64 {
     remote_free::LIVE | label | size as u64
 }
 
-/// Finds the live block that begins at an address and has the tag of `label`. Returns its slab, its
-/// state word and the value of that word. If there is no such block, returns as `Err` the reason
-/// why the address cannot be freed.
+/// Finds the allocated block that begins at `addr` and has the tag of `label`. Returns its slab,
+/// its state word and the value of that word. If there is no such block, returns as `Err` the
+/// reason why the address cannot be freed.
 fn live_block(
     addr: usize,
     label: u64,
@@ -118,8 +120,8 @@ fn live_block(
     }
 }
 
-/// Returns the element at an index modulo the array's length, a power of two: the compiler masks
-/// the index and checks no bounds.
+/// Returns the element at an index modulo the array's length, which must be a power of two, so that
+/// the compiler masks the index instead of checking bounds.
 fn masked<T, const N: usize>(array: &[T; N], index: usize) -> &T {
     #[allow(clippy::indexing_slicing, reason = "masked to the array's length")]
     &array[index % N]
@@ -275,7 +277,7 @@ impl Heap {
     }
 
     /// Adds the bytes of a slab without allocated blocks to `kept` and returns true. Returns false
-    /// if that would exceed the limit of unused memory, or if the slab is a block without a size
+    /// if that would exceed the limit on unused memory, or if the slab is a block without a size
     /// class (OWN).
     fn keep(&self, slab: &Slab) -> bool {
         let kept = self.kept.get() + page_heap::bytes(slab);
@@ -350,8 +352,8 @@ impl Heap {
     }
 
     /// Changes the tag of the block that begins at `addr` from `from` to `to`. If a thread that
-    /// does not own the slab frees the block concurrently, both calls use a compare-and-swap of the
-    /// state word: one of them succeeds, and the other fails.
+    /// does not own the slab frees the block concurrently, the free and this call both use a
+    /// compare-and-swap of the state word, so only one of them succeeds.
     pub(super) fn retag(&'static self, addr: usize, from: u64, to: u64) -> FreeOutcome {
         let (_, word, was) = match live_block(addr, from) {
             Ok(found) => found,
@@ -404,8 +406,8 @@ impl Heap {
     }
 
     /// Frees a block in a slab of this heap. If the slab is not the current slab, adds it to the
-    /// list of slabs with free blocks; if it has no allocated blocks left and may not be kept,
-    /// returns its memory to the system instead.
+    /// list of slabs with free blocks; if the slab has no allocated blocks left and the limit on
+    /// unused memory does not permit keeping it, returns its memory to the system instead.
     fn put_apart(&'static self, slab: &'static Slab, addr: usize, word: &AtomicU64) {
         slab.put(addr, word);
         if slab.place.get() == CURRENT {

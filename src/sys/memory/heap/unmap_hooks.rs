@@ -11,7 +11,8 @@ use std::sync::{Arc, Weak};
 const RANGES: usize = 64;
 
 static WATCHERS: Mutex<Vec<Weak<HookRanges>>> = Mutex::new(Vec::new());
-/// Number of watchers. While it is 0, reporting returned pages costs one load.
+/// Number of watchers. While it is 0, the report that the allocator returned pages to the system
+/// costs one load.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 struct HookRanges {
@@ -21,11 +22,11 @@ struct HookRanges {
 
 /// Watcher that records the ranges returned to the system since the last [`UnmapWatcher::take`]. A
 /// range is recorded before its pages are unmapped. A thread that later maps memory at the same
-/// addresses therefore finds the range in the watcher's list: the locks of the kernel order the
-/// unmapping before the new mapping.
+/// addresses therefore finds the range in the watcher's list: kernel locks order the unmapping
+/// before the new mapping.
 pub struct UnmapWatcher(Arc<HookRanges>);
 
-/// Creates a watcher, which records the ranges that are returned to the system until it is dropped.
+/// Creates a watcher. Until it is dropped, it records the ranges that are returned to the system.
 pub fn watch() -> UnmapWatcher {
     let list = Arc::new(HookRanges {
         is_any: AtomicBool::new(false),
@@ -60,7 +61,8 @@ impl Drop for UnmapWatcher {
     }
 }
 
-/// Reports that `len` bytes of pages at `at` are about to be returned to the system.
+/// Reports to all watchers that the pages of the `len` bytes at the address `at` are about to be
+/// returned to the system.
 pub(super) fn tell(at: usize, len: usize) {
     if COUNT.load(Ordering::Acquire) != 0 {
         tell_all(Region::allocated(Addr::new(std::ptr::with_exposed_provenance_mut(at)), len));

@@ -1,5 +1,5 @@
-//! Tests of the check whether a region is in an address range that contains only host memory
-//! (`is_in_host_ranges`).
+//! Tests of `is_in_host_ranges`, which returns true if a region is in an address range that
+//! contains only host memory.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Memory shared between processes: a mapping of an unnamed memory file (memfd). Also memory that
-//! only the threads of this process share. Both have the same interface (atomic words and ranges of
+//! Memory shared between processes: a mapping of an anonymous file (memfd). Also memory that only
+//! the threads of this process share. Both have the same interface (atomic words and ranges of
 //! bytes).
 //!
 //! The file is created sparse, without pages. A range must be committed (its pages allocated)
@@ -9,7 +9,8 @@
 //!
 //! In reading order:
 //! - `va_reserve`: reserved address space, for mappings that are aligned to more than a page
-//! - `guarded_fd`: descriptors of shared memory, closed only while they refer to their file
+//! - `guarded_fd`: descriptors of shared memory, which are closed only if they still refer to their
+//!   file
 
 mod guarded_fd;
 mod va_reserve;
@@ -42,15 +43,15 @@ pub struct SharedMapping {
 }
 
 impl SharedMapping {
-    /// Creates and maps a memory file of `len` zero bytes, without allocating pages. The file is
-    /// sealed: no process that gets the descriptor can shrink it while others use it. The file can
-    /// still grow.
+    /// Creates and maps a memfd of `len` zero bytes, without allocating pages. The file is sealed:
+    /// no process that gets the descriptor can shrink it while others use it. The file can still
+    /// grow.
     pub fn create(len: usize) -> io::Result<Arc<Self>> {
         Self::map_file(sealed_file(c"dtl", len, SealFlags::SHRINK)?)
     }
 
-    /// Creates and maps a block: a memory file of `len` zero bytes with allocated pages and a fixed
-    /// size. `name` is the name of the mapping in /proc. For `len` and `align` (bytes), see
+    /// Creates and maps a block: a memfd of `len` zero bytes with allocated pages and a fixed size.
+    /// `name` is the name of the mapping in /proc. For `len` and `align` (bytes), see
     /// [`SharedMapping::block_of`].
     pub fn block(name: &CStr, len: usize, align: usize) -> io::Result<Arc<Self>> {
         let file = sealed_file(name, len, BLOCK_SEALS)?;
@@ -86,8 +87,8 @@ impl SharedMapping {
         Self::map(None, 0, 0, len, 1)
     }
 
-    /// Maps the whole memory file that another process created with [`SharedMapping::create`].
-    /// Fails if the file is not sealed against shrinking.
+    /// Maps the whole memfd that another process created with [`SharedMapping::create`]. Fails if
+    /// the file is not sealed against shrinking.
     pub fn attach(fd: OwnedFd) -> io::Result<Arc<Self>> {
         let file = File::from(fd);
         if !seals(&file).contains(SealFlags::SHRINK) {
@@ -138,19 +139,19 @@ impl SharedMapping {
         self.base
     }
 
-    /// Returns true if the memory has no bytes.
+    /// Returns true if the length of the mapping is 0.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns the descriptor of the memory file, to pass to another process; `None` if there is no
-    /// file.
+    /// Returns the descriptor of the memfd, to pass to another process; `None` if there is no
+    /// memfd.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(|file| file.as_fd())
     }
 
-    /// Allocates the pages of a range of the memory file; existing content is unchanged. Has no
-    /// effect on memory without a file. `offset` and `len` are in bytes.
+    /// Allocates the pages of a range of the memfd; existing content is unchanged. Has no effect on
+    /// memory without a file. `offset` and `len` are in bytes.
     pub fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
         if offset.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -161,9 +162,9 @@ impl SharedMapping {
         }
     }
 
-    /// Extends the memory file by a range of `len` bytes at `offset`, allocates its pages, and maps
-    /// it. The bytes are zero if no process has used the range before. `offset` must be a multiple
-    /// of [`page_size`], and the range must come after the other ranges of the file.
+    /// Extends the memfd by a range of `len` bytes at `offset`, allocates its pages, and maps it.
+    /// The bytes are zero if no process has used the range before. `offset` must be a multiple of
+    /// [`page_size`], and the range must come after the other ranges of the file.
     pub fn extend(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
         let file = self.shared_file()?;
         if offset.checked_add(len).is_none_or(|end| end as u64 > file_size_limit()) {
@@ -179,13 +180,13 @@ impl SharedMapping {
         made
     }
 
-    /// Reads bytes at an offset of the memory file without mapping them; pages that are not
-    /// allocated stay so.
+    /// Reads bytes at an offset of the memfd without mapping them. Pages that are not allocated
+    /// remain unallocated.
     pub fn peek(&self, offset: usize, into: &mut [u8]) -> io::Result<()> {
         self.shared_file()?.read_exact_at(into, offset as u64)
     }
 
-    /// Maps a range of the memory file that this or another process created with
+    /// Maps a range of the memfd that this or another process created with
     /// [`SharedMapping::extend`].
     pub fn range(&self, offset: usize, len: usize) -> io::Result<Arc<Self>> {
         let file = self.shared_file()?;
@@ -198,8 +199,8 @@ impl SharedMapping {
         Self::map(Some(Arc::clone(file)), 0, offset, len, 1)
     }
 
-    /// Releases all pages of the memory file that this mapping covers. No process may be using them
-    /// any more.
+    /// Releases all pages of the memfd that this mapping covers. No process may be using them any
+    /// more.
     pub fn discard(&self) {
         if let Some(file) = &self.file {
             // If this fails, the pages are released with the file.
@@ -341,7 +342,7 @@ fn sealed_file(name: &CStr, len: usize, seals: SealFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns the seals of a file; none if it is not a memory file.
+/// Returns the seals of a file; none if the file is not a memfd.
 fn seals(file: &File) -> SealFlags {
     rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty())
 }
@@ -362,10 +363,10 @@ fn allocate(file: &File, mode: FallocateFlags, offset: usize, len: usize) -> io:
 const STEP: usize = 64 << 20;
 const SPARE: usize = 32 << 20;
 
-/// Allocates the pages of a range of a memory file. Fails if the range is larger than the free
-/// memory of the machine: the kernel does not limit the size of such a file, and would kill
-/// processes to get more pages. So the pages are allocated in pieces of `STEP` bytes, each only if
-/// enough memory is free.
+/// Allocates the pages of a range of a memfd. Fails if the range is larger than the free memory of
+/// the machine: the kernel does not limit the size of such a file, and would kill processes when
+/// memory runs out. So the pages are allocated `STEP` bytes at a time, each time only if enough
+/// memory is free.
 fn allocate_if_free(file: &File, offset: usize, len: usize) -> io::Result<()> {
     let mut done = 0;
     while done < len {

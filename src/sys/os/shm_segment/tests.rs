@@ -36,7 +36,7 @@ fn the_outside_is_refused() {
     assert!(file.set_len(0).is_err(), "the size is sealed");
 }
 
-/// Returns the number of bytes of the memory file that have allocated pages.
+/// Returns the number of bytes of the memfd that have allocated pages.
 fn held(memory: &SharedMapping) -> u64 {
     use std::os::unix::fs::MetadataExt;
     memory.file.as_ref().expect("file").metadata().expect("metadata").blocks() * 512

@@ -4,8 +4,8 @@
 use crate::sys::memory::buf::Addr;
 use std::io;
 
-/// Reserved range of addresses. The kernel places no mapping there, except one that requests these
-/// addresses (MAP_FIXED).
+/// Reserved range of addresses. The kernel places no mapping there, unless a call to mmap requests
+/// these addresses with MAP_FIXED.
 pub(super) struct VaReservation {
     /// First address of the reservation.
     pub(super) base: Addr,

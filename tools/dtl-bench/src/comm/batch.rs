@@ -12,7 +12,7 @@ pub(crate) struct Buffers {
     into: Vec<u8>,
 }
 
-/// Page size in bytes. The data in each buffer begins at a multiple of it.
+/// Page size in bytes, to which the data in each buffer is aligned.
 const PAGE: usize = 4096;
 
 impl Buffers {
@@ -36,7 +36,8 @@ fn aligned(bytes: &mut [u8], length: usize) -> &mut [u8] {
     &mut bytes[skip..skip + length]
 }
 
-/// Rank number and size of the communicator under measurement.
+/// Rank of this process in the communicator under measurement, and number of ranks of the
+/// communicator.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) rank: i32,
@@ -62,7 +63,7 @@ const WARMED: usize = 1 << 20;
 
 /// Runs one batch of the test `row`. Returns nanoseconds per operation on this rank. For sizes up
 /// to `WARMED`, first runs an untimed repetition to warm the caches, because a batch of another
-/// implementation has run before.
+/// implementation may have run immediately before.
 pub(crate) fn batch<E: Endpoint>(
     end: &mut E,
     buffers: &mut Buffers,
@@ -118,8 +119,9 @@ fn latency<E: Endpoint>(
     Ok(per(begin, 2 * repeats))
 }
 
-/// Measures the time of a window of nonblocking messages from rank 0 to rank 1. The window ends
-/// when rank 0 receives the message with which rank 1 confirms that all have arrived.
+/// Measures the time of a window of nonblocking messages from rank 0 to rank 1. The measurement
+/// ends when rank 0 receives the message with which rank 1 confirms that it has received all
+/// messages of the window.
 fn bandwidth<E: Endpoint>(
     end: &mut E,
     from: &[u8],

@@ -2,8 +2,8 @@
 //! of MPI in the same processes.
 //!
 //! `test` defines the tests (rows of the table). `batch` runs a test with an implementation of
-//! `endpoint`: the library (`ours`) or an MPI (`raw`). `ucx` runs a UCX program for comparison.
-//! `start` creates the ranks. This file contains the measurement on one rank.
+//! `endpoint`: the library (`ours`) or an MPI library (`raw`). `ucx` runs a UCX program for
+//! comparison. `start` creates the ranks. This file contains the measurement on one rank.
 
 mod batch;
 mod endpoint;
@@ -34,7 +34,7 @@ use std::sync::Arc;
 use test::Row;
 use ucx::Ucx;
 
-/// Implementation of messages and collectives with which the library is compared.
+/// Communication library that this library is compared with.
 enum Peer {
     Mpi(Raw),
     Ucx(Ucx),
@@ -107,8 +107,8 @@ impl Rank<'_> {
         names
     }
 
-    /// Returns the median of several batches of the library. Together they take about as long as
-    /// one run of the external UCX program with its warm-up.
+    /// Runs several batches with the library and returns the median of their times per operation.
+    /// Together, the batches take about as long as one run of ucx_perftest, including its warm-up.
     fn several(&mut self) -> Outcome<f64> {
         let mut values = [0.0; 21];
         for value in &mut values {

@@ -2,7 +2,7 @@
 //! measurement.
 //!
 //! This program is not linked with an MPI. libdtl loads the MPI library that matches the launcher,
-//! and the functions come from libdtl's table of MPI functions. This file initialises MPI and
+//! and the functions come from libdtl's table of MPI functions. This file initializes MPI and
 //! requests MPI_THREAD_FUNNELED, like a single-threaded program, or MPI_THREAD_MULTIPLE if libdtl
 //! is measured over the same MPI.
 
@@ -22,7 +22,7 @@ const TAG: c_int = 1;
 type WaitAll = unsafe extern "C" fn(c_int, RequestOut, StatusOut) -> c_int;
 
 /// One rank of MPI_COMM_WORLD, with the MPI functions and handles that the measurements use.
-/// [`Raw::end`] finalises MPI.
+/// [`Raw::end`] finalizes MPI.
 pub(crate) struct Raw {
     mpi: &'static Mpi,
     wait_all: WaitAll,
@@ -45,8 +45,8 @@ pub(crate) struct Raw {
 pub(crate) const MOST_STARTED: usize = 128;
 
 impl Raw {
-    /// Initialises MPI. `by_all_threads`: requests MPI_THREAD_MULTIPLE, which libdtl needs when it
-    /// is measured over the same MPI.
+    /// Initializes MPI. If `by_all_threads` is true, requests MPI_THREAD_MULTIPLE, which libdtl
+    /// needs when it is measured over the same MPI.
     pub(crate) fn start(by_all_threads: bool) -> Outcome<Raw> {
         let mpi = mpi::loaded().map_err(|error| error.text().to_owned())?;
         check_launcher(mpi.is_open_mpi(), &mpi.file, &|name| std::env::var(name).ok())
@@ -84,7 +84,7 @@ impl Raw {
         })
     }
 
-    /// Finalises MPI. Every rank must call it.
+    /// Finalizes MPI. Every rank must call it.
     pub(crate) fn end(self) -> Outcome {
         // SAFETY: MPI runs, was started by this value, and nothing of it is in use any more.
         done("MPI_Finalize", unsafe { (self.mpi.call.MPI_Finalize)() })
@@ -114,7 +114,7 @@ fn wait_all_of(mpi: &Mpi) -> Outcome<WaitAll> {
     Ok(unsafe { std::mem::transmute::<*mut std::ffi::c_void, WaitAll>(at.ptr()) })
 }
 
-/// Returns MPI_STATUS_IGNORE: (MPI_Status *)1 in MPICH's family, NULL elsewhere.
+/// Returns MPI_STATUS_IGNORE: (MPI_Status *)1 in MPICH and its derivatives, NULL in other MPIs.
 fn ignore_of(family: Family) -> StatusOut {
     match family {
         Family::Mpich => ptr::without_provenance_mut::<Status>(1),

@@ -137,7 +137,8 @@ fn process(wanted: &Comm, rows: &[Row]) -> Result<(), Stop> {
 }
 
 /// Checks that this process has the same rank and size in MPI_COMM_WORLD as in the communicator,
-/// and that the sizes of all rows fit MPI's counts. Returns `raw`, or an error message.
+/// and that the sizes of all rows are within the range of MPI's `int` counts. Returns `raw`, or an
+/// error message.
 fn fitting(raw: Raw, ours: &Ours, rows: &[Row]) -> Outcome<Raw> {
     let most = rows.iter().map(|row| row.bytes).max().unwrap_or(0);
     if most > MPI_MOST {

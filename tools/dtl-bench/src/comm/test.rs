@@ -35,7 +35,8 @@ const MIB: usize = 1024 * KIB;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) test: Test,
-    /// Bytes of a message, of each rank's part in a collective, or of each block in `alltoall`.
+    /// Size in bytes of a message, of each rank's data in a collective, or of each block in
+    /// `alltoall`.
     pub(crate) bytes: usize,
 }
 

@@ -14,8 +14,8 @@ use subprocess::{Setup, prepare};
 const PROGRAM: &str = "ucx_perftest";
 /// Approximate duration of each run in nanoseconds.
 const RUN: f64 = 1e7;
-/// Number of attempts to connect to the ucx_perftest of the other rank, and the pause between two
-/// attempts.
+/// Number of attempts to connect to the ucx_perftest process of the other rank, and the pause
+/// between two attempts.
 const TRIES: usize = 400;
 const PAUSE: Duration = Duration::from_millis(5);
 

@@ -1,6 +1,6 @@
 //! Completion time of a collective in the LogGP model. It is computed from the messages of all
 //! ranks or, if there are too many messages, of some ranks. The partners of these ranks are then
-//! assumed to progress equally.
+//! assumed to progress at the same speed as these ranks.
 //!
 //! A rank's processor spends o for each message that it sends or receives. A message leaves through
 //! the rank's send port, byte after byte (G), at least g after the previous message. After L its
@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-/// Maximum number of messages of all ranks together for which all ranks are simulated.
+/// Maximum number of messages, summed over all ranks, up to which all ranks are simulated.
 const MOST_MESSAGES: u128 = 1 << 23;
 // In a tree no rank is like the others, so none can be told from some.
 const _: () = assert!(MOST_MESSAGES >= 2 * MOST_RANKS as u128);
@@ -144,7 +144,8 @@ impl Lists {
         self.starts.len() - 1
     }
 
-    /// Returns the position of a rank's list; `None` if the rank is not simulated.
+    /// Returns the position of the message list of a rank among all lists; `None` if the rank is
+    /// not simulated.
     fn place(&self, rank: u32) -> Option<usize> {
         let place = rank.checked_sub(self.first_rank)? as usize;
         (place < self.ranks()).then_some(place)
@@ -273,8 +274,8 @@ struct Simulation<'a> {
     costs: &'a Costs,
     places: Vec<Place>,
     mail: Mail,
-    /// For each rank: key in `mail` of the message for which the rank waits; `NONE` if it waits for
-    /// no message.
+    /// For each rank: key in `mail` of the message for which the rank waits; `NONE` if it does not
+    /// wait for a message.
     awaited: Vec<u64>,
     ready: Vec<u32>,
 }
@@ -310,8 +311,8 @@ fn simulate(lists: &Lists, costs: &Costs) -> Outcome<Times> {
 }
 
 impl Simulation<'_> {
-    /// Simulates one round of the rank at a position. Returns false if the rank has completed or
-    /// waits for a message.
+    /// Simulates one round of the rank whose list has the position `at`. Returns false if the rank
+    /// has completed or waits for a message.
     fn round(&mut self, at: usize) -> bool {
         let rank = self.lists.first_rank + at as u32;
         let end = self.lists.starts[at + 1];

@@ -4,7 +4,8 @@
 use crate::out::Outcome;
 use dtl::tooling::schedules::{CollectivePlan, DryRunJob, PlanStep};
 
-/// Maximum total number of steps for which the steps of all ranks are counted.
+/// For jobs of 64 or more ranks, the steps of only some ranks are counted if the estimated number
+/// of steps of all ranks exceeds this limit.
 const ALL_STEPS: u64 = 300_000_000;
 
 /// Counts of one rank.
@@ -22,8 +23,8 @@ pub(crate) struct Rank {
     pub(crate) scratch: u64,
 }
 
-/// Totals and maxima over all ranks. A maximum of messages or bytes is the larger of the numbers
-/// that a rank sends and receives.
+/// Totals and maxima over all ranks. The maxima of messages and bytes take, for each rank, the
+/// larger of the number that it sends and the number that it receives.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub(crate) struct Counts {
     pub(crate) messages: u128,
@@ -53,7 +54,7 @@ impl Counts {
     }
 }
 
-/// Counter of the steps of one rank at a time.
+/// State for counting the messages and steps of one rank after another.
 struct Counter {
     /// For each rank: ordinal (1, 2, ...) of the last counted rank that exchanges messages with it;
     /// 0 if there is none. `number` is the ordinal of the rank that is being counted.
@@ -93,9 +94,9 @@ impl Counter {
 }
 
 /// Returns the ranks whose steps differ from those of other ranks in some algorithm: the first and
-/// the last rank, the root, the middle rank, the end of the ranks that are combined in pairs if the
-/// number of ranks is not a power of two, and the end of the first node; and the neighbours of each
-/// of these ranks.
+/// the last rank, the root, the middle rank, the first rank after those that are combined in pairs
+/// if the number of ranks is not a power of two, and the first rank of the second node. Also
+/// returns the ranks immediately before and after each of these ranks.
 pub(crate) fn chosen(job: &DryRunJob) -> Vec<i32> {
     let (size, root) = (job.ranks, job.root);
     let extra = 2 * (size - (1 << size.ilog2()));

@@ -21,15 +21,16 @@ pub(crate) fn has_board(kind: Kind, job: &DryRunJob, plan: &CollectivePlan) -> b
 /// Memory of one rank in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Memory {
-    /// Memory of the communicator and its transport before the first message.
+    /// Number of bytes that the communicator and its transport occupy before the first message.
     pub(crate) comm: u64,
-    /// Memory that the transport allocates for the largest number of partners of a rank in this
+    /// Number of bytes that the transport allocates for the partners of a rank (the ranks with
+    /// which it exchanges messages). The number of partners is the maximum over all ranks in this
     /// collective.
     pub(crate) partners: u64,
-    /// Memory of the rank's list of steps (operations to execute), at its maximum during the
+    /// Maximum size in bytes of the rank's list of steps (operations to execute) during the
     /// collective.
     pub(crate) list: u64,
-    /// Maximum size of the scratch memory during the collective.
+    /// Maximum size in bytes of the scratch memory during the collective.
     pub(crate) scratch: u64,
 }
 

@@ -32,8 +32,8 @@ pub(crate) struct Row {
     pub(crate) times: Times,
     pub(crate) memory: Memory,
     /// True if communicators of this kind run the collective through mailboxes in shared memory.
-    /// The messages in this row then apply only to communicators without mailboxes, because the
-    /// number of communicators with mailboxes is limited.
+    /// The messages in this row are then those of a communicator without mailboxes, because only a
+    /// limited number of communicators have mailboxes.
     pub(crate) has_board: bool,
 }
 

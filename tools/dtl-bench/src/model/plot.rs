@@ -28,7 +28,7 @@ const GROUPS: [(&str, &str, &[&str]); 2] = [
     ),
 ];
 
-/// Function that returns the value of a row to plot.
+/// Function that returns the value to plot for a row.
 type Value = fn(&Row) -> f64;
 
 const VALUES: [(&str, &str, Value); 3] = [
@@ -47,8 +47,8 @@ pub(crate) struct Picture {
     curves: Vec<(&'static str, Vec<(f64, f64)>)>,
 }
 
-/// Returns the plots of all sizes. The barrier, which has no size, is part of its group's plots for
-/// every size.
+/// Returns the plots for all data sizes. The barrier, which has no data size, is drawn in its
+/// group's plots for every size.
 pub(crate) fn pictures(rows: &[Row]) -> Vec<Picture> {
     let mut sizes: Vec<usize> =
         rows.iter().filter(|row| row.op != "barrier").map(|row| row.bytes).collect();
@@ -103,7 +103,7 @@ fn communicators(rows: &[Row]) -> Picture {
 }
 
 impl Picture {
-    /// Returns the text of the SVG file.
+    /// Returns the contents of the SVG file.
     pub(crate) fn draw(&self) -> Result<String, Box<dyn Error + '_>> {
         let mut text = String::new();
         let area = SVGBackend::with_string(&mut text, (760, 440)).into_drawing_area();

@@ -24,8 +24,8 @@ const LEGEND: [&str; 6] = [
 /// Function that returns true if a note applies to a row.
 type Meant = fn(&Row) -> bool;
 
-/// Notes on the table: meanings of the marks `~` and `*`, and the neighbours in neighbor_alltoallv.
-/// A note is printed only if its function returns true for a row.
+/// Notes on the table: the meanings of the marks `~` and `*`, and which ranks are neighbours in
+/// neighbor_alltoallv. A note is printed only if its function returns true for a row.
 const NOTES: [(Meant, &str); 3] = [
     (
         |row| !row.counts.is_exact || !row.times.is_exact,
@@ -48,7 +48,7 @@ fn legend(rows: &[Row]) -> Vec<&'static str> {
     LEGEND.into_iter().chain(notes.map(|(_, note)| *note)).collect()
 }
 
-/// Formats a number in digits, or in the form 1.235e12 from 10^12 on.
+/// Formats a number below 10^12 as a decimal integer, and a larger number in the form 1.235e12.
 fn number(value: u128) -> String {
     if value < 1_000_000_000_000 { value.to_string() } else { format!("{:.3e}", value as f64) }
 }
@@ -138,7 +138,7 @@ pub(crate) fn text(wanted: &Model, rows: &[Row]) -> String {
     text + "\n" + &legend(rows).join("\n") + "\n"
 }
 
-/// Formats the results as JSON. Integers that do not fit 64 bits are written as floating-point
+/// Formats the results as JSON. Integers that do not fit into 64 bits are written as floating-point
 /// numbers.
 pub(crate) fn json(wanted: &Model, rows: &[Row]) -> Value {
     let large = |value: u128| {

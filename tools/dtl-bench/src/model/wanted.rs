@@ -1,4 +1,4 @@
-//! Options of `model`: numbers of ranks, sizes, and network parameters.
+//! Options of the subcommand `model`: numbers of ranks, sizes, and network parameters.
 
 use crate::options::parse_bytes;
 use clap::builder::PossibleValuesParser;
@@ -111,7 +111,8 @@ impl Network {
 }
 
 impl Model {
-    /// Returns the network parameters between nodes, or between all ranks if there are no nodes.
+    /// Returns the network parameters between nodes, or between all ranks if the number of ranks
+    /// per node is not specified.
     pub(crate) fn network(&self) -> Network {
         Network {
             latency: self.latency,
@@ -204,7 +205,7 @@ pub(super) mod tests {
     use crate::options::{Command, Options};
     use clap::Parser;
 
-    /// Parses options as from the command line.
+    /// Parses `words` as command-line options of `model`.
     pub(crate) fn wanted(words: &str) -> Model {
         match Options::parse_from(
             ["dtl-bench", "model"].into_iter().chain(words.split_whitespace()),

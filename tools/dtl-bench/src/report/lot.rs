@@ -1,5 +1,5 @@
 //! Runs the steps of a report's plan one after another and keeps their output. If a step fails, its
-//! error is reported and the report has no results of this step.
+//! error is reported, and the report does not contain any results of this step.
 
 use super::run::Run;
 use super::steps::{Plan, Step};
@@ -15,11 +15,11 @@ use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 use subprocess::{Setup, prepare, send_signal};
 
-/// Interval between checks whether a child has exited. It is long, so that the checks do not
-/// disturb the measurement.
+/// Interval at which a child is polled for its exit. It is long, so that the polls do not disturb
+/// the measurement.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time to wait for the output of a child that has exited, because a process that the child has
-/// left behind may hold the pipe open.
+/// Maximum time to wait for the end of the output of a child that has exited. The wait is limited
+/// because a process that the child has left behind may hold the pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Extra time in seconds, in addition to several times the expected duration, after which a step
 /// counts as hung.
@@ -120,8 +120,8 @@ fn wait(mut child: Child, step: &Step, bar: &ProgressBar, spent: f64) -> Outcome
     }
 }
 
-/// Terminates a launcher with SIGTERM, so that it ends its ranks; after SIGKILL its ranks could
-/// remain.
+/// Ends a launcher with SIGTERM, so that the launcher can end its ranks; after SIGKILL, the ranks
+/// could remain. Sends SIGKILL only if the launcher does not exit within `GRACE`.
 fn end(mut child: Child) {
     send_signal(child.id(), SIGTERM);
     let begin = Instant::now();

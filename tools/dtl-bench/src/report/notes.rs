@@ -1,6 +1,6 @@
-//! Notes of the maintainers on rows of the report's table of targets: the reason why a target is
-//! missed, and the floor: the value that is measured for a minimal program that only moves the
-//! bytes. The notes are in a file next to the report's page. `report` does not change this file.
+//! Maintainers' notes on rows of the report's table of targets: the reason why a target is missed,
+//! and the floor (the value that was measured for a minimal program that only moves the bytes). The
+//! notes are in a file next to the report's page. `report` does not change this file.
 //!
 //! ```toml
 //! [[note]]
@@ -47,7 +47,8 @@ struct Floor {
 }
 
 impl Notes {
-    /// Reads the notes of a folder. Returns no notes if the folder has no file with notes.
+    /// Reads the file with the notes in `folder`. Returns an empty `Notes` if there is no such
+    /// file.
     pub(crate) fn read(folder: &Path) -> Outcome<Notes> {
         let file = folder.join(FILE);
         let within = |why: String| format!("{}: {why}", file.display());

@@ -73,8 +73,8 @@ pub(crate) fn text(parts: &Parts) -> String {
     text
 }
 
-/// Returns true if the run has only latency and bandwidth, and another run of the same
-/// configuration has more rows.
+/// Returns true if the run has only rows of the tests latency and bandwidth, and another run with
+/// the same configuration, compared with the same library, also has rows of other tests.
 fn is_only_of_plots(run: &Run, runs: &[Run]) -> bool {
     let is_curve = |run: &Run| {
         run.of() == Of::Pair
@@ -127,7 +127,8 @@ fn title(run: &Run) -> String {
     }
 }
 
-/// Formats one table for each regime (distance of the processors: near, far or unknown).
+/// Formats one table for each regime (class of the distance between the processors: near, far or
+/// unknown).
 fn group(title: &str, runs: &[&Run]) -> String {
     let transports: BTreeSet<&str> = runs.iter().map(|run| run.text("transport")).collect();
     let transports =
@@ -156,8 +157,9 @@ fn group(title: &str, runs: &[&Run]) -> String {
     text
 }
 
-/// Writes a table with one column for each peer. The library's value is the median of all runs;
-/// each ratio compares values of one run.
+/// Writes a table with one column for each peer (an implementation that the library is compared
+/// with). The library's value is the median of all runs; each ratio compares values from the same
+/// run.
 fn table(runs: &[&Run], regime: Regime) -> String {
     let (mut head, mut rule) =
         ("| test | size | unit | dtl |".to_owned(), "|---|---|---|---|".to_owned());

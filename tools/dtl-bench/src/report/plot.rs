@@ -56,7 +56,8 @@ pub(crate) fn pictures(runs: &[Run]) -> Vec<Picture> {
     pictures
 }
 
-/// Returns the curves: first the library's, with the median of all runs; then one for each peer.
+/// Returns the curves: first the library's, with the median of all runs; then one for each library
+/// that it is compared with.
 fn curves(runs: &[Run], test: &str, regime: Regime) -> Vec<Curve> {
     let mut ours: Vec<(u64, Vec<f64>)> = Vec::new();
     let mut peers: Vec<Curve> = Vec::new();
@@ -104,7 +105,7 @@ fn value(unit: Unit, nanoseconds: f64) -> f64 {
 }
 
 impl Picture {
-    /// Returns the text of the SVG file.
+    /// Returns the contents of the SVG file.
     pub(crate) fn draw(&self) -> Result<String, Box<dyn Error + '_>> {
         let mut text = String::new();
         let area = SVGBackend::with_string(&mut text, (760, 440)).into_drawing_area();

@@ -22,7 +22,8 @@ pub(crate) enum Of {
 }
 
 impl Of {
-    /// Returns the name of a test, with the configuration as a prefix.
+    /// Returns the name of a test, prefixed with the configuration unless this is `Pair` or
+    /// `Process`.
     pub(crate) fn row(self, test: &str) -> String {
         match self {
             Of::Pair | Of::Process => test.to_owned(),
@@ -48,12 +49,13 @@ pub(crate) struct Row {
     values: Vec<(Regime, Pair)>,
 }
 
-/// 10th percentiles of the library and of its peer in nanoseconds, and number of samples of the
-/// library.
+/// 10th percentiles, in nanoseconds, of the times measured with the library and with its peer, and
+/// the number of samples measured with the library.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) ours: f64,
-    /// Value of the peer; `None` if there was no peer.
+    /// Value of the peer (the implementation that the library is compared with); `None` if the run
+    /// has no peer.
     pub(crate) theirs: Option<f64>,
     pub(crate) count: u64,
 }
@@ -106,8 +108,8 @@ impl Run {
         self.head[key].as_str().unwrap_or_default()
     }
 
-    /// Returns the name of the peer, with its version if that is known; `None` if the run has no
-    /// peer.
+    /// Returns the name of the peer (the implementation that the library is compared with),
+    /// followed by the version of the peer if it is known. Returns `None` if the run has no peer.
     pub(crate) fn peer(&self) -> Option<String> {
         let peer = &self.head["peer"];
         let (name, version) =

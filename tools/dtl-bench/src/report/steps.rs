@@ -1,5 +1,6 @@
-//! Runs of a report: this program with each subcommand, under each launcher. Also determines which
-//! peers are missing on this machine.
+//! Plan of the runs for a report: this program is run with each subcommand, under each launcher.
+//! This module also determines which of the implementations to compare with are not installed on
+//! this machine.
 
 use crate::library::own_file;
 use crate::machine;
@@ -17,10 +18,11 @@ const COMM_ROWS: usize = 32;
 const CROWD: [&str; 4] = ["--only", "barrier,allreduce,bcast,reduce", "--sizes", "8,1KiB"];
 const CROWD_ROWS: usize = 7;
 const CROWDS: [&str; 2] = ["4", "8"];
-/// Options for measuring the library's overhead when it sends its messages through an MPI.
+/// Options for measuring the library's overhead when it sends its messages through an MPI library.
 const OVER: [&str; 4] = ["--only", "latency,bandwidth,rate", "--sizes", "8,64KiB,1MiB"];
 const OVER_ROWS: usize = 7;
-/// Options that select the tests for UCX. Each batch of UCX starts two processes.
+/// Options that select the measurements for UCX. Each batch of UCX measurements starts two
+/// processes.
 const UCX: [&str; 4] = ["--only", "latency,bandwidth", "--sizes", "8,1KiB,8KiB,64KiB,1MiB"];
 const UCX_ROWS: usize = 10;
 const UCX_BATCH: f64 = 0.15;
@@ -47,7 +49,7 @@ impl Step {
     }
 }
 
-/// Runs of the report, and messages that name what is missing on this machine.
+/// Plan of a report: the runs to execute, and messages that name what is missing on this machine.
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
     pub(crate) missing: Vec<String>,
@@ -150,7 +152,7 @@ impl Plan {
         }
     }
 
-    /// Adds the runs for a machine without an MPI.
+    /// Adds the runs for a machine without an MPI installation.
     fn without(&mut self) {
         self.missing.push("MPI: no mpirun is installed; name one with --mpirun".to_owned());
         let comm = ["comm", "-n", "2"];

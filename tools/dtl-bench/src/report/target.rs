@@ -1,5 +1,6 @@
-//! Performance targets of the library. Most of them limit the ratio of the library's 10th
-//! percentile to that of the fastest peer in the same run and regime (distance of the processors).
+//! Performance targets of the library. Most of them limit the ratio of the 10th percentile of the
+//! library's samples to that of the fastest peer (implementation that the library is compared with)
+//! in the same run and regime (class of the distance between the processors).
 
 use super::run::{Of, Row, Run};
 use crate::stats::Regime;
@@ -7,9 +8,10 @@ use crate::stats::Regime;
 /// Method of comparing a value with its target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum By {
-    /// Ratio of the library to the peer: an upper bound for times, a lower bound for GB/s and M/s.
+    /// Ratio of this library's value to the value of the library compared with: an upper bound for
+    /// times, a lower bound for GB/s and M/s.
     Ratio,
-    /// Maximum excess over the peer's time, in nanoseconds.
+    /// Maximum excess over the time of the library compared with, in nanoseconds.
     More,
     /// Maximum time in nanoseconds.
     Most,
@@ -22,7 +24,7 @@ pub(crate) struct Target {
     /// Sizes to which the target applies; empty: all sizes.
     bytes: &'static [u64],
     pub(crate) by: By,
-    /// Peer to compare with; empty: all peers.
+    /// Name of the library to compare with; empty: all such libraries.
     peer: &'static str,
     near: f64,
     far: f64,
@@ -32,13 +34,14 @@ const fn target(of: Of, test: &'static str, bytes: &'static [u64], near: f64, fa
     Target { of, test, bytes, by: By::Ratio, peer: "", near, far }
 }
 
-/// Creates a target for a test of messages between two processes, with a limit for each regime.
+/// Creates a target for a test of messages between two processes, with a limit for each regime
+/// (class of the distance between the processors: near or far).
 const fn pair(test: &'static str, bytes: &'static [u64], near: f64, far: f64) -> Target {
     target(Of::Pair, test, bytes, near, far)
 }
 
-/// Creates a target for a measurement within one process. The limit is a ratio to one peer and the
-/// same in all regimes.
+/// Creates a target for a measurement within one process. The limit is a ratio to the value of the
+/// library `peer`, and is the same in all regimes.
 const fn local(
     peer: &'static str,
     test: &'static str,
@@ -61,7 +64,7 @@ const fn at_most(
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const ANY: &[u64] = &[];
-/// Data sizes of large collectives in bytes.
+/// Data sizes, in bytes, of large collectives.
 const LARGE: &[u64] = &[64 * KIB, MIB];
 const SMALL: &[u64] = &[8, KIB];
 const LIBC: &str = "malloc (libc";

@@ -28,7 +28,7 @@ struct Finding<'a> {
     ours: f64,
     theirs: Option<f64>,
     peer: String,
-    /// Value that the target limits: a ratio, or a time in nanoseconds.
+    /// Value for which the target sets a limit: a ratio, or a time in nanoseconds.
     value: f64,
 }
 
@@ -108,9 +108,9 @@ fn finding<'a>(runs: &[Run], run: &Run, row: &'a Row, regime: Regime) -> Option<
     Some(Finding { row, name, size, regime, place, target, ours: pair.ours, theirs, peer, value })
 }
 
-/// Returns the best value of any peer that this report measured between two processes, with the
-/// peer's name. A row whose ranks are threads is compared with it, because threads have no peer of
-/// their own.
+/// Returns the best value of all libraries compared with in the runs between two processes, with
+/// the name of that library. A row whose ranks are threads is compared with this value, because
+/// runs with threads measure no other library.
 fn best_of_processes(runs: &[Run], row: &Row, regime: Regime) -> Option<(f64, String)> {
     let pairs = runs.iter().filter(|run| run.of() == Of::Pair);
     let values = pairs.filter_map(|run| {

@@ -6,7 +6,7 @@ use dtl_sys::*;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
-/// A backend of the library's registry.
+/// A backend in the library's registry.
 #[derive(Clone, Copy)]
 pub(crate) struct Backend {
     pub(crate) handle: dtl_backend_t,
@@ -29,7 +29,7 @@ impl Backend {
         output!(DTL_BACKEND_INFO_INIT, dtl_backend_info(self.handle))
     }
 
-    /// Queries whether the backend can run here. The inner error is the reason why not.
+    /// Queries whether the backend can run here. The inner error is the reason why it cannot.
     pub(crate) fn available(self) -> Called<Result<(), String>> {
         let (mut yes, mut why) = (-1, [0; 512]);
         call!(dtl_backend_is_available(self.handle, &raw mut yes, why.as_mut_ptr(), 512))?;
@@ -113,7 +113,7 @@ impl Backend {
     }
 }
 
-/// Value that outputs are preset with, to detect outputs that were not written.
+/// Value to which outputs are preset, to detect outputs that were not written.
 pub(crate) const UNTOUCHED: *mut c_void = ptr::without_provenance_mut(0xdead_beef);
 
 /// An allocation; freed when dropped.

@@ -1,5 +1,5 @@
-//! Table of all tests, from which tests are run, listed and explained. Names, rules and
-//! descriptions are in `tests/catalog.txt`, the functions in `crate::tests`.
+//! Table of all tests, used to run, list and explain them. Names, rules and descriptions are in
+//! `tests/catalog.txt`, the functions in `crate::tests`.
 
 use crate::kit::calls::Backend;
 use crate::kit::outcome::Outcome;
@@ -30,11 +30,11 @@ pub(crate) enum Body {
     Ranks(fn(&Rank) -> Outcome),
     /// Test of the library itself, with function tables that the test registers.
     Tables(fn() -> Outcome),
-    /// Test of the first stage, which must pass before other tests run: calls the functions of the
-    /// backend's tables directly, in one process.
+    /// Test that must pass before other tests run. It calls the functions in the backend's tables
+    /// directly, in one process.
     Slots(fn(&Vtables) -> Outcome),
-    /// Test of the first stage, which must pass before other tests run: calls the functions of a
-    /// comm table directly, on every rank.
+    /// Test that must pass before other tests run. It calls the functions in a comm table directly,
+    /// on every rank.
     SlotComm(fn(&SlotComm) -> Outcome),
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Test {
     pub(crate) body: Body,
     /// Minimum number of ranks.
     pub(crate) least: i32,
-    /// Function of a backend's table that is under test, for example "memory.alloc".
+    /// Function under test in a backend's table, for example "memory.alloc".
     pub(crate) slot: &'static str,
     /// Requirements of the test on a backend.
     pub(crate) needs: Vec<Need>,
@@ -83,16 +83,16 @@ pub(crate) enum Need {
     TwoDevices,
     /// The backend has a memory table.
     Memory,
-    /// The backend has a device table, or only a memory table, which may report all of its memory
-    /// as device 0.
+    /// The backend has a device table or a memory table. A backend without a device table may
+    /// report all of its memory as memory of device 0.
     DeviceMemory,
     /// The backend has this memory kind.
     Kind(u64),
     /// Streams are available: those of the backend, or those that the library implements over the
     /// backend's memory.
     Streams,
-    /// Kernel launches and parallel loops execute their functions. A null backend ignores these
-    /// functions.
+    /// The backend executes the functions that are passed to kernel launches and parallel loops. A
+    /// backend with the flag DTL_BACKEND_NO_COMPUTE ignores these functions.
     Compute,
     /// A message longer than the receive buffer is truncated as dtl.h specifies.
     Cut,
@@ -164,8 +164,8 @@ impl Test {
 
 const TEXT: &str = include_str!("../tests/catalog.txt");
 
-/// Returns the paragraphs of the catalog. A paragraph whose first line begins with `each` is
-/// repeated for every value in that line.
+/// Returns the paragraphs of `tests/catalog.txt`. A paragraph whose first line begins with `each`
+/// is repeated for every value in that line.
 fn paragraphs() -> impl Iterator<Item = &'static str> {
     let repeated = |paragraph: &'static str| -> Vec<&'static str> {
         let Some((values, rest)) =
@@ -186,8 +186,8 @@ fn paragraphs() -> impl Iterator<Item = &'static str> {
     TEXT.split("\n\n").flat_map(repeated)
 }
 
-/// Reads the catalog. Lines that describe a test without a function are skipped here and reported
-/// by a unit test.
+/// Reads `tests/catalog.txt`. Lines that describe a test without a function are skipped here and
+/// reported by a unit test.
 fn read() -> Vec<Test> {
     let mut found = Vec::new();
     for paragraph in paragraphs() {
@@ -221,7 +221,7 @@ fn read() -> Vec<Test> {
     found
 }
 
-/// Returns all tests; those of --stress are last.
+/// Returns all tests. The tests that only --stress runs are last.
 fn tests() -> &'static [Test] {
     static TESTS: OnceLock<Vec<Test>> = OnceLock::new();
     TESTS.get_or_init(read)

@@ -1,18 +1,18 @@
-//! `dtl-ctk checklist DIR`: the nine requirements of a new backend. Each is checked by reading the
-//! files of the backend's folder and is reported with the reason for the result. Nothing is
+//! `dtl-ctk checklist DIR`: the nine requirements for a new backend. Each is checked by reading the
+//! files in the backend's folder and is reported with the reason for the result. Nothing is
 //! executed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Requirement with the result of its check.
+/// Requirement, with the result of checking it.
 pub(crate) struct Answer {
     pub(crate) question: &'static str,
     pub(crate) yes: bool,
     pub(crate) reason: String,
 }
 
-/// File of the backend's folder.
+/// File in the backend's folder.
 struct Source {
     path: PathBuf,
     text: String,
@@ -33,7 +33,7 @@ const BOXES: [(&str, Check); 9] = [
     ("a licence is there", licence),
 ];
 
-/// Checks the files of a backend's folder against all requirements.
+/// Checks the files in a backend's folder against all requirements.
 pub(crate) fn answers(folder: &Path) -> Result<Vec<Answer>, String> {
     let mut files = Vec::new();
     collect(folder, 0, &mut files).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -44,7 +44,7 @@ pub(crate) fn answers(folder: &Path) -> Result<Vec<Answer>, String> {
     Ok(BOXES.into_iter().map(answer).collect())
 }
 
-/// Collects the text files of a folder; skips build folders and hidden files.
+/// Collects the text files in a folder and its subfolders; skips build folders and hidden files.
 fn collect(folder: &Path, depth: usize, files: &mut Vec<Source>) -> std::io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -132,7 +132,7 @@ fn components(files: &[Source]) -> Result<String, String> {
     Ok(format!("{}; `dtl-ctk run` tells whether they keep their contracts", names.join(", ")))
 }
 
-/// Returns the first build or test file that contains one of these words.
+/// Returns the first build or test file that contains one of these strings.
 fn build_with<'a>(files: &'a [Source], words: &[&str]) -> Option<&'a Source> {
     let has = |file: &&Source| words.iter().any(|word| file.text.contains(word));
     files.iter().filter(|file| file.is_build()).find(has)
@@ -180,11 +180,11 @@ const FORMS: [&str; 2] = [
     include_str!("../../../dtl-info/src/template/page.md"),
     include_str!("../../../dtl-info/src/template/adr.md"),
 ];
-/// Prefixes of template lines that may stay unchanged.
+/// Prefixes of the lines of the documentation templates that an author may leave unchanged.
 const KEPT: [&str; 4] = ["# Backend ", "## ", "| components |", "| chosen |"];
 
-/// Returns the template lines that an author must replace: prose outside of listings, split where
-/// `dtl-info` inserts its own text.
+/// Returns the lines in the documentation templates that an author must replace: text outside of
+/// code blocks, split at the placeholders that `dtl-info` replaces.
 fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
     let prose = |form: &'static str| form.split("```").step_by(2).flat_map(str::lines);
     let is_prompt = |line: &&str| {
@@ -195,7 +195,8 @@ fn prompts() -> impl Iterator<Item = Vec<&'static str>> {
     FORMS.into_iter().flat_map(prose).filter(is_prompt).map(pieces)
 }
 
-/// Returns a string that names the first line in the files that is unchanged from a template.
+/// Returns a string that names the first line in the files that is unchanged from a documentation
+/// template.
 fn unedited<'a>(files: impl Iterator<Item = &'a Source>) -> Option<String> {
     let prompts: Vec<_> = prompts().collect();
     let is_form =
@@ -269,7 +270,8 @@ fn found(file: Option<&Source>, before: &str, missing: &str) -> Result<String, S
 }
 
 /// Searches for a documentation page, or with `of_notes` for design notes, with at least `words`
-/// words. Fails if any page (or any notes) still contains an unchanged template line.
+/// words. Fails if any page (or any notes) still contains an unchanged line of a documentation
+/// template.
 fn prose(files: &[Source], of_notes: bool, words: usize, missing: &str) -> Result<String, String> {
     let pages = || files.iter().filter(|file| file.is_page() && is_notes(file) == of_notes);
     match unedited(pages()) {

@@ -16,8 +16,9 @@ thread_local! {
     static FILE: RefCell<Option<File>> = const { RefCell::new(None) };
 }
 
-/// Creates a file for this rank next to the report file. [`enter`] and [`within`] write to it which
-/// slot (function of a backend's table) or loading step the calling thread executes.
+/// Creates a file for this rank next to the report file. [`enter`] and [`within`] write to it the
+/// name of the slot (function in a backend's table) or plugin loading step that the calling thread
+/// executes.
 pub(crate) fn write_beside(report: &Path, rank: i32) {
     let file =
         OpenOptions::new().write(true).create(true).truncate(true).open(place(report, rank)).ok();
@@ -48,8 +49,8 @@ pub(crate) fn within<T>(what: &str, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns the slot (function of a backend's table) or loading step that each rank is executing, or
-/// was executing when it ended. Omits ranks that executed neither.
+/// Returns the slot (function pointer in a backend's vtable) or loading step that each rank is
+/// executing, or was executing when it ended. Omits ranks that executed neither.
 pub(crate) fn read(report: &Path, ranks: usize) -> Vec<(i32, String)> {
     let of = |rank: i32| std::fs::read_to_string(place(report, rank)).unwrap_or_default();
     (0..ranks as i32)

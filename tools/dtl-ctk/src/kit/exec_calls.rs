@@ -1,7 +1,7 @@
 //! Safe wrappers for streams, events, executors and kernels, with closures in place of C functions.
 //!
 //! Closures live until the process ends, so that a backend that calls a closure too often or too
-//! late fails a test instead of crashing the kit.
+//! late fails a test instead of crashing the test program.
 
 use crate::kit::calls::Backend;
 use crate::kit::outcome::{Called, Outcome, call, output, skip};
@@ -47,7 +47,7 @@ extern "C" fn run_job(user: *mut c_void) -> i32 {
     status
 }
 
-/// Job that runs until it is released, for at most two seconds.
+/// Job that runs until [`Hold::release`] is called, for at most two seconds.
 pub(crate) struct Hold {
     states: Arc<States>,
     pub(crate) job: &'static Job,
@@ -93,7 +93,7 @@ impl Hold {
         self.states.go.store(true, Ordering::SeqCst);
     }
 
-    /// Returns true if `job` completes while the held job is still running.
+    /// Returns true if `job` completes while the job of this [`Hold`] is still running.
     pub(crate) fn outlasts(&self, job: &Job) -> bool {
         becomes(LONG, || job.runs() > 0 || self.has_ended()) && !self.has_ended()
     }
@@ -116,7 +116,7 @@ pub(crate) fn stream(s: &Subject) -> Outcome<Stream> {
     Ok(Stream::new(s.backend, 0)?)
 }
 
-/// Creates a stream with a queued job that runs until it is released.
+/// Creates a stream and enqueues a job on it that runs until the `Hold` is released.
 pub(crate) fn busy(s: &Subject) -> Outcome<(Stream, Hold)> {
     let (stream, hold) = (stream(s)?, Hold::new());
     hold.on(&stream)?;
@@ -217,7 +217,7 @@ impl Stream {
             .map(|handle| Stream { handle })
     }
 
-    /// Returns the device's default stream, which is not destroyed.
+    /// Returns the device's default stream, which is not destroyed on drop.
     pub(crate) fn default_of(backend: Backend, device: i32) -> Called<ManuallyDrop<Stream>> {
         output!(DTL_STREAM_NULL, dtl_stream_default(backend.handle, device))
             .map(|handle| ManuallyDrop::new(Stream { handle }))
@@ -478,14 +478,14 @@ impl Kernel {
             .map(|handle| Kernel { handle })
     }
 
-    /// Wraps a kernel of a module.
+    /// Wraps the handle of a kernel from a module.
     pub(crate) fn of(handle: dtl_kernel_t) -> Kernel {
         Kernel { handle }
     }
 }
 
-/// Creates the parameters of a kernel launch: numbers of blocks and threads, and bytes of shared
-/// memory.
+/// Creates the parameters of a kernel launch: the grid dimensions in blocks, the block dimensions
+/// in threads, and the shared memory in bytes.
 pub(crate) const fn shape(grid: [u32; 3], block: [u32; 3], shared_bytes: u32) -> dtl_launch_t {
     dtl_launch_t { shared_bytes, grid, block, ..DTL_LAUNCH_INIT }
 }

@@ -12,8 +12,8 @@ pub(crate) struct Expected {
     pub(crate) reason: String,
 }
 
-/// Maximum size of the file of expected failures in bytes. Without a limit, reading from a device
-/// such as /dev/zero would never end.
+/// Maximum size, in bytes, of the file that lists the expected failures. Without a limit, reading
+/// from a device such as /dev/zero would never end.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// Reads a file.

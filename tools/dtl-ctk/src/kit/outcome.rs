@@ -38,7 +38,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates the failure of a call that succeeded with a wrong result.
+    /// Creates the failure for a call that succeeded with a wrong result.
     pub(crate) fn wrong(text: String) -> Failure {
         Failure { text, out_of_step: false }
     }
@@ -217,7 +217,7 @@ pub(crate) fn refused<T>(result: Called<T>, status: dtl_status_t, when: &str) ->
     }
 }
 
-/// Returns `None` if the call returned NOT_SUPPORTED.
+/// Returns `None` if the call failed with DTL_ERROR_NOT_SUPPORTED.
 pub(crate) fn optional<T>(result: Called<T>) -> Called<Option<T>> {
     match result {
         Err(refused) if refused.status == DTL_ERROR_NOT_SUPPORTED => Ok(None),

@@ -10,14 +10,14 @@ use std::sync::atomic::AtomicBool;
 /// Rank of a communicator.
 pub(crate) struct Rank {
     pub(crate) comm: Comm,
-    /// Kind of the communicator.
+    /// Name of the communicator kind, for example "shm".
     pub(crate) kind: String,
     pub(crate) rank: i32,
     pub(crate) size: i32,
     /// Time limit of a call in nanoseconds.
     pub(crate) timeout_ns: u64,
-    /// True if the communicator was opened without a time limit; waits still have the time limits
-    /// of the tests.
+    /// True if the communicator was opened without a time limit; waits in the tests still have time
+    /// limits.
     pub(crate) no_time_limit: bool,
 }
 
@@ -43,8 +43,8 @@ impl Drop for Flight {
     }
 }
 
-/// True if the ranks are threads of this process, so that no launcher has set a rank. Set before
-/// the first rank begins.
+/// True if the ranks are threads of this process; in that case, no launcher has set their rank
+/// numbers. Set before the first rank begins.
 pub(crate) static IN_THREADS: AtomicBool = AtomicBool::new(false);
 
 const BYTE: dtl_dtype_t = DTL_DTYPE_BYTE;
@@ -55,7 +55,7 @@ impl Rank {
         Ok(Rank { comm, kind: kind.to_owned(), rank, size, timeout_ns, no_time_limit })
     }
 
-    /// Returns the next rank in the ring.
+    /// Returns the next rank; the last rank is followed by rank 0 (ring).
     pub(crate) fn next(&self) -> i32 {
         (self.rank + 1) % self.size
     }
@@ -92,7 +92,7 @@ impl Rank {
         call!(dtl_comm_ssend(self.comm.handle, from, count, BYTE, dest, tag))
     }
 
-    /// Receives into a buffer of this many bytes, preset to 0xA5. Returns the whole buffer.
+    /// Receives into a buffer of `room` bytes, preset to 0xA5. Returns the whole buffer.
     pub(crate) fn recv(&self, room: u64, source: i32, tag: i32) -> Called<Got> {
         let (got, status) = self.recv_any(room, source, tag);
         status.map(|()| got)
@@ -136,8 +136,8 @@ impl Rank {
         self.isend(message(self.rank, self.next(), number, size), self.next(), tag)
     }
 
-    /// Starts sends to the next rank. Each message is given by the number that selects its contents
-    /// (see [`message`]), its size and its tag.
+    /// Starts sends to the next rank. Each item of `messages` is the number that selects the
+    /// contents of a message (see [`message`]), its size in bytes and its tag.
     pub(crate) fn starts(
         &self,
         messages: impl IntoIterator<Item = (u64, u64, i32)>,
@@ -145,13 +145,13 @@ impl Rank {
         messages.into_iter().map(|(number, size, tag)| self.start(number, size, tag)).collect()
     }
 
-    /// Receives and checks messages from the previous rank. Each message is given by the number
-    /// that selects its contents (see [`message`]), its size and its tag.
+    /// Receives and checks messages from the previous rank. Each item of `messages` is the number
+    /// that selects the contents of a message (see [`message`]), its size in bytes and its tag.
     pub(crate) fn takes(&self, messages: impl IntoIterator<Item = (u64, u64, i32)>) -> Outcome {
         messages.into_iter().try_for_each(|(number, size, tag)| self.take(number, size, tag))
     }
 
-    /// Posts one receive of `room` bytes from a rank for each of these tags.
+    /// Posts one receive of up to `room` bytes from rank `source` for each of these tags.
     pub(crate) fn irecvs(
         &self,
         room: u64,
@@ -161,8 +161,8 @@ impl Rank {
         tags.into_iter().map(|tag| self.irecv(room, source, tag)).collect()
     }
 
-    /// Starts sends to every rank. Each message is given by the number that selects its contents
-    /// (see [`message`]) and its size.
+    /// Starts sends to every rank. Each item of `messages` is the number that selects the contents
+    /// of a message (see [`message`]) and its size in bytes.
     pub(crate) fn to_all(
         &self,
         messages: impl IntoIterator<Item = (u64, u64)>,
@@ -304,7 +304,7 @@ impl Rank {
 }
 
 impl Got {
-    /// Checks the received data, where `number` and the source in the envelope select the expected
+    /// Checks the received data. `number` and the source in the envelope determine the expected
     /// contents (see [`message`]).
     pub(crate) fn is_due(&self, p: &Rank, number: u64, size: u64, tag: i32) -> Outcome {
         let from = self.info.source;

@@ -1,5 +1,5 @@
-//! Report for the user: a line for each failure, including expected ones, a table, JSON and JUnit
-//! XML.
+//! Report for the user, which consists of one line for each expected or unexpected failure, a
+//! table, JSON and JUnit XML.
 
 use crate::kit::catalog::COMPONENTS;
 use crate::kit::expect::{self, Expected};
@@ -26,9 +26,9 @@ pub(crate) enum Verdict {
     Skip(String),
     NotRun(String),
     Fail(String),
-    /// Failed as listed in the file of expected failures: failure text and listed reason.
+    /// Failed as expected: error message, and reason from the file of expected failures.
     ExpectedFailure(String, String),
-    /// Passed although listed in the file of expected failures: the listed reason.
+    /// Passed although a failure was expected: reason from the file of expected failures.
     UnexpectedPass(String),
 }
 
@@ -68,12 +68,12 @@ impl Entry {
         matches!(self.verdict, Verdict::Fail(_) | Verdict::UnexpectedPass(_))
     }
 
-    /// Returns true if the result needs no line in the report.
+    /// Returns true if the report does not need a line for the result.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(self.verdict, Verdict::Pass | Verdict::Skip(_) | Verdict::NotRun(_))
     }
 
-    /// Returns the details of the result: the failure text or the reason.
+    /// Returns the details of the result: the error message or the reason.
     pub(crate) fn text(&self) -> String {
         self.words().2
     }
@@ -216,7 +216,8 @@ impl Report {
     }
 }
 
-/// Escapes text for an attribute of XML 1.0, which allows no control characters.
+/// Escapes a string for an XML 1.0 attribute. Replaces control characters by spaces, because XML
+/// 1.0 does not allow most of them.
 fn escaped(text: &str) -> String {
     let signs = [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\"", "&quot;")];
     let plain = text.replace(char::is_control, " ");

@@ -29,7 +29,7 @@ pub(crate) struct SlotComm {
     limit: Duration,
 }
 
-/// An operation that was started, with its buffer.
+/// Operation in flight, with its buffer.
 pub(crate) struct Op {
     id: u64,
     /// Source of a receive; `None` for a send.
@@ -155,7 +155,7 @@ impl SlotComm {
 
     /// Pauses between two calls to functions of the comm table; fails after the time limit. A rank
     /// never pauses inside such a function. Therefore, if the file in which `current_slot` records
-    /// the running function names one, that function has not returned.
+    /// the running function contains the name of a function, that function has not returned.
     pub(crate) fn pause(&self, begin: Instant, what: impl Fn() -> String) -> Outcome {
         ensure!(begin.elapsed() < self.limit, "{} for {:?}", what(), self.limit);
         let short = begin.elapsed().as_millis() < 1;

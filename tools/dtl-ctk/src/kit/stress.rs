@@ -1,5 +1,5 @@
-//! Long tests, run only with --stress: threads that run random operations concurrently, with all
-//! results compared.
+//! Long tests, run only with --stress: threads run random operations concurrently, and all results
+//! are checked.
 
 use crate::kit::prelude::*;
 
@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         random_messages;
 ];
 
-/// Random number generator: the same numbers for the same seed.
+/// Random number generator. It generates the same numbers for the same seed.
 struct Random(u64);
 
 impl Random {

@@ -99,8 +99,8 @@ impl Subject {
     }
 }
 
-/// Returns a memory kind that the backend describes and can allocate. Returns `None` if the backend
-/// returns NOT_SUPPORTED.
+/// Returns the memory kind `word` with its properties. Returns `None` if the query for its
+/// properties or a test allocation fails with DTL_ERROR_NOT_SUPPORTED.
 fn look(backend: Backend, word: u64) -> Outcome<Option<Kind>> {
     let kind = match optional(backend.kind_info(word)) {
         Ok(None) => return Ok(None),
@@ -116,7 +116,7 @@ fn look(backend: Backend, word: u64) -> Outcome<Option<Kind>> {
     }
 }
 
-/// Returns bytes that differ by position and by seed.
+/// Returns `size` pseudorandom bytes that depend only on `seed`.
 pub(crate) fn pattern(seed: u64, size: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d;
     let mut bytes = Vec::with_capacity(size as usize + 8);

@@ -1,4 +1,5 @@
-//! Times of calls on a backend: a table for information, not a test. Run with --time.
+//! Measures how long calls to a backend take, and prints the times in a table. This measurement is
+//! not a test; it runs only with --time.
 
 use crate::kit::calls::Backend;
 use crate::kit::exec_calls::{Event, Executor, Job, Stream};

@@ -39,7 +39,7 @@ unsafe impl Sync for Vtables {}
 static BARE: OnceLock<Vtables> = OnceLock::new();
 
 /// Returns the function tables of the first registered backend; `None` if the backend under test is
-/// one that the library itself contains.
+/// built into the library.
 pub(crate) fn tables() -> Option<&'static Vtables> {
     BARE.get()
 }
@@ -109,8 +109,8 @@ macro_rules! slot {
 }
 pub(crate) use slot;
 
-/// Loads a plugin file and keeps the function tables of its first backend. During each step of
-/// loading, the file in which `current_slot` records what this process executes names the step.
+/// Loads a plugin file and keeps the function tables of its first backend. `current_slot` records
+/// the name of each loading step while the step is executed.
 pub(crate) fn load(path: &Path) -> Called<Backend> {
     let loaded = load_observed::<Keeper>(path, "dtl-ctk", &current_slot::enter);
     current_slot::enter("");

@@ -1,5 +1,5 @@
-//! Safe wrapper of a window: its memory, and buffers that are not moved until all operations are
-//! complete.
+//! Safe wrapper around a window, its memory, and buffers that are not moved until all operations
+//! are complete.
 
 use crate::data::TYPES;
 use crate::kit::calls::field;
@@ -37,7 +37,7 @@ impl Drop for Win<'_> {
 }
 
 impl<'a> Win<'a> {
-    /// Creates a window over zeroed memory of this program.
+    /// Creates a window over zeroed memory that this program allocates.
     pub(crate) fn given(rank: &'a Rank, size: u64) -> Called<Win<'a>> {
         let mut own = vec![0u8; size as usize].into_boxed_slice();
         let (comm, base) = (rank.comm.handle, own.as_mut_ptr());
@@ -82,7 +82,7 @@ impl<'a> Win<'a> {
         Ok(field(&info.way).unwrap_or_default())
     }
 
-    /// Returns the current contents of this rank's memory.
+    /// Returns the current contents of this rank's window memory.
     pub(crate) fn own(&self) -> Vec<u8> {
         let byte = |at| {
             // SAFETY: inside of the memory, which lives as long as this. Others may write: any byte
@@ -97,7 +97,8 @@ impl<'a> Win<'a> {
         same!(&self.own(), should, "rank {}'s memory: {}", self.rank.rank)
     }
 
-    /// Checks the contents of rank 0's memory; the memory of other ranks must still be zero.
+    /// Checks that rank 0's window memory contains `should` and that the window memory of other
+    /// ranks is still zero.
     pub(crate) fn first_is(&self, should: &[u8]) -> Outcome {
         if self.rank.rank == 0 { self.own_is(should) } else { self.own_is(&vec![0; self.size]) }
     }
@@ -122,7 +123,8 @@ impl<'a> Win<'a> {
         }
     }
 
-    /// Keeps a buffer for an operation. Returns its address and its index.
+    /// Stores a buffer for an operation, so that it is neither freed nor moved. Returns its address
+    /// and its index.
     fn hold(&self, bytes: impl Into<Vec<u8>>) -> (*mut c_void, Slot) {
         let mut held = self.held.borrow_mut();
         held.push(bytes.into().into_boxed_slice());
@@ -274,7 +276,8 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// Compares and swaps one element. Returns the index of the buffer for the previous value.
+    /// Calls compare_and_swap on one element. Returns the index of the buffer for the previous
+    /// value.
     pub(crate) fn compare_and_swap(
         &self,
         dtype: dtl_dtype_t,
@@ -288,7 +291,8 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// Compares and swaps a 64-bit integer and flushes. Returns the previous value.
+    /// Calls compare_and_swap on one 64-bit integer and flushes the target. Returns the previous
+    /// value.
     pub(crate) fn swap_now(&self, value: i64, expected: i64, target: i32, at: u64) -> Called<i64> {
         let pair = (&value.to_ne_bytes()[..], &expected.to_ne_bytes()[..]);
         let slot = self.compare_and_swap(DTL_DTYPE_INT64, pair, target, at)?;
@@ -301,7 +305,7 @@ impl<'a> Win<'a> {
         self.got(slot).try_into().map_or(0, i64::from_ne_bytes)
     }
 
-    /// Returns a 64-bit integer in this rank's memory.
+    /// Returns the 64-bit integer at byte offset `at` of this rank's window memory.
     pub(crate) fn own_integer(&self, at: usize) -> i64 {
         self.own()[at..].first_chunk().map_or(0, |bytes| i64::from_ne_bytes(*bytes))
     }

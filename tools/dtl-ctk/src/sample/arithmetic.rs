@@ -21,8 +21,8 @@ pub(crate) fn size_of_element(dtype: dtl_dtype_t) -> Option<usize> {
     }
 }
 
-/// Returns the unsigned dtype of the same size, for a planted fault that treats signed elements as
-/// unsigned.
+/// Returns the unsigned dtype of the same size, for an injected fault that treats signed elements
+/// as unsigned.
 pub(crate) fn unsigned(dtype: dtl_dtype_t) -> dtl_dtype_t {
     match dtype {
         DTL_DTYPE_INT8 => DTL_DTYPE_UINT8,

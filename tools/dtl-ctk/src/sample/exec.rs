@@ -102,8 +102,8 @@ impl Stream {
         self.shared.changed.notify_all();
     }
 
-    /// Waits for all work of the stream. Returns the first failure that has not been reported, and
-    /// clears it.
+    /// Waits for all work that is queued on the stream. Returns the first failure that has not been
+    /// reported, and clears it.
     fn synchronize(&self) -> Status {
         if_fault!("exec.stream_synchronize.at_once" => return DTL_SUCCESS);
         let mut queue = lock(&self.shared.queue);
@@ -159,7 +159,7 @@ impl Shared {
 }
 
 /// State of one `event_record` operation: `done` is `None` while the operation is pending, then the
-/// failure status of the stream and the time in nanoseconds at which the stream reached the
+/// failure status of the stream and the time in nanoseconds at which the stream completed the
 /// operation.
 struct Fence {
     done: Mutex<Option<(dtl_status_t, u64)>>,
@@ -358,8 +358,8 @@ unsafe extern "C" fn event_elapsed(_: Ptr, start: Ptr, stop: Ptr, out: *mut u64)
     }
 }
 
-/// Returns the wrong elapsed time in nanoseconds that the planted fault reports; `None` if no such
-/// fault is injected.
+/// Returns the wrong elapsed time that the injected fault reports, in nanoseconds; `None` if no
+/// such fault is injected.
 fn wrong_time(start: u64, stop: u64) -> Option<u64> {
     let ns = stop.wrapping_sub(start);
     match () {

@@ -1,10 +1,10 @@
 //! Faults that can be injected into the backend "sample" (`dtl-ctk run --backend sample --fault
-//! NAME`), each with the test that must find it. They show what failures look like, and prove that
-//! the tests can fail.
+//! NAME`), each with the test that must detect it. They show what failures look like, and prove
+//! that the tests can fail.
 
 use std::sync::OnceLock;
 
-/// Returns the name of each fault with the name of a test that must find it.
+/// Returns the name of each fault with the name of a test that must detect it.
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     include_str!("faults.txt").lines().skip(1).filter_map(|line| line.split_once(" | "))
 }

@@ -1,8 +1,8 @@
 //! The backend "sample" implements the function tables of all five components with host memory. It
 //! has two devices, DEVICE memory that is declared inaccessible to the host, streams with a thread
-//! each, and the comm table of `crate::minimal`, extended by the functions for windows.
+//! each, and the comm table of `crate::minimal`, extended with the functions for windows.
 //!
-//! The tests of registration modify these tables. With unmodified tables and no planted fault, the
+//! The registration tests modify these tables. With unmodified tables and no injected fault, the
 //! backend passes all tests.
 
 /// Runs code if a fault is injected: `if_fault!("memory.alloc.crashes" => abort())`, or
@@ -63,18 +63,19 @@ pub(crate) struct Parts {
     pub(crate) transfer: dtl_transfer_vtable_t,
     pub(crate) exec: dtl_exec_vtable_t,
     pub(crate) comm: dtl_comm_vtable_t,
-    /// True for each component that is registered: device, memory, transfer, exec, comm.
+    /// True for each component whose table is registered, in the order device, memory, transfer,
+    /// exec, comm.
     pub(crate) has: [bool; 5],
     /// Wrong `struct_size` with which the main table is registered, if any.
     pub(crate) size: Option<u32>,
-    /// Extra words appended to the main table and included in its `struct_size`.
+    /// Extra 64-bit words appended to the main table and included in its `struct_size`.
     pub(crate) tail: Option<[u64; 8]>,
-    /// Extra words appended to the memory table and included in its `struct_size`.
+    /// Extra 64-bit words appended to the memory table and included in its `struct_size`.
     pub(crate) memory_tail: Option<[u64; 8]>,
     pub(crate) state: &'static State,
 }
 
-/// Function table with extra words appended, in one block of memory.
+/// Function table followed by extra 64-bit words, in one block of memory.
 #[repr(C)]
 struct Longer<T>(T, [u64; 8]);
 
@@ -109,7 +110,7 @@ impl Parts {
         }
     }
 
-    /// Creates tables and modifies them.
+    /// Creates function tables and applies `change` to them.
     pub(crate) fn with(change: impl FnOnce(&mut Parts)) -> Parts {
         let mut parts = Parts::new();
         change(&mut parts);

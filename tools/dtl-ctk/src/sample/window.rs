@@ -107,7 +107,7 @@ unsafe fn side<'a>(window: Ptr) -> &'a mut Side {
 }
 
 /// # Safety
-/// `comm` was returned by `open`, and the library calls one function at a time on it.
+/// `comm` was returned by `open`, and the library does not call functions on it concurrently.
 pub(super) unsafe fn rank<'a>(comm: Ptr) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { minimal::rank(comm) }
@@ -385,7 +385,7 @@ unsafe extern "C" fn compare_and_swap(
     queue(rank, window, target, What::Swap { value, expected, result, there, size }, out_op)
 }
 
-/// Returns the status with which operations complete.
+/// Returns the completion status of all operations: DTL_SUCCESS unless a fault is injected.
 pub(super) fn ended() -> Status {
     if fault::is("comm.test.ends_with_failure") { DTL_ERROR_BACKEND } else { DTL_SUCCESS }
 }

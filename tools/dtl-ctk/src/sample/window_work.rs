@@ -37,7 +37,7 @@ pub(crate) fn go_on(rank: &mut Rank) {
     }
 }
 
-/// Faults that, if injected, complete an operation too early.
+/// Faults that, if injected, make an operation complete too early.
 const EARLY: [&str; 5] = [
     "comm.win_put.reads_late",
     "comm.win_get.done_early",
@@ -64,7 +64,7 @@ fn do_it(rank: &Rank, waiting: &Waiting) -> Status {
         }
         What::Copy { from, to, size } => {
             // SAFETY: the buffer belongs to the operation, the target's memory to its window;
-            // threads that do not synchronise do not look at what is copied.
+            // threads that do not synchronize do not look at what is copied.
             unsafe { ptr::copy(from, to, size) };
         }
         What::Change { from, result, there, count, update } => {

@@ -1,5 +1,5 @@
-//! Tests of the registration of backends: the library accepts valid function tables and rejects
-//! tables that violate the rules of `dtl.h`.
+//! Tests of backend registration: the library accepts valid function tables and rejects tables that
+//! violate the rules of `dtl.h`.
 
 use crate::kit::prelude::*;
 use crate::sample::Parts;

@@ -77,7 +77,7 @@ fn with_window(change: impl FnOnce(&mut Parts), check: impl FnOnce(&Win) -> Outc
 }
 
 /// Checks that operations on a window use the implementation that `way` names, and that their
-/// results are right.
+/// results are correct.
 fn goes(change: impl FnOnce(&mut Parts), way: &str) -> Outcome {
     with_window(change, |win| {
         let is = win.way()?;
@@ -111,8 +111,8 @@ fn unknown_status_is_native_backend() -> Outcome {
     )
 }
 
-/// Checks that a call has failed with DTL_ERROR_BACKEND and the error message that the backend's
-/// function set.
+/// Checks that a call has failed with DTL_ERROR_BACKEND, and that the error message contains
+/// `window_wrong::TEXT`.
 fn says_why<T>(result: Called<T>) -> Outcome {
     let Err(told) = result else { return refused(result, DTL_ERROR_BACKEND, "a slot that fails") };
     let is_told = told.status == DTL_ERROR_BACKEND && told.text.contains(window_wrong::TEXT);

@@ -1,6 +1,6 @@
-//! Tests of collectives. Each of the tests in the first table looks for one kind of fault. The
-//! tests in `RANDOM` run small random cases from `crate::generate` for one operation and compare
-//! the results with a serial reference implementation.
+//! Tests of collectives. Each test in `TESTS` detects one kind of fault. The tests in `RANDOM` run
+//! small random cases from `crate::generate` for one operation and compare the results with a
+//! serial reference implementation.
 
 use crate::case::{OPS, Op};
 use crate::case_run::CaseRun;
@@ -22,7 +22,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         large_blocks, reduce_scatter_to_some, empty_ones_succeed;
 ];
 
-/// Defines tests of random cases of one operation.
+/// Defines tests that each run random cases of one operation.
 macro_rules! random {
     ($($name:literal $op:ident),+) => {
         &[$((
@@ -68,7 +68,7 @@ fn allreduce<T>(p: &Rank, values: &[T], dtype: i32, op: i32) -> Called<Vec<u64>>
     Ok(all)
 }
 
-/// Runs an allreduce that sums this many numbers, and checks the result.
+/// Runs an allreduce with the operation sum on `count` elements, and checks the result.
 pub(crate) fn sum_all(p: &Rank, count: usize) -> Outcome {
     let values = |by: u64| -> Vec<u64> { (0..count as u64).map(|at| by * (at + 3)).collect() };
     let is = allreduce(p, &values(p.rank as u64 + 1), DTL_DTYPE_UINT64, DTL_OP_SUM)?;

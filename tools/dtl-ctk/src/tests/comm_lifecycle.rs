@@ -21,8 +21,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         large_sent_message_is_received = |p| sent_then_closed(p, 1 << 20), stale_handle_refused;
 ];
 
-/// Checks that messages pass around the ring on the communicator that was opened for the tests. All
-/// other tests depend on this communicator.
+/// Checks that each rank can send a message to the next rank (ring) on the communicator that was
+/// opened for the tests. All other tests depend on this communicator.
 fn opens(p: &Rank) -> Outcome {
     ring(p, 10, 1)
 }
@@ -189,7 +189,8 @@ fn many_pending_receives(p: &Rank) -> Outcome {
     ring(p, 100, 1)
 }
 
-/// Destroys the sender's communicator directly after a send, and checks that the message arrives.
+/// Destroys the sender's communicator immediately after a send, and checks that the message
+/// arrives.
 fn sent_then_closed(p: &Rank, size: u64) -> Outcome {
     let dup = p.dup()?;
     if p.rank == 0 {

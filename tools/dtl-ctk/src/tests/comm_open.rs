@@ -20,8 +20,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         leaves_no_names;
 ];
 
-/// Opens another communicator in the same job. Each rank is a process and opens the communicator on
-/// a single thread, as programs do; if ranks are threads, the test is skipped.
+/// Opens another communicator in the same job, from one thread of each process, as applications do.
+/// Skips the test if the ranks are threads of one process.
 fn again(p: &Rank) -> Outcome<Rank> {
     on_its_own(p)?;
     let other = accepted(p, Comm::open(&p.kind, None, p.timeout_ns))?;
@@ -65,7 +65,8 @@ fn one_after_the_other(p: &Rank) -> Outcome {
 
 /// Opens a communicator whose size exceeds the number of existing ranks by one, so that one rank is
 /// missing. The job has its own name, and all ranks open the same number of communicators, so that
-/// their sequence numbers agree. Returns the error message and the duration of the call.
+/// the sequence numbers of the communicators agree. Returns the error message and the duration of
+/// the failed open.
 fn missing(p: &Rank, limit: Duration) -> Outcome<(String, Duration)> {
     on_its_own(p)?;
     if p.kind == "self" {
@@ -205,10 +206,11 @@ fn is_marked(path: &Path) -> bool {
     (job.len() > 4 && name.contains(&job)) || (pid.len() > 3 && has_pid)
 }
 
-/// Checks that closed communicators leave no files. Other programs create files in the same
-/// folders. Therefore the test fails only for a folder in which files remain each time a
-/// communicator is opened and closed. In addition, one of these file names must contain the job
-/// name or the process id, or no file must remain in the folder during equally long idle times.
+/// Checks that no files remain in [`folders`] after a communicator is closed. Other programs also
+/// create files there. Therefore the test fails only for a folder that meets two conditions. The
+/// first is that files remain in it each time a communicator is opened and closed. The second is
+/// that the name of one of these files contains the job name or the process id, or that no new
+/// files remain in the folder after idle periods of the same length.
 fn leaves_no_names(p: &Rank) -> Outcome {
     let (mut with, mut without) = (Vec::new(), Vec::new());
     for _ in 0..4 {

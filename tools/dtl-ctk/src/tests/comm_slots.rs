@@ -1,5 +1,5 @@
 //! First stage of the tests of a comm table: calls the required functions of the table (open,
-//! close, isend, irecv, test) directly, in the way the library does.
+//! close, isend, irecv, test) directly, in the same way as the library.
 
 use crate::kit::prelude::*;
 use crate::kit::slot_comm::{Op, SlotComm};

@@ -26,7 +26,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         devices_are_told_apart;
 ];
 
-/// Checks that eight threads that query concurrently get the same result.
+/// Checks that eight threads that call `ask` concurrently get the same result.
 fn one_answer<T: PartialEq + Send + std::fmt::Debug>(ask: impl Fn() -> T + Sync) -> Outcome {
     let first = ask();
     let answers: Vec<T> = thread::scope(|scope| {

@@ -278,7 +278,7 @@ fn failure_of_another_stream_stays_there(s: &Subject) -> Outcome {
 }
 
 /// Records two events around work of `ms` milliseconds. Returns two durations in nanoseconds: the
-/// time between the events, and the time that a clock of the host measured.
+/// time between the events, and the elapsed time on a host clock.
 fn timed(s: &Subject, ms: u64) -> Outcome<(u64, u64)> {
     let (stream, start, stop) = (stream(s)?, event(s)?, event(s)?);
     stream.callback(slow(1))?;
@@ -357,7 +357,7 @@ fn held(s: &Subject) -> Outcome<(Stream, Event, Hold)> {
     Ok((stream, event, hold))
 }
 
-/// Returns a complete event and its stream.
+/// Returns a completed event and the stream on which it was recorded.
 fn complete(s: &Subject) -> Outcome<(Stream, Event)> {
     let stream = stream(s)?;
     let event = Event::on(s.backend, &stream)?;

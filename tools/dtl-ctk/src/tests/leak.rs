@@ -12,21 +12,21 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         large_messages_keep_no_memory = |p| keeps_nothing(p, 60, 20 << 10);
 ];
 
-/// Maximum number of rounds.
+/// Maximum number of rounds of [`keeps_nothing`].
 const ROUNDS: usize = 14;
-/// Number of initial rounds that are ignored, because pools grow in them.
+/// Number of initial rounds whose growth is ignored, because memory pools grow in these rounds.
 const WARM: usize = 2;
 /// Number of messages that each rank has in flight. With several in flight, ranks that share a core
 /// process more than one message in each time slice.
 const TOGETHER: u32 = 20;
-/// Growth of memory below this number of bytes for each message is not a leak. A leaked malloc
-/// block has 32 bytes or more, and one block may belong to several messages that are transferred
-/// together.
+/// Memory growth of less than this number of bytes per message does not count as a leak. A leaked
+/// malloc block has 32 bytes or more, and one block may belong to several messages that are
+/// transferred together.
 const LEAST: u32 = 8;
 
-/// Sends messages in rounds until memory does not grow in one of the rounds. Growth in every round,
-/// in proportion to the number of messages, is a leak, because caches and pools stop growing at
-/// their limits.
+/// Sends messages in rounds until there has been a round in which memory does not grow. Growth in
+/// every round, in proportion to the number of messages, is a leak, because caches and pools stop
+/// growing at their limits.
 fn keeps_nothing(p: &Rank, messages: u32, bytes: u64) -> Outcome {
     let sent = vec![7; bytes as usize];
     let mut grown = Vec::new();

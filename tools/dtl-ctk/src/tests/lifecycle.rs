@@ -1,5 +1,5 @@
-//! Tests of the query whether a backend is available, and of destroying streams, events and
-//! communicators, where the library can report failures only in the log.
+//! Tests of the availability query of a backend, and of the destruction of streams, events and
+//! communicators. The library can report failures of that destruction only in the log.
 
 use crate::api::Comm;
 use crate::kit::prelude::*;
@@ -113,7 +113,8 @@ pub(crate) fn job(p: &Rank) -> Outcome<CString> {
     CString::new(bytes).or_else(|error| wrong!("the job's name: {error}"))
 }
 
-/// Opens another communicator of the same kind, with its own transport.
+/// Opens another communicator of the same kind, in a job with a new name, so that it has its own
+/// transport.
 fn another(p: &Rank) -> Outcome<Rank> {
     on_its_own(p)?;
     let job = job(p)?;

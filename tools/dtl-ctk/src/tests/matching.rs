@@ -111,8 +111,8 @@ fn any_tag_and_tag_by_turns(p: &Rank) -> Outcome {
     p.done(sends)
 }
 
-/// Posts two receives, then sends two messages that each receive can match. Checks that the receive
-/// that was posted first gets the message that was sent first.
+/// Posts two receives, then sends two messages, each of which matches both receives. Checks that
+/// the receive that was posted first gets the message that was sent first.
 fn posted(p: &Rank, first: i32, second: i32) -> Outcome {
     let dup = p.dup()?;
     for size in [50, 30_000] {
@@ -176,8 +176,8 @@ fn any_source_tells_the_sender(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// Checks received messages that `Rank::to_all` sent: `rounds` messages from each rank, in the
-/// order in which that rank sent them.
+/// Checks the messages that this rank received from `Rank::to_all`: `rounds` messages from each
+/// rank, in the order in which that rank sent them.
 fn take_all(
     p: &Rank,
     rounds: u64,
@@ -350,7 +350,7 @@ fn collectives_between_messages(p: &Rank) -> Outcome {
     p.done(sends)
 }
 
-/// Exchanges messages between all ranks, receives them from any source, and checks them.
+/// Exchanges messages between all ranks, receives them with DTL_ANY_SOURCE, and checks them.
 fn from_any(p: &Rank, rounds: u64, size: impl Fn(u64) -> u64, room: u64) -> Outcome {
     let sends = p.to_all((0..rounds).map(|number| (number, size(number))), 1)?;
     let all = (0..rounds * p.size as u64).map(|_| p.recv(room, DTL_ANY_SOURCE, 1));

@@ -100,8 +100,8 @@ fn aligned_as_exported(s: &Subject) -> Outcome {
 }
 
 /// Exports the bytes of a block from `begin` to its end as a dma-buf. Returns the dma-buf and the
-/// offset of the bytes in it; `None` if dma-bufs are not supported by the backend or for this
-/// memory.
+/// offset of these bytes in the dma-buf; `None` if dma-bufs are not supported by the backend or for
+/// this memory.
 fn dmabuf(block: &Block, begin: u64) -> Called<Option<(File, u64)>> {
     let (mut fd, mut offset) = (-1, 0);
     let size = block.size - begin;

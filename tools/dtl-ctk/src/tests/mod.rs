@@ -1,6 +1,6 @@
 //! The named tests, one file for each part of the interface. A test is a short function whose name
-//! is the last part of the test's name. The table at the top of a file lists the tests.
-//! `catalog.txt` describes what each test checks, and the rule of the header that requires it.
+//! is the last part of the test's name. The table at the top of a file lists the tests. For each
+//! test, `catalog.txt` describes what is checked and names the rule in the header that requires it.
 
 use crate::kit::catalog::Body;
 use crate::kit::stress;
@@ -79,7 +79,7 @@ const TABLES: &[&[(&str, Body)]] = &[
     stress::TESTS,
 ];
 
-/// Returns the names and functions of all tests, except those of memory kinds.
+/// Returns the names and functions of all tests, except those that run for each memory kind.
 pub(crate) fn functions() -> impl Iterator<Item = &'static (&'static str, Body)> {
     TABLES.iter().copied().flatten()
 }

@@ -1,5 +1,5 @@
-//! Tests of kernels that are compiled from source: the module functions of an exec table, with
-//! source that every backend compiles (dtl_kernel.h).
+//! Tests of kernels that are compiled from source, with the module functions of an exec table. The
+//! source uses the macros of dtl_kernel.h, so that every backend can compile it.
 
 use crate::kit::prelude::*;
 use crate::options::Kernels;

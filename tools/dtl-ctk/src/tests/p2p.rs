@@ -243,8 +243,9 @@ fn truncated(p: &Rank, sizes: &[(u64, u64)]) -> Outcome {
     Ok(())
 }
 
-/// Checks the rules of truncation that hold for every communicator kind: the status, the bytes
-/// after the buffer, the following messages.
+/// Receives messages into shorter buffers and checks the rules that hold for every communicator
+/// kind: the status is DTL_ERROR_TRUNCATED, the bytes after the buffer are unchanged, and the next
+/// message is received correctly.
 fn truncation_reported(p: &Rank, sizes: &[(u64, u64)]) -> Outcome {
     for &(size, room) in sizes {
         let send = p.start(size, size, 1)?;
@@ -274,8 +275,9 @@ fn works_after_truncation(p: &Rank) -> Outcome {
     Ok(())
 }
 
-/// Sends a message in each round and checks the received data. In every other round the receive is
-/// posted before the send, and the send buffer is overwritten as soon as the send is complete.
+/// Sends a message in each round and checks the received data. In rounds with an even number, the
+/// receive is posted before the send, and the send buffer is overwritten as soon as the send is
+/// complete.
 fn reused(p: &Rank, size: u64, rounds: u64) -> Outcome {
     for number in 0..rounds {
         let receive = (number % 2 == 0).then(|| p.irecv(size, p.previous(), 1)).transpose()?;

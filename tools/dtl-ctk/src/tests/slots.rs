@@ -53,7 +53,7 @@ fn device(vtables: &Vtables) -> Outcome {
     Ok(())
 }
 
-/// Memory that the backend's memory table has allocated.
+/// Memory that was allocated through the backend's memory vtable.
 struct Own<'a> {
     vtables: &'a Vtables,
     kind: dtl_enum_word_t,

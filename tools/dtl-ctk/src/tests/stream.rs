@@ -134,8 +134,8 @@ fn callback_runs_once(s: &Subject) -> Outcome {
     }
 }
 
-/// Creates `count` functions to run on streams or executors. Each function appends its number to
-/// the returned list.
+/// Creates `count` functions to run on streams or executors. Each function appends its index to the
+/// returned list.
 pub(crate) fn noting(count: u64) -> (Vec<&'static Job>, &'static Notes<u64>) {
     let notes = Notes::new();
     let job = |number| {

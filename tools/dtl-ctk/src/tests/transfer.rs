@@ -1,10 +1,10 @@
-//! Tests of blocking copies and fills: every direction, many lengths, and that bytes outside the
-//! range are unchanged.
+//! Tests of blocking copies and fills in every direction and with many lengths. Bytes outside the
+//! range must remain unchanged.
 
 use crate::kit::prelude::*;
 use std::ffi::c_void;
 
-/// Value that is used in place of a memory kind for memory that the program itself allocates.
+/// Value that is used in place of a memory kind for memory that the test program itself allocates.
 pub(crate) const PLAIN: u64 = 0;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![
@@ -103,7 +103,8 @@ fn source_stays(s: &Subject, (from, to): (u64, u64)) -> Outcome {
     same!(&src.contents()?, &source, "the source changed: {}")
 }
 
-/// Allocates memory of any available kind with these contents.
+/// Allocates memory and fills it with `contents`. Uses device memory if the backend has it,
+/// otherwise the first kind of memory available.
 pub(crate) fn some(s: &Subject, contents: &[u8]) -> Outcome<Block> {
     let Some(kind) = s.kind(DTL_MEMORY_DEVICE).or(s.kinds.first().copied()) else {
         skip!("it has no memory")

@@ -29,7 +29,7 @@ pub(crate) const PITCHED_COPIES: &[(&str, Between)] = named![
 
 const FILL_SIZES: [u64; 12] = [1, 2, 3, 4, 7, 8, 16, 31, 100, 4096, 4097, 70_000];
 
-/// Tests of fills, which run for each memory kind.
+/// Tests of fills. Each test runs once for each memory kind.
 pub(crate) const FILLS: &[(&str, OfKind)] = named![
     exact_bytes = |s, k| FILL_SIZES.iter().try_for_each(|size| check_fill(s, k, 0x5C, 0, *size)),
     every_value = |s, k| (0..=255).try_for_each(|value| check_fill(s, k, value, 3, 21)),
@@ -258,8 +258,8 @@ fn put(stream: &Stream, block: &Block, bytes: &[u8]) -> Called {
 /// Source address of a copy.
 type Source = *const std::ffi::c_void;
 
-/// Queues slow work that writes bytes into a buffer. Returns a zeroed block to copy the bytes to,
-/// the bytes, and the address of the buffer.
+/// Queues slow work that writes bytes into a buffer. Returns a zeroed block as the destination of a
+/// copy, the bytes, and the address of the buffer.
 fn slow_bytes(s: &Subject, on: &Stream, size: u64) -> Outcome<(Block, &'static [u8], Source)> {
     let bytes: &[u8] = kept(pattern(8, size));
     let (job, place) = slow_writer(bytes);

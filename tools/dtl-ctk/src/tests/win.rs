@@ -12,8 +12,8 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
         get_from_every_target, many_gets_without_a_flush, get_request_is_there, put_and_get_mixed;
 ];
 
-/// Runs a test on two windows, one after the other: one over memory of the program, and one over
-/// memory that the library allocates.
+/// Runs a test on two windows, one after the other: one over memory that the test program
+/// allocates, and one over memory that the library allocates.
 pub(crate) fn both(p: &Rank, size: u64, test: impl Fn(&Win) -> Outcome) -> Outcome {
     for win in [Win::given(p, size)?, Win::allocated(p, size)?] {
         win.fence()?;

@@ -305,8 +305,8 @@ fn swap_has_one_winner(p: &Rank) -> Outcome {
     })
 }
 
-/// Adds one to an integer with compare-and-swap. Repeats the operation until no other rank has
-/// changed the integer in between.
+/// Adds one to an integer with compare-and-swap. Retries until no other rank has changed the
+/// integer since it was last fetched.
 fn add_one(win: &Win, at: u64) -> Outcome {
     let mut held = 0;
     loop {
@@ -318,7 +318,7 @@ fn add_one(win: &Win, at: u64) -> Outcome {
     }
 }
 
-/// Returns, for each position, the sum of the bytes of all ranks.
+/// Returns, for each index, the sum of the bytes in `mine` over all ranks.
 fn summed(p: &Rank, mut mine: Vec<u8>) -> Outcome<Vec<u8>> {
     let mut all = mine.clone();
     for _ in 1..p.size {

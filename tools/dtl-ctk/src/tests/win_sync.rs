@@ -191,8 +191,8 @@ fn once(p: &Rank, number: u64, size: u64) -> Outcome {
     win.end()
 }
 
-/// Checks that the destruction of a window logs no warning. Only rank 0 registers the log callback,
-/// because other ranks may share its process.
+/// Checks that the destruction of a window does not log a warning. Only rank 0 registers the log
+/// callback, because other ranks may share its process.
 fn destroy_succeeds(p: &Rank) -> Outcome {
     let some = || {
         p.barrier()?;
@@ -271,8 +271,8 @@ fn operations_keep_no_memory(p: &Rank) -> Outcome {
     win.end()
 }
 
-/// Sends a message to the next rank to signal that its window memory is complete. Calls `check`
-/// after the message from the previous rank has arrived.
+/// Sends a message to the next rank to signal that the data in that rank's window memory is
+/// complete. Calls `check` after the message from the previous rank has arrived.
 fn check_after_signal(p: &Rank, win: &Win, check: impl FnOnce() -> Outcome) -> Outcome {
     let told = p.isend(Vec::new(), p.next(), 6)?;
     p.recv(0, p.previous(), 6)?;

@@ -11,7 +11,7 @@ use crate::window::{self, Act, Epoch, Kind, MISUSES, Schedule, Sync};
 
 /// Number of values that each rank fetches from a counter.
 const EACH: u64 = 150;
-/// Acts of one epoch.
+/// Number of acts (groups of window operations) in one epoch.
 const AT_ONCE: usize = 40;
 
 pub(crate) const TESTS: &[(&str, Body)] = functions![
@@ -34,8 +34,8 @@ fn counters_in_memory_of_the_program(p: &Rank) -> Outcome {
     count_up(p, win).inspect_err(|_| std::mem::forget(memory))
 }
 
-/// Repeatedly fetches and increments two counters of the last rank: one of 4 bytes and one of 8
-/// bytes. Checks that all ranks together fetch each number exactly once.
+/// Repeatedly fetches and increments two counters in the window memory of the last rank: one of 4
+/// bytes and one of 8 bytes. Checks that all ranks together fetch each number exactly once.
 fn count_up(p: &Rank, win: dtl_win_t) -> Outcome {
     let all = EACH * p.size as u64;
     let mut seen = vec![0_u8; all as usize * 2];
@@ -67,8 +67,8 @@ fn count_up(p: &Rank, win: dtl_win_t) -> Outcome {
     }
 }
 
-/// Runs these epochs on all ranks: once over memory that the library allocates, once over memory of
-/// the program.
+/// Runs these epochs on all ranks: once with window memory that the library allocates, once with
+/// window memory that the test program allocates.
 fn run_epochs(p: &Rank, epochs: Vec<Epoch>) -> Outcome {
     for allocated in [true, false] {
         let ranks = 0..p.size as u64;
@@ -115,8 +115,8 @@ fn act(kind: Kind, ty: Type, op: dtl_reduce_op_t, number: usize) -> Act {
     }
 }
 
-/// Returns an [`Act`] for each valid pair of dtype and operation. All ranks perform it
-/// concurrently, or only one rank if the order of the operations matters.
+/// Returns an [`Act`] (group of operations on a window) for each valid pair of dtype and operation.
+/// All ranks perform it concurrently, or only one rank if the order of the operations matters.
 fn pairs(form: impl Fn(usize) -> u64) -> Vec<Act> {
     let types = TYPES.into_iter().filter(|ty| ty.class != Class::User);
     let pairs = types.flat_map(|ty| REDUCTIONS.map(|(op, _)| (ty, op)));

@@ -1,5 +1,6 @@
-//! Calls of one rank in one epoch: the operations of each [`Act`] (operations on the same elements
-//! of one target), and the buffers that the library uses during the epoch.
+//! Library calls that one rank makes in one epoch: the operations of each [`Act`] (operations on
+//! the same elements of one target). The buffers that the library uses are kept until the epoch
+//! ends.
 
 use super::layout::{At, Layout, ordered_op};
 use super::{Act, Kind, Sync};
@@ -15,7 +16,8 @@ use std::ptr;
 pub(super) struct Held {
     /// Number of the act.
     pub(super) number: usize,
-    /// Number of earlier repetitions of the `Act`.
+    /// Number of earlier repetitions of the `Act` (group of operations) to which the operation
+    /// belongs.
     pub(super) repeat: u64,
     pub(super) op: dtl_reduce_op_t,
     pub(super) input: Vec<u8>,
@@ -311,7 +313,8 @@ impl<'a> EpochRun<'a> {
         Ok(call!(dtl_win_unlock(win, target))?)
     }
 
-    /// Waits for the requests of rput and rget.
+    /// Completes the requests from rput and rget. `how` selects the method for several requests
+    /// (see `Case::finish`).
     pub(super) fn finish(&mut self, how: u64) -> Result<(), Failure> {
         if self.requests.len() == 1 {
             api::wait(self.requests[0], self.timeout_ns, DTL_SUCCESS)?;

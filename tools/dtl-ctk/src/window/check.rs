@@ -19,8 +19,8 @@ pub(super) struct EpochResult {
     pub(super) wrong: Option<Failure>,
 }
 
-/// Checks a completed epoch. `is` contains this rank's part of the window. `before` is the hash of
-/// the results of the earlier epochs.
+/// Checks a completed epoch. `is` contains the contents of this rank's window memory. `before` is
+/// the hash of the results of the earlier epochs.
 pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochResult {
     let (layout, epoch) = (run.layout, run.epoch);
     let mut balance = vec![0_u64; layout.acts[epoch].len()];
@@ -68,8 +68,8 @@ pub(super) fn check(run: &mut EpochRun, mut is: Vec<u8>, before: u64) -> EpochRe
     EpochResult { hash, balance, wrong: wrong.or(late) }
 }
 
-/// Returns the value that an operation must have fetched; `None` if it fetches nothing or if the
-/// value depends on other ranks.
+/// Returns the value that an operation must have fetched; `None` if it does not fetch a value or if
+/// the value depends on other ranks.
 fn certain(layout: &Layout, at: At, held: &Held) -> Option<Vec<u8>> {
     held.result.as_ref()?;
     match layout.act(at).kind {
@@ -99,7 +99,7 @@ fn impossible_claim(
 }
 
 /// Returns the sum of the hashes of all elements, each of which is hashed together with its index.
-/// Equal sets of such pairs have equal sums, regardless of the order of addition.
+/// Equal sets of (index, element) pairs have equal sums, regardless of the order of addition.
 fn number_of(bytes: &[u8], act: &Act) -> u64 {
     let values = bytes.chunks_exact(act.ty.size).map(|element| data::decode(element, act.ty));
     values.zip(1..).fold(0, |sum, (value, index)| sum.wrapping_add(weight(index, value)))
@@ -164,7 +164,7 @@ fn unseen(run: &EpochRun, number: usize) -> Option<Failure> {
     None
 }
 
-/// Compares this rank's part of the window with the expected contents. Returns the first
+/// Compares the contents of this rank's window memory with the expected contents. Returns the first
 /// difference.
 fn differs(layout: &Layout, epoch: usize, is: &[u8], should: &[u8]) -> Option<Failure> {
     let at = is.iter().zip(should).position(|(is, should)| is != should)?;

@@ -1,5 +1,6 @@
-//! Byte range of each [`Act`] of a schedule in its target's part of the window, and the contents of
-//! the window before and after each epoch. Calls no function of the library.
+//! Byte range of each [`Act`] (group of operations) of a schedule in the window memory of its
+//! target, and the contents of the window before and after each epoch. This module does not call
+//! any library function.
 
 use super::{Act, Kind, Schedule};
 use crate::data::{self, FILLER, Origin, Type};
@@ -124,7 +125,8 @@ impl<'a> Layout<'a> {
         image
     }
 
-    /// Iterates over each [`Act`] whose target is this rank, with its index in the epoch.
+    /// Iterates over each [`Act`] of the epoch `epoch` whose target is the rank `rank`, with its
+    /// index in the epoch.
     pub(super) fn acts_of(&self, epoch: usize, rank: u64) -> impl Iterator<Item = (usize, &Act)> {
         self.acts[epoch].iter().enumerate().filter(move |(_, act)| act.target == rank)
     }

@@ -12,13 +12,13 @@ const APRON: usize = 64;
 pub(super) struct Memory {
     start: *mut u8,
     size: usize,
-    /// Allocation of the program, including the guard bytes; `None` if the library has allocated
-    /// the window memory.
+    /// Allocation made by the test program, including the guard bytes; `None` if the library has
+    /// allocated the window memory.
     own: Option<Vec<u8>>,
 }
 
 impl Memory {
-    /// Allocates `size` bytes of the program's own memory between guard bytes.
+    /// Allocates `size` bytes of window memory in the test program, between guard bytes.
     pub(super) fn of_program(size: u64) -> Memory {
         let mut own = vec![FILLER; size as usize + 2 * APRON + 16];
         // Where elements are to be aligned, that is counted from the part's beginning.

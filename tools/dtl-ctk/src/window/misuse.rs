@@ -1,6 +1,6 @@
-//! Calls that must fail on every rank, with the right status and an unchanged result buffer. The
-//! valid operations of the same epoch show that the failed calls wrote nothing at the target and
-//! that the window still works.
+//! Calls that must fail on every rank, with the expected status, and must leave the result buffer
+//! unchanged. The valid operations of the same epoch show that the failed calls wrote nothing at
+//! the target and that the window still works.
 
 use super::Sync;
 use crate::data::{FILLER, USER_DTYPE, USER_SUM};
@@ -42,7 +42,7 @@ enum When {
     /// While no epoch is open.
     Outside,
     Inside,
-    /// In an epoch that a lock has opened. ([`When::Fenced`] is an epoch that a fence has opened.)
+    /// In an epoch that was opened by a lock, not by a fence.
     Locked,
     Fenced,
 }
@@ -72,8 +72,8 @@ const ALL: [(When, &str, Try); 15] = [
 /// Number of tests.
 pub(crate) const COUNT: u64 = ALL.len() as u64;
 
-/// Runs test `number` of [`ALL`] if its time is [`When::Before`]: all ranks call `dtl_win_create`,
-/// the last one with a wrong argument.
+/// Runs test `number` of [`ALL`] if it is a test for [`When::Before`]: all ranks call
+/// `dtl_win_create`, the last one with a wrong argument.
 pub(super) fn before(number: u64, comm: dtl_comm_t, me: u64, ranks: u64) -> Result<(), Failure> {
     let (when, what, _) = ALL[number as usize];
     if when != When::Before {
@@ -90,7 +90,8 @@ pub(super) fn before(number: u64, comm: dtl_comm_t, me: u64, ranks: u64) -> Resu
     outcome.map_err(|failure| failure.within(&format!("misuse {number}, {what}")))
 }
 
-/// Runs test `number` of [`ALL`] if its time is [`When::Outside`]. Called while no epoch is open.
+/// Runs test `number` of [`ALL`] if it is a test for [`When::Outside`]. Called while no epoch is
+/// open.
 pub(super) fn outside(number: u64, tries: &Tries) -> Result<(), Failure> {
     try_it(number, tries, &[When::Outside])
 }
@@ -120,7 +121,7 @@ fn answered(call: &str, ended: Called, expected: dtl_status_t) -> Result<(), Fai
     if status == expected { Ok(()) } else { Err(wrong()) }
 }
 
-/// Arguments common to the calls of one test, and the expected status. Each call has its own value
+/// Arguments common to all calls in one test, and the expected status. Each call has its own value
 /// buffer and result buffer. The result buffer must remain unchanged.
 struct Calls<'a> {
     tries: &'a Tries,
@@ -162,7 +163,8 @@ impl Calls<'_> {
         stays("dtl_win_rget", &buffer)
     }
 
-    /// Checks that a rejected call returned no request; waits for the request of an accepted one.
+    /// Checks that a rejected call did not return a request; waits for the request that a
+    /// successful call returned.
     fn ended(&self, call: &str, request: dtl_request_t) -> Result<(), Failure> {
         if self.expected == DTL_SUCCESS {
             return answers!(

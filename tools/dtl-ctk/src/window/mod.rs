@@ -46,8 +46,8 @@ pub(crate) enum Kind {
     /// One rank repeatedly accumulates to the same elements and fetches them, without a flush in
     /// between.
     Ordered,
-    /// All ranks try to replace a zero by their rank plus one, with compare_and_swap; one of them
-    /// succeeds.
+    /// All ranks try to replace a zero with their rank plus one, by compare_and_swap; exactly one
+    /// of them succeeds.
     Claim,
     /// One rank overwrites elements with increasing values. The other ranks must never read a
     /// partially written value, or an older value after a newer one.
@@ -83,8 +83,8 @@ pub(crate) struct Act {
     /// Number of repetitions on each rank.
     pub(crate) repeats: u64,
     /// Form of the calls. For Put and Get: 0 is the plain call, 1 the call with a request; for Get,
-    /// 2 is get_accumulate. For other kinds: 0 fetches nothing, 1 is get_accumulate, 2 is fetch_op
-    /// for each element.
+    /// 2 is get_accumulate. For other kinds: 0 is a call that does not fetch, 1 is get_accumulate,
+    /// 2 is fetch_op for each element.
     pub(crate) form: u64,
     /// Minimum number of unused bytes before the elements in the window.
     pub(crate) gap: u64,
@@ -115,7 +115,7 @@ impl Act {
         matches!(self.kind, Kind::Accumulate | Kind::Ordered)
     }
 
-    /// Returns true if the result at the target depends on the order of ranks.
+    /// Returns true if the result at the target depends on the order in which the ranks access it.
     pub(crate) fn is_a_race(&self) -> bool {
         self.kind == Kind::Claim
     }
@@ -231,7 +231,7 @@ impl Schedule {
         self.epochs.iter().any(|epoch| !epoch.misuse.is_empty())
     }
 
-    /// Removes the [`Act`] with this index, counted through all epochs.
+    /// Removes the [`Act`] with this index, counted across all epochs.
     pub(crate) fn drop_act(&mut self, number: usize) {
         let mut before = 0;
         for epoch in &mut self.epochs {

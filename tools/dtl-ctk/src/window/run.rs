@@ -17,15 +17,16 @@ struct Window<'a> {
     win: dtl_win_t,
     layout: &'a Layout<'a>,
     memory: Memory,
-    /// Number of the method of completing the requests of rput and rget: see `Case::finish`. An
-    /// even number completes them before the end of the epoch and selects shared locks for storing
-    /// the initial contents, an odd number completes them after it and selects exclusive locks.
+    /// Selects the method by which the requests from rput and rget are completed (see
+    /// `Case::finish`). If even, they are completed before the end of the epoch, and the initial
+    /// contents are stored under shared locks. If odd, they are completed after the end of the
+    /// epoch, and the locks are exclusive.
     finish: u64,
     timeout_ns: u64,
 }
 
-/// Runs and checks a schedule. Returns the hash of those results of this rank that must be equal in
-/// every run of the test case on any backend.
+/// Runs and checks a schedule (a window and its epochs). Returns the hash of those results of this
+/// rank that must be equal in every run of the test case on any backend.
 pub(crate) fn run(
     comm: dtl_comm_t,
     view: View,
@@ -156,8 +157,8 @@ impl<'a> Window<'a> {
     }
 
     /// Stores the initial contents in this rank's window memory and makes them visible to all
-    /// ranks. Unless a fence opens the epoch, makes the calls that must fail outside of epochs, and
-    /// for locks of single targets also those that must fail under a lock.
+    /// ranks. Unless a fence opens the epoch, also makes the calls that must fail outside of epochs
+    /// and, if the epoch uses locks on single targets, those that must fail under a lock.
     fn prepare(
         &self,
         number: usize,
@@ -232,7 +233,7 @@ impl<'a> Window<'a> {
         run.finish(self.finish)
     }
 
-    /// Performs each [`Act`] in an access epoch of its own, under a lock of its target.
+    /// Performs each [`Act`] in an access epoch of its own, under a lock on its target.
     fn one_by_one(&self, run: &mut EpochRun) -> Result<(), Failure> {
         let epoch = &self.layout.schedule.epochs[run.epoch];
         for number in self.order(epoch, run.epoch) {

@@ -33,9 +33,9 @@ pub const fn datatype(dtype: dtl_dtype_t) -> Option<Handle> {
 }
 
 /// Returns the MPI operation that corresponds to `op`. Its result can differ from that of the
-/// library's operation where MPI does not define the result: NaN in MIN, MAX, MINLOC and MAXLOC,
-/// complex PROD. REPLACE and NO_OP are for one-sided operations only. Returns `None` for operations
-/// created by `dtl_op_create`.
+/// library's operation where MPI does not define the result: for NaN operands of MIN, MAX, MINLOC
+/// and MAXLOC, and for PROD of complex numbers. REPLACE and NO_OP are for one-sided operations
+/// only. Returns `None` for operations created by `dtl_op_create`.
 pub const fn operation(op: dtl_reduce_op_t) -> Option<Handle> {
     Some(match op {
         DTL_OP_SUM => Handle::Sum,

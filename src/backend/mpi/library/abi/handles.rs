@@ -1,10 +1,10 @@
-//! Predefined handles and pointer constants of MPI, with their value in each binary interface.
+//! Predefined handles and pointer constants of MPI, with their values in each binary interface.
 
 use super::ValueSource::{self, Address, Value};
 use super::names;
 
 /// `MPI_ERRORS_RETURN` of a library that implements a draft of the standard ABI, such as Intel MPI
-/// 2021.19. There the final value, 0x143, is `MPI_ERRORS_ABORT`. The attribute
+/// 2021.19. In the draft, the value from the final ABI, 0x143, is `MPI_ERRORS_ABORT`. The attribute
 /// [`super::Int::Lastusedcode`] of `MPI_COMM_WORLD` distinguishes the two ABIs: the final ABI
 /// always sets that attribute, to [`super::Int::ErrLastcode`] or more. In the draft, the same key
 /// denotes `MPI_APPNUM`, which is unset or has a small value.

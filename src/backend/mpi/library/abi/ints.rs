@@ -8,8 +8,8 @@ pub const ABSENT: i32 = i32::MIN;
 names! {
     /// Integer constant of MPI.
     ///
-    /// `MPI_LASTUSEDCODE` of the standard ABI has the value of the final document; see
-    /// [`super::DRAFT_ERRORS_RETURN`].
+    /// For the standard ABI, `MPI_LASTUSEDCODE` has the value from the final ABI, not from its
+    /// draft; see [`super::DRAFT_ERRORS_RETURN`].
     Int, value -> i32,
 
     // ranks and tags

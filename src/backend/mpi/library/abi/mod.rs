@@ -1,13 +1,15 @@
-//! Differences between MPI's binary interfaces: the values of MPI's names, and the layout of its
-//! types. This module is plain data; it neither calls MPI nor opens a library.
+//! Differences between the binary interfaces (ABIs) of MPI libraries: the values of MPI's
+//! constants, and the layout of MPI's types. This module is plain data; it neither calls MPI nor
+//! opens a library.
 //!
-//! There is one list per kind of name, with a row per name and a column per interface: [`Handle`]
+//! There is one list per kind of constant, with a row per constant and a column per ABI: [`Handle`]
 //! and [`Pointer`] in handles.rs, [`Int`] in ints.rs. `tests/mpi_constants.rs` generates a C
 //! program from these lists and has every mpicc that it finds check each row against its own mpi.h.
 //!
 //! The lists are valid where pointers and `long` are 64 bits (x86-64, aarch64). Values that are
-//! equal in all three interfaces are not listed: `int` has 32 bits, `MPI_Aint`, `MPI_Count` and
-//! `MPI_Offset` 64, `MPI_Fint` 32, `MPI_SUCCESS` is 0. The functions are listed in `functions`.
+//! equal in all three ABIs (Open MPI, MPICH, MPI 5 standard) are not listed: `int` has 32 bits,
+//! `MPI_Aint`, `MPI_Count` and `MPI_Offset` have 64 bits, `MPI_Fint` has 32 bits, and `MPI_SUCCESS`
+//! is 0. The functions are listed in `functions`.
 //!
 //! In reading order:
 //! - `handles`: handles and pointers
@@ -36,7 +38,7 @@ pub enum Family {
 /// Source of the value of a handle or pointer constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueSource {
-    /// Constant value, in the low 32 bits where handles have 4 bytes.
+    /// Constant value, in the low 32 bits if handles have 4 bytes.
     Value(u64),
     /// Address of this data symbol. In a program linked with the library the symbol can be in the
     /// executable, so it must be looked up in the whole process.
@@ -134,7 +136,7 @@ macro_rules! names {
             /// All variants, in the order of the rows.
             pub const ALL: &'static [$enumeration] = &[$($enumeration::$variant),+];
 
-            /// Returns MPI's own name of the constant.
+            /// Returns MPI's own name for the constant.
             pub const fn mpi(self) -> &'static str {
                 match self { $(Self::$variant => stringify!($mpi)),+ }
             }

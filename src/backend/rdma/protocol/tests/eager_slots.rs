@@ -15,7 +15,7 @@ fn a_message_says_what_was_written_and_nothing_else_is_one() {
         keys: [1, 2, 3, u32::MAX],
     };
     for (kind, note) in
-        [(EagerKind::Frame, None), (EagerKind::Piece, Some(note)), (EagerKind::Note, Some(note))]
+        [(EagerKind::Frame, None), (EagerKind::Fragment, Some(note)), (EagerKind::Note, Some(note))]
     {
         let message = EagerHeader { consumed: u32::MAX, kind, word: 1 << 27, note };
         let sent = message.write(slab.send(0), &[], data.region());

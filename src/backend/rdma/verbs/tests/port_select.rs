@@ -1,5 +1,5 @@
-//! Tests of the selection of ports and GIDs from given lists, and of the discovery of ports and
-//! GIDs with a fake libibverbs.
+//! Tests that the expected ports and GIDs are selected from lists of ports and GIDs, and that ports
+//! and GIDs are discovered with a fake libibverbs.
 
 use super::*;
 use crate::sys::memory::buf::Addr;

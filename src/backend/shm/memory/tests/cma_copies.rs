@@ -4,7 +4,7 @@ use super::*;
 use crate::sys::os::process;
 
 /// Creates a `Copies` and a segment of two ranks in this process. Rank 1 has published the address
-/// and the value of the returned memory word, by which its memory is identified.
+/// and the value of the returned memory word, which together identify its memory.
 fn copies(mode: Mode) -> (Copies, Segment, Scratch) {
     let segment = Segment::create(2).expect("segment");
     let word = Scratch::of_words(&[77]).expect("memory");

@@ -29,7 +29,7 @@ fn next(consumer: &mut Consumer) -> Option<(u64, usize)> {
 fn records_come_out_as_they_went_in_round_and_round() {
     let (mut producer, mut consumer) = ends();
     for key in 0..1000_u64 {
-        let len = key as usize * 7919 % (FRAGMENT + 1);
+        let len = key as usize * 7919 % (MAX_DATA + 1);
         assert!(send(&mut producer, key, len));
         assert_eq!(next(&mut consumer), Some((key, len)));
         consumer.publish_free();
@@ -49,8 +49,8 @@ fn a_full_ring_refuses_and_goes_on_later() {
         assert_eq!(next(&mut consumer), Some((key, 5000)));
     }
     consumer.publish_free();
-    assert!(send(&mut producer, 7, FRAGMENT));
-    assert_eq!(next(&mut consumer), Some((7, FRAGMENT)));
+    assert!(send(&mut producer, 7, MAX_DATA));
+    assert_eq!(next(&mut consumer), Some((7, MAX_DATA)));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn garbage_is_noticed() {
     let (producer, mut consumer) = ends();
     producer.ring.put(0, 1 | 99 << 32);
     assert!(consumer.peek().is_err(), "no kind");
-    producer.ring.put(0, stamp(0, RecordKind::Eager, FRAGMENT as u64 + 1));
+    producer.ring.put(0, stamp(0, RecordKind::Eager, MAX_DATA as u64 + 1));
     assert!(consumer.peek().is_err(), "too long");
     for end in [0, 64, CAPACITY as u64 + 64, u64::MAX] {
         producer.ring.put(0, stamp(0, RecordKind::Eager, 1000));

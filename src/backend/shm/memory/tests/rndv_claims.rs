@@ -34,16 +34,16 @@ fn an_offer_is_taken_or_withdrawn() {
 }
 
 #[test]
-fn pieces_are_taken_from_both_ends() {
+fn fragments_are_taken_from_both_ends() {
     let memory = SharedMapping::create(BYTES).expect("memfd");
     memory.commit(0, BYTES).expect("commit");
     let span = || memory.span(0, BYTES).expect("inside");
     let (offers, offered) = (OwnClaims::new(span()), PeerClaims::new(span()));
-    assert_eq!((offers.take_piece(5), offered.take_pieces(5, 3)), (None, None));
+    assert_eq!((offers.take_fragment(5), offered.take_fragments(5, 3)), (None, None));
     offered.share(5, 0..6);
-    assert_eq!((offers.take_piece(5), offered.take_pieces(5, 3)), (Some(0), Some(3..6)));
-    assert_eq!((offers.take_piece(5), offers.left(5)), (Some(1), 2..3));
-    assert_eq!((offered.take_pieces(5, 3), offers.take_piece(5)), (Some(2..3), None));
-    offered.return_pieces(5, 1);
-    assert_eq!((offers.take_piece(5), offers.left(5)), (Some(2), 3..3));
+    assert_eq!((offers.take_fragment(5), offered.take_fragments(5, 3)), (Some(0), Some(3..6)));
+    assert_eq!((offers.take_fragment(5), offers.left(5)), (Some(1), 2..3));
+    assert_eq!((offered.take_fragments(5, 3), offers.take_fragment(5)), (Some(2..3), None));
+    offered.return_fragments(5, 1);
+    assert_eq!((offers.take_fragment(5), offers.left(5)), (Some(2), 3..3));
 }

@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
 
-/// Appends an alltoall of blocks of `len` bytes: block r of `send` is sent to rank r, and block r
-/// of `recv` is received from rank r. If `in_place`, the blocks of `recv` are sent.
+/// Appends the steps of an alltoall with blocks of `len` bytes: block r of `send` is sent to rank
+/// r, and block r of `recv` is received from rank r. If `in_place`, the blocks of `recv` are sent.
 pub(crate) fn alltoall(
     s: &mut dyn Steps,
     g: Group,
@@ -31,7 +31,8 @@ pub(crate) fn alltoall(
     Ok(())
 }
 
-/// Appends Bruck's alltoall: in round k, blocks whose distance has bit k set move 2^k ranks ahead.
+/// Appends the steps of Bruck's alltoall: in round k, blocks whose distance to the destination rank
+/// has bit k set move 2^k ranks ahead.
 fn bruck(s: &mut dyn Steps, g: Group, len: usize, (send, recv): (Region, Region)) -> Result<()> {
     let all = s.scratch(len * g.size as usize)?;
     let most = len * ((g.size + 1) / 2) as usize;
@@ -59,8 +60,8 @@ fn bruck(s: &mut dyn Steps, g: Group, len: usize, (send, recv): (Region, Region)
     Ok(())
 }
 
-/// Appends a copy of `data` to scratch memory, because the result of the collective overwrites
-/// `data`. Returns the scratch memory.
+/// Appends a step that copies `data` to scratch memory, because the result of the collective
+/// overwrites `data`. Returns the scratch memory.
 fn copied(s: &mut dyn Steps, data: Region) -> Result<Region> {
     let copy = s.scratch(data.len())?;
     s.copy(copy, data);
@@ -68,9 +69,10 @@ fn copied(s: &mut dyn Steps, data: Region) -> Result<Region> {
     Ok(copy)
 }
 
-/// Appends an alltoall of blocks of different sizes: `out(r)` is sent to rank r, and `into(r)` is
-/// received from rank r. Each rank begins with its neighbor, because otherwise all ranks would send
-/// to rank 0 first and contend for its port. If `in_place`, the blocks of `into` are sent.
+/// Appends the steps of an alltoall with blocks of different sizes: `out(r)` is sent to rank r, and
+/// `into(r)` is received from rank r. Each rank begins with its neighbor, because otherwise all
+/// ranks would send to rank 0 first and contend for its port. If `in_place`, the blocks of `into`
+/// are sent.
 pub(crate) fn alltoallv(
     s: &mut dyn Steps,
     g: Group,
@@ -96,8 +98,9 @@ pub(crate) fn alltoallv(
     Ok(())
 }
 
-/// Appends a neighborhood alltoall: one block to each rank of `out`, one from each rank of `into`.
-/// The n-th block sent to this rank itself is the n-th block received from this rank.
+/// Appends the steps of a neighborhood alltoall, which sends one block to each rank in `out` and
+/// receives one block from each rank in `into`. The n-th block sent to this rank itself is the n-th
+/// block received from this rank.
 pub(crate) fn neighbor_alltoallv(
     s: &mut dyn Steps,
     g: Group,

@@ -66,9 +66,9 @@ pub(crate) fn area(ranges: &[Region]) -> Option<(Addr, usize)> {
 /// Peers of a neighborhood collective.
 #[derive(Debug, Clone)]
 pub struct Neighbors {
-    /// Ranks that receive the blocks of `send`, or DTL_PROC_NULL.
+    /// Ranks that receive the blocks of `send`; entries may be DTL_PROC_NULL.
     pub dests: Vec<i32>,
-    /// Ranks that send the blocks of `recv`, or DTL_PROC_NULL.
+    /// Ranks that send the blocks of `recv`; entries may be DTL_PROC_NULL.
     pub sources: Vec<i32>,
 }
 
@@ -153,9 +153,10 @@ impl CollArgs {
         ranks.zip(self.recv.ranges().iter().copied())
     }
 
-    /// Sets the buffer that was passed as DTL_IN_PLACE to its part of the other buffer. The buffers
-    /// of a reduce-scatter are unchanged: its data and its result share one buffer, so the result
-    /// is not a separate block of the data.
+    /// Replaces the buffer that was passed as DTL_IN_PLACE with the block of `rank` in the other
+    /// buffer or, if both buffers have the same layout, with the other buffer. Does not change the
+    /// buffers of a reduce-scatter: its data and its result share one buffer, so the result is not
+    /// a separate block of the data.
     pub fn set_place(&mut self, rank: i32) {
         let row = self.row;
         match (row.root, row.send, row.recv) {

@@ -54,7 +54,8 @@ fn binomial(s: &mut dyn Steps, g: Group, root: i32, data: Region) {
     s.round();
 }
 
-/// Appends a scatter of the bytes from the root, then a ring allgather of every rank's part.
+/// Appends a broadcast: the root scatters the data, then a ring allgather distributes the parts
+/// that the ranks have received.
 fn scatter_ring(s: &mut dyn Steps, g: Group, root: i32, data: Region) {
     let part = |rank: i32| share(data, rank, g.size, 1);
     if g.rank == root {

@@ -1,17 +1,18 @@
 //! Selection of a collective's algorithm. The first matching row of `TABLE` determines it.
 //!
 //! All ranks must select the same algorithm, so the selection depends only on values that are equal
-//! on all ranks: the collective, the number of ranks, the bytes that each rank passes, whether the
-//! operation commutes, and which ranks share a node. It does not depend on the kind of
-//! communicator, that is, on the transport. A sum is bitwise the same on communicators of all kinds
-//! within one node, and also over several nodes if the communicator is deterministic.
+//! on all ranks: the collective, the number of ranks, the number of bytes that each rank passes,
+//! whether the operation commutes, and which ranks share a node. It does not depend on the kind of
+//! communicator, that is, on the transport. A sum is bitwise identical on communicators of all
+//! kinds within one node, and also over several nodes if the communicator is deterministic.
 
 use crate::runtime::op_kind::Kind;
 
 /// Defines `Algorithm`. Each algorithm has a short name, which the documentation uses.
 macro_rules! algorithms {
     ($($algorithm:ident: $name:literal,)+) => {
-        /// Algorithm of a collective. The table at the top of `algorithms` lists the costs.
+        /// Algorithm of a collective. The table in the module documentation of `algorithms` lists
+        /// the costs.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub(crate) enum Algorithm { $(#[doc = $name] $algorithm),+ }
 
@@ -45,11 +46,11 @@ struct ChoiceRow {
     kind: Kind,
     /// Minimum number of ranks.
     ranks: i32,
-    /// Minimum size, in bytes, of one rank's data (of one block, for collectives of blocks) for
-    /// which the row applies.
+    /// Minimum size, in bytes, of one rank's data (or of one block, for collectives of blocks such
+    /// as gather) for which the row applies.
     from: usize,
-    /// Exclusive upper bound of the size, in bytes, of one rank's data (of one block, for
-    /// collectives of blocks) for which the row applies.
+    /// Exclusive upper bound of the size, in bytes, of one rank's data (or of one block, for
+    /// collectives of blocks such as gather) for which the row applies.
     below: usize,
     /// True if the row applies to commutative operations only.
     commutes: bool,
@@ -118,7 +119,7 @@ pub(crate) struct Allowed {
 }
 
 /// Returns the algorithm for the collective `kind` on `ranks` ranks. `bytes` is the size of one
-/// rank's data or, for collectives of blocks, of one block.
+/// rank's data or, for collectives of blocks (such as gather), of one block.
 pub(crate) fn choose(
     kind: Kind,
     ranks: i32,

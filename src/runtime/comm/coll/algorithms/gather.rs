@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
 
-/// Returns the width of the subtree of virtual rank `me` in a binomial tree over `size` ranks.
+/// Returns the number of ranks in the subtree whose root is virtual rank `me`, in a binomial tree
+/// over `size` ranks.
 fn subtree(me: i32, size: i32) -> i32 {
     let width = if me == 0 { size } else { me & -me };
     width.min(size - me)

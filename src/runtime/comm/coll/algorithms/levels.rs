@@ -14,7 +14,7 @@ pub(crate) struct Levels {
     nodes: Vec<Vec<i32>>,
     /// Node of each rank, and position of the rank among the ranks of the node.
     places: Vec<(i32, i32)>,
-    /// Number of ranks on all nodes that precede each node.
+    /// For each node, the total number of ranks on the nodes that precede it.
     before: Vec<usize>,
     /// Rank whose steps are generated.
     pub(crate) rank: i32,
@@ -62,7 +62,8 @@ impl Levels {
         }
     }
 
-    /// Returns the heap bytes of a [`Levels`] value for `ranks` ranks on `nodes` nodes.
+    /// Returns the number of heap bytes that a [`Levels`] value for `ranks` ranks on `nodes` nodes
+    /// occupies.
     pub(crate) fn heap_bytes(ranks: u64, nodes: u64) -> u64 {
         let each = size_of::<(i32, i32)>() + size_of::<i32>();
         ranks * each as u64 + nodes * (size_of::<Vec<i32>>() + size_of::<usize>()) as u64
@@ -101,7 +102,7 @@ impl Levels {
         self.nodes.iter().flatten().copied()
     }
 
-    /// Returns true if all nodes have equally many ranks.
+    /// Returns true if all nodes have the same number of ranks.
     pub(super) fn is_even(&self) -> bool {
         self.nodes.iter().all(|ranks| Some(ranks.len()) == self.nodes.first().map(Vec::len))
     }
@@ -118,7 +119,7 @@ impl Levels {
         self.place(self.rank).1 == self.leader(root)
     }
 
-    /// Appends the steps that `list` generates for a group of all ranks of this rank's node.
+    /// Appends the steps that `list` generates for the group of all ranks on this rank's node.
     pub(super) fn inside(
         &self,
         s: &mut dyn Steps,
@@ -130,8 +131,8 @@ impl Levels {
         s.renamed(&real, &mut |s| list(s, g))
     }
 
-    /// If this rank is the leader of its node, appends the steps that `list` generates for a group
-    /// of all leaders. The rank of a leader in this group is the number of its node.
+    /// If this rank is the leader of its node, appends the steps that `list` generates for the
+    /// group of all leaders. The rank of a leader in this group is the number of its node.
     pub(super) fn between(
         &self,
         s: &mut dyn Steps,

@@ -1,5 +1,5 @@
-//! Collective algorithms. Each function appends the steps of this rank to a schedule and calls no
-//! transport. `choice` selects an algorithm.
+//! Collective algorithms. Each function appends the steps of this rank to a schedule and does not
+//! call the transport. `choice` selects an algorithm.
 //!
 //! The table lists the number of rounds, and the bytes that the busiest rank sends (n = number of
 //! ranks, m = bytes of one rank's data):
@@ -27,8 +27,8 @@
 //! | barrier, bcast, reduce, allreduce, allgather, gather, scatter | two levels | of the parts | |
 //! | barrier, bcast, reduce, allreduce, allgather | mailboxes (`small_coll`) | 1 | m |
 //!
-//! Reductions of large data are split into pieces. For these, the table lists the rounds of one
-//! piece.
+//! Reductions of large data are split into pieces (segments of the data). For these, the table
+//! lists the rounds of one piece.
 //!
 //! Two-level algorithms apply to communicators of several nodes, if the transport reports the
 //! nodes. Between nodes, only one rank of each node sends messages. The parts inside the nodes and
@@ -127,9 +127,9 @@ fn share(whole: Region, index: i32, parts: i32, element: usize) -> Region {
     whole.part(edge(index), edge(index + 1) - edge(index))
 }
 
-/// Splits `by_rank`, whose equal blocks are ordered from rank 0 on, into one or two parts. Returns
-/// each part with its region in `turned`, where the blocks are ordered from rank `first` on (modulo
-/// the number of ranks).
+/// Splits `by_rank`, whose blocks have equal sizes and are ordered from rank 0 on, into one or two
+/// parts. Returns each part with its region in `turned`, where the blocks are ordered from rank
+/// `first` on (modulo the number of ranks).
 fn turned_parts(
     first: i32,
     len: usize,

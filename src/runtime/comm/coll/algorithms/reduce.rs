@@ -2,9 +2,9 @@
 //! bitwise identical results. This requires the same order of the operands for all ranks, because
 //! the bits of a NaN and the sign of a zero depend on it.
 //!
-//! Large data is split into pieces, and each piece is reduced separately. Therefore an incoming
-//! piece is combined with local data while it is in the cache, and the scratch memory is bounded.
-//! Data is received directly into the result buffer where possible.
+//! Large data is split into pieces (segments), and each piece is reduced separately. Therefore a
+//! received piece is still in the cache when it is combined with local data, and the size of the
+//! scratch memory is bounded. Data is received directly into the result buffer where possible.
 
 use super::choice::Algorithm;
 use super::{Group, ReductionInfo, ring, share};
@@ -12,23 +12,26 @@ use crate::error::Result;
 use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
 
-/// Size of a piece in bytes. A piece and the data that it is combined with fit into the cache.
+/// Size in bytes of a piece (segment of the data of a reduction). A piece and the data that it is
+/// combined with fit into the cache.
 const PIECE: usize = 512 << 10;
-/// Maximum number of pieces of a collective. The piece size is increased if the data would need
-/// more pieces.
+/// Maximum number of pieces (segments) into which the data of a reduction is split. The piece size
+/// is increased if the data would need more pieces.
 const MOST_PIECES: usize = 256;
 /// Number of messages that a rank without children in the binomial tree sends in one round.
 const AHEAD: usize = 8;
 
-/// Splits `len` bytes into pieces of whole elements of about `bytes` bytes. Returns the offset of
-/// each piece, and the length of all pieces but the last. Returns one empty piece if `len` is 0.
+/// Splits `len` bytes into pieces of about `bytes` bytes each, without splitting an element.
+/// Returns the offset of each piece, and the length of every piece except the last. Returns one
+/// empty piece if `len` is 0.
 fn pieces(len: usize, element: usize, bytes: usize) -> (impl Iterator<Item = usize>, usize) {
     let element = element.max(1);
     let piece = bytes.max(len / MOST_PIECES).div_ceil(element) * element;
     ((0..len.div_ceil(piece).max(1)).map(move |index| index * piece), piece)
 }
 
-/// Returns the size in bytes of a piece that is divided among `ranks` ranks.
+/// Returns the size, in bytes, of the pieces (segments of the data) of a reduction in which each of
+/// `ranks` ranks reduces one share of every piece.
 fn shared_piece(ranks: i32) -> usize {
     (ranks as usize * (64 << 10)).clamp(PIECE, 4 << 20)
 }
@@ -48,8 +51,8 @@ pub(crate) fn reduce(
 }
 
 /// Appends a binomial-tree reduction towards the root. Each partial result covers consecutive
-/// ranks, and the part of the lower ranks is always the left operand. If the operation does not
-/// commute, the root of the tree is rank 0, which sends the result to `root`.
+/// ranks, and the partial result of the lower ranks is always the left operand. If the operation
+/// does not commute, the root of the tree is rank 0, which sends the result to `root`.
 fn binomial(
     s: &mut dyn Steps,
     g: Group,
@@ -117,9 +120,10 @@ fn fold_parts(
     folded
 }
 
-/// Appends recursive halving, then a binomial-tree gather of the shares, for commutative operations
-/// only. Ranks are renumbered so that the root is last. Therefore the root is always in the core,
-/// the power-of-two subset of ranks that executes the recursive halving.
+/// Appends a reduction by recursive halving, then a binomial-tree gather of the ranks' shares of
+/// the result at the root. For commutative operations only. Ranks are renumbered so that the root
+/// is last. Therefore the root is always in the core, the power-of-two subset of ranks that
+/// executes the recursive halving.
 fn halving_gather(
     s: &mut dyn Steps,
     g: Group,
@@ -175,8 +179,9 @@ pub(crate) fn allreduce(
 }
 
 /// Initial step that reduces the number of participating ranks to a power of two (the core). Of the
-/// first 2 * `extra` ranks, each even rank passes its part to its odd neighbor, which represents
-/// both in the core. The rank order is kept, so each part covers consecutive ranks.
+/// first 2 * `extra` ranks, each even rank sends its data to its odd neighbor, which combines this
+/// data with its own and represents both ranks in the core. The rank order is kept, so each partial
+/// result covers consecutive ranks.
 pub(crate) struct Fold {
     pub(crate) core: i32,
     pub(crate) extra: i32,
@@ -188,10 +193,10 @@ impl Fold {
         Fold { core, extra: g.size - core }
     }
 
-    /// Appends the step that reduces the ranks to the core: a rank outside the core sends its part
-    /// to its neighbor, which receives the part and combines it with its own. Returns this rank's
-    /// number in the core, and the region of its part (`own`, or `result` if parts were combined);
-    /// `None` if this rank is not in the core.
+    /// Appends the step that reduces the number of participating ranks to a power of two (the
+    /// core): a rank outside the core sends its data to its neighbor, which combines this data with
+    /// its own. Returns this rank's number in the core, and the region of its data (`own`, or
+    /// `result` if the data of two ranks was combined); `None` if this rank is not in the core.
     fn enter(
         &self,
         s: &mut dyn Steps,
@@ -215,12 +220,13 @@ impl Fold {
         Some((g.rank / 2, result))
     }
 
-    /// Returns the rank of core member `number`.
+    /// Returns the rank of member `number` of the core (the ranks that [`Fold::enter`] selects).
     fn real(&self, number: i32) -> i32 {
         if number < self.extra { 2 * number + 1 } else { number + self.extra }
     }
 
-    /// Appends the sends and receives that return the result to the ranks outside the core.
+    /// Appends the sends and receives that return the result to the ranks that are not in the core
+    /// (see [`Fold::enter`]).
     fn leave(&self, s: &mut dyn Steps, g: Group, recv: Region) {
         if g.rank < 2 * self.extra {
             if g.rank % 2 == 0 {
@@ -279,7 +285,8 @@ impl Shares {
         data.part(start, end.addr().get() - begin.addr().get() + end.len())
     }
 
-    /// Appends an allgather of the shares of all core ranks, by recursive doubling.
+    /// Appends an allgather, by recursive doubling, of the shares of all ranks in the core (the
+    /// power-of-two subset of the ranks).
     fn spread(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
@@ -292,7 +299,8 @@ impl Shares {
         }
     }
 
-    /// Appends a gather of the shares of all core ranks on the last core rank, by a binomial tree.
+    /// Appends the steps that gather the shares of all ranks in the core (the power-of-two subset
+    /// of the ranks) on the core's last rank along a binomial tree.
     fn gather(&self, s: &mut dyn Steps, fold: &Fold, me: i32) {
         let (mut first, mut width) = (me, 1);
         while width < self.core {
@@ -355,7 +363,8 @@ fn halving_doubling(
     s.round();
 }
 
-/// Appends a pairwise reduce-scatter in rank order, then a ring allgather of the shares.
+/// Appends an allreduce: a pairwise reduce-scatter in rank order, then a ring allgather of the
+/// ranks' shares of the result.
 fn pairwise_ring(
     s: &mut dyn Steps,
     g: Group,
@@ -381,14 +390,13 @@ pub(crate) fn reduce_scatter(
     Ok(())
 }
 
-/// Number of parts (one rank's share of the data each) for which the scratch memory of `collect`
-/// has room.
+/// Size of the scratch memory of `collect`, as a multiple of the size of its `result`.
 const COLLECTED: usize = 3;
 
-/// Appends a pairwise reduce-scatter: reduces the parts that all ranks have for this rank into
-/// `result`, which may overlap with the sent data. Parts are combined as they arrive: the parts of
-/// lower ranks with this rank's own part, from the nearest rank down; the parts of higher ranks
-/// with each other, from the last rank down.
+/// Appends a pairwise reduce-scatter: reduces the blocks that all ranks contribute for this rank
+/// into `result`, which may overlap with the sent data. Blocks are combined as they arrive: blocks
+/// from lower ranks with this rank's own block, from the nearest rank down; blocks from higher
+/// ranks with each other, from the last rank down.
 fn collect(
     s: &mut dyn Steps,
     g: Group,

@@ -13,7 +13,8 @@ pub(crate) fn scan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> R
     prefix(s, g, 0, recv)
 }
 
-/// Appends an exclusive scan over the lower ranks. The result buffer of rank 0 remains unchanged.
+/// Appends the steps of an exclusive scan: each rank's result combines the data of all lower ranks.
+/// The result buffer of rank 0 remains unchanged.
 pub(crate) fn exscan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     // In place, the neighbor's part would overwrite data that is still to be sent.
     let own = s.scratch(send.len())?;
@@ -29,8 +30,8 @@ pub(crate) fn exscan(s: &mut dyn Steps, g: Group, send: Region, recv: Region) ->
     if g.rank > 0 { prefix(s, g, 1, recv) } else { Ok(()) }
 }
 
-/// Appends recursive doubling over the ranks from `first` on. After the round of distance d,
-/// `total` covers the last 2 * d of these ranks up to this rank.
+/// Appends the steps of recursive doubling over the ranks from `first` on. After the round with
+/// distance d, `total` covers the last 2 * d of these ranks up to and including this rank.
 fn prefix(s: &mut dyn Steps, g: Group, first: i32, total: Region) -> Result<()> {
     let other = s.scratch(total.len())?;
     let mut distance = 1;

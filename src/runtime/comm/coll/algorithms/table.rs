@@ -24,7 +24,7 @@ pub enum Extent {
 pub enum Root {
     /// The collective has no root.
     None,
-    /// The collective has a root, and both buffers are significant on all ranks.
+    /// The collective has a root, and its only buffer is significant on all ranks.
     Everywhere,
     /// The root receives, so its `send` may be DTL_IN_PLACE.
     Recv,

@@ -1,8 +1,8 @@
-//! Golden schedules: compares the steps of every algorithm for 2 to 17 ranks, and the selection of
-//! the algorithm, with tests/golden/schedules.txt.
+//! Golden-file tests: the steps of every algorithm for 2 to 17 ranks, and the selection of the
+//! algorithm, must match tests/golden/schedules.txt.
 //!
 //! Each line of this file describes one case: collective, algorithm, parameters, and a hash of the
-//! steps of all ranks. Steps contain no addresses, only offsets in their buffers.
+//! steps of all ranks. Steps contain offsets in their buffers instead of addresses.
 //! `DTL_GOLDEN=write` rewrites the file after an intended change.
 
 use super::alltoall::exchange;
@@ -47,7 +47,7 @@ fn name(region: Region) -> String {
     }
 }
 
-/// Character before the peer's rank in the line of a send or receive.
+/// Character before the peer's rank in a line that describes a send or receive.
 const PEER: char = '@';
 
 impl Recorder {
@@ -95,14 +95,15 @@ impl Steps for Recorder {
     }
 }
 
-/// Parameters of one case in the file of golden schedules.
+/// Parameters of one case in the golden file tests/golden/schedules.txt.
 #[derive(Clone, Debug)]
 struct Case {
     kind: Kind,
     how: Algorithm,
     ranks: i32,
     root: i32,
-    /// Bytes of one rank's data or, for collectives of blocks, of one block.
+    /// Size in bytes of one rank's data or, for collectives of blocks (such as gather), of one
+    /// block.
     bytes: usize,
     element: usize,
     commutes: bool,
@@ -142,7 +143,7 @@ impl Case {
         title
     }
 
-    /// Returns the steps of all ranks as text.
+    /// Returns a string that lists the steps of all ranks, one step per line.
     fn schedule(&self) -> String {
         let mut text = String::new();
         for rank in 0..self.ranks {
@@ -175,8 +176,8 @@ impl Case {
         }
     }
 
-    /// Appends the steps of a collective whose send and receive buffer are each one contiguous
-    /// range.
+    /// Appends the steps of a collective whose send buffer and receive buffer are each one
+    /// contiguous range.
     fn list_pair(
         &self,
         s: &mut Recorder,

@@ -1,8 +1,9 @@
-//! Two-level collectives over several nodes. Data moves inside each node to its leader, among the
-//! leaders, and from each leader to its node, as far as the collective needs it. This keeps traffic
-//! between nodes small, and no data crosses between two nodes twice. Each part uses a one-level
-//! algorithm. The root of a collective is the leader of its node, so its data needs no transfer
-//! inside the node.
+//! Two-level collectives over several nodes. Only one rank of each node, the leader, exchanges data
+//! with other nodes. Data moves inside each node to its leader, then among the leaders, and then
+//! from each leader to the other ranks of its node; a collective omits the phases that it does not
+//! need. This keeps traffic between nodes small, and no data is transferred between two nodes
+//! twice. Each phase uses a one-level algorithm. The root of a collective is the leader of its
+//! node, so its data needs no transfer inside the node.
 
 use super::choice::{Algorithm, Allowed, choose};
 use super::levels::Levels;

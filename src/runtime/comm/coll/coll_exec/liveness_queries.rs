@@ -8,7 +8,7 @@ use crate::runtime::comm::op_desc::OpDesc;
 use crate::sys::sync::wait::now_ns;
 use std::collections::BTreeSet;
 
-/// Timer of the queries that a rank sends during a long wait, to compare its collective with those
+/// Timer for the queries that a rank sends during a long wait, to compare its collective with those
 /// of the ranks that it waits for.
 pub(super) struct LivenessQueries {
     since: u64,

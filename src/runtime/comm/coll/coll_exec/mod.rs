@@ -83,8 +83,8 @@ impl StartedColl {
     }
 }
 
-/// Number of bits for the collective's number in the tags of its messages. The other tag bits
-/// contain a hash of its arguments ([`OpDesc::signature`]).
+/// Number of bits in a message tag that contain the sequence number of the collective. The other
+/// tag bits contain a hash of the arguments of the collective ([`OpDesc::signature`]).
 const NUMBER_BITS: u32 = 20;
 /// Maximum number of schedules that a communicator retains for reuse, each with its scratch memory.
 const SPARE: usize = 4;
@@ -100,7 +100,7 @@ fn kept_bytes(ranks: i32) -> usize {
     ((8 << 20) / (times * times)).max(16 << 10)
 }
 
-/// Method by which a collective is executed, with its state.
+/// Method of executing a collective, with the state of the execution.
 enum CollWork {
     /// Schedule of one of the library's own algorithms.
     Steps(Schedule),
@@ -108,7 +108,8 @@ enum CollWork {
     Native(CollArgs, Option<OpId>),
     /// Small collective over the communicator's mailboxes in shared memory.
     Flat(SmallColl),
-    /// Collective on device memory; `Some` once it is started.
+    /// Collective on device memory, and the number of the started collective; `None` until it has
+    /// started.
     Device(CollArgs, Option<u64>),
 }
 
@@ -129,7 +130,8 @@ pub struct Run {
     stage: Option<Box<StagedBuffers>>,
 }
 
-/// Collective that has a number and an entry in the flight recorder, but has not started.
+/// Collective that has been assigned a sequence number and an entry in the flight recorder, but has
+/// not been started.
 pub(crate) struct CollSetup {
     pub(crate) ticket: Ticket,
     pub(crate) call: OpDesc,
@@ -150,8 +152,8 @@ impl CollSetup {
         Run { work, number, tag, call, ticket, turn, death_seen: None, polls: 0, stage: None }
     }
 
-    /// Returns the `Run` of a native collective of the transport. The collective has not started
-    /// yet.
+    /// Returns the initial state (`Run`) of a native collective of the transport, without starting
+    /// the collective.
     pub(crate) fn native(self, args: CollArgs) -> Run {
         self.run(CollWork::Native(args, None))
     }
@@ -172,8 +174,9 @@ impl Comm {
         )
     }
 
-    /// Returns the error of a collective that was started after the first failed collective. After
-    /// the death or absence of a rank, both collectives fail with the same status.
+    /// Returns the error for a collective that was started after another collective on the
+    /// communicator had failed. If a rank has died or does not participate in the communicator,
+    /// both collectives fail with RANK_FAILURE.
     #[cold]
     pub(crate) fn fail_with_first(&self) -> Error {
         let error = self.refuse("it was begun, but cannot go on");
@@ -237,15 +240,15 @@ impl Comm {
     }
 
     /// Enters a collective on this communicator: acquires the collective lock, which only one
-    /// thread can hold at a time. Fails if a check of `enter_checked` fails, for example if the
+    /// thread can hold at a time. Fails if a check in `enter_checked` fails, for example if the
     /// thread may not call the transport.
     #[inline]
     pub(crate) fn enter(&self, call: &OpDesc) -> Result<LockWord> {
         self.try_enter().map_or_else(|| self.enter_checked(call.kind.name()), Ok)
     }
 
-    /// Enters a collective on the fast path. Returns `None` if a check of `enter_checked` may fail,
-    /// so that the caller must use `enter_checked`.
+    /// Enters a collective on the fast path. Returns `None` if a check in `enter_checked` might
+    /// fail; the caller must then call `enter_checked`.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<LockWord> {
         let is_well =
@@ -254,7 +257,7 @@ impl Comm {
     }
 
     /// Enters a collective on the slow path: makes all checks and returns the error that applies. A
-    /// rejected call has not begun a collective, so collectives of other threads are unaffected.
+    /// rejected call has not begun a collective, so collectives in other threads are unaffected.
     #[cold]
     #[inline(never)]
     fn enter_checked(&self, name: &str) -> Result<LockWord> {
@@ -356,7 +359,7 @@ impl Run {
     }
 
     /// Adds details to an error: for mismatched calls, the operation of each rank; for a rank
-    /// failure, the reason for which another rank abandoned the collective.
+    /// failure, the reason why another rank abandoned the collective.
     fn placed(&self, comm: &Comm, error: Error, inquiry: &DeadlineQuery) -> Error {
         match error.status() {
             DTL_ERROR_INVALID_ARGUMENT => self.report(comm, &error, inquiry),
@@ -467,7 +470,8 @@ impl Run {
         matches!(&self.work, CollWork::Steps(schedule) if schedule.is_in_use())
     }
 
-    /// Cancels the operations in flight, and notifies all ranks of the abandoned collective.
+    /// Cancels the operations in flight, and notifies all other ranks that this rank abandons the
+    /// collective.
     pub(crate) fn fail(&mut self, comm: &Comm, error: &Error) {
         match &mut self.work {
             CollWork::Steps(schedule) => schedule.abandon(comm),
@@ -485,8 +489,9 @@ impl Run {
     }
 }
 
-/// Returns `error` with the operation of each rank appended. The ranks are queried only after the
-/// first failure on the communicator, because later failures would wait for the same replies.
+/// Returns `error` with the hang report (the operation of each rank) appended to its message. The
+/// ranks are queried only after the first failure on the communicator, because later failures would
+/// wait for the same replies.
 #[cold]
 fn report_on(comm: &Comm, error: &Error, about: Option<i32>, inquiry: &DeadlineQuery) -> Error {
     if !comm.is_broken() {

@@ -1,5 +1,6 @@
-//! Detects that a collective can no longer complete, because ranks died, left, do not have the
-//! communicator (are absent), or abandoned the collective, and determines the reason.
+//! Detects that a collective can no longer complete because a rank has died, has left the
+//! communicator, has never opened it (its creation failed on that rank), or has abandoned the
+//! collective. Determines the reason.
 
 use super::{CollWork, Run, report_on};
 use crate::error::{Error, Result, failure};
@@ -9,8 +10,8 @@ use crate::runtime::comm::diagnostics::hang_report::reports::CollFailure;
 use crate::runtime::comm::failure::missing_ranks::MissingRanks;
 use crate::sys::sync::wait::now_ns;
 
-/// Time in nanoseconds that a collective may continue after a death was detected, because data that
-/// the dead rank sent may still complete the collective.
+/// Time in nanoseconds for which a collective may continue after this rank detects that a rank is
+/// dead or absent, because data that the missing rank sent may still complete the collective.
 const GRACE_NS: u64 = 100_000_000;
 
 impl Run {
@@ -50,7 +51,8 @@ impl Run {
         }
     }
 
-    /// Returns true if a rank died or left without contributing its part.
+    /// Returns true if a rank died or left the communicator before it contributed its data to the
+    /// collective.
     fn is_lost(&mut self, comm: &Comm, looks: bool) -> Result<bool> {
         match (&mut self.work, &comm.mailboxes) {
             (CollWork::Flat(steps), Some(mailboxes)) => Ok(steps.is_lost(comm, mailboxes, looks)),
@@ -61,10 +63,10 @@ impl Run {
         }
     }
 
-    /// Returns the error that names the failed and absent ranks as the reason. A rank that
-    /// abandoned the collective and then destroyed the communicator is not named as the reason. The
-    /// notice (internal message) that it sent before it destroyed the communicator names the failed
-    /// and absent ranks.
+    /// Returns an error whose message names the ranks that are the reason, that is, ranks that have
+    /// failed or do not participate in the communicator. A rank that abandoned the collective and
+    /// then destroyed the communicator is not named. The notice (internal message) that it sent
+    /// before it destroyed the communicator names the ranks that made it abandon the collective.
     fn why_lost(&self, comm: &Comm) -> Error {
         let gone = comm.gone();
         comm.catch_up_with_left();
@@ -79,9 +81,9 @@ impl Run {
         failure!(DTL_ERROR_RANK_FAILURE, "{} cannot complete {why}", self.call)
     }
 
-    /// Returns the error of a collective that another rank has abandoned, directly or by abandoning
-    /// an earlier collective. If that rank named failed or absent ranks as the reason, the error
-    /// names them too, and the other ranks are not queried for their operations.
+    /// Returns the error for a collective that another rank has abandoned, directly or by
+    /// abandoning an earlier collective. If that rank named failed or absent ranks as the reason,
+    /// the error names them too, and the other ranks are not queried for their operations.
     fn given_up(&self, comm: &Comm, first: &CollFailure, inquiry: &DeadlineQuery) -> Error {
         if let Some(gone) = first.cause(comm) {
             return self.cannot_complete(comm, &gone);

@@ -54,8 +54,8 @@ impl Schedule {
         started
     }
 
-    /// Polls the operations in flight with `ask` and removes the completed ones from the list.
-    /// Returns true if at least one was complete.
+    /// Polls each operation in flight by calling `ask`, and removes the completed operations from
+    /// the list `pending`. Returns true if at least one operation was complete.
     pub(crate) fn poll_with(
         &mut self,
         comm: &Comm,
@@ -97,8 +97,8 @@ impl Schedule {
     }
 
     /// Cancels all operations in flight, so that nothing accesses the caller's buffers any more. An
-    /// operation that the transport cannot cancel stays in the list, so the scratch memory remains
-    /// in use.
+    /// operation that the transport cannot cancel stays in the list `pending`, so the scratch
+    /// memory remains in use.
     pub(crate) fn abandon(&mut self, comm: &Comm) {
         self.pending.retain(|pending| match pending.started {
             OpHandle::Op(op) => comm.link.cancel(op).is_err(),
@@ -108,7 +108,7 @@ impl Schedule {
     }
 
     /// Completes those operations of this schedule whose peers have destroyed the communicator.
-    /// Fails with the error of the first such rank that has sent no message for the schedule.
+    /// Fails if one of these operations has failed or can no longer complete.
     pub(crate) fn end_with_left(&mut self, comm: &Comm) -> Result<()> {
         let ask = |started, peer| match comm.has_left(peer) {
             true => comm.poll_peer(started, peer),

@@ -1,5 +1,5 @@
-//! Checks that reductions over mailboxes in shared memory and reductions by messages give bitwise
-//! equal results for any number of ranks.
+//! Checks that reductions over mailboxes in shared memory and reductions that send messages give
+//! bitwise equal results for any number of ranks.
 
 use super::*;
 use crate::abi::word::{
@@ -13,7 +13,7 @@ use crate::runtime::comm::coll::schedule::simulation::simulate;
 use crate::runtime::types::reduction;
 use crate::sys::memory::buf::Scratch;
 
-/// Number of elements of each rank.
+/// Number of elements that each rank contributes.
 const COUNT: usize = 5;
 const BYTES: usize = 8 * COUNT;
 

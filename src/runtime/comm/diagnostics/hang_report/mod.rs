@@ -35,19 +35,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// Maximum time in nanoseconds that a report waits for replies.
+/// Maximum time in nanoseconds that a rank waits for the other ranks' replies to a hang-report
+/// query.
 const PATIENCE_NS: u64 = 500_000_000;
-/// Maximum time in nanoseconds that a report waits for replies if the call's time limit has passed
-/// or is about to pass, so that the call exceeds its limit only slightly.
+/// Maximum time in nanoseconds that a rank waits for replies to a hang-report query if the time
+/// limit of the current call has passed or is about to pass, so that the call exceeds its limit
+/// only slightly.
 const MOMENT_NS: u64 = 50_000_000;
 /// Time in nanoseconds that a collective waits before it first queries the ranks that it waits for.
 pub(crate) const FIRST_QUESTION_NS: u64 = 1_000_000_000;
 pub(crate) const NEXT_QUESTION_NS: u64 = 10_000_000_000;
 
 impl CollFailure {
-    /// Returns the failed and absent ranks that made a rank abandon the collective: those that the
-    /// rank named or, if it named none, those that are known on this rank. Returns `None` if the
-    /// collective was abandoned for another reason.
+    /// Returns the ranks whose failure or absence from the communicator made another rank abandon
+    /// the collective: those that the other rank named or, if it named none, those that are known
+    /// on this rank. Returns `None` if the collective was abandoned for another reason.
     pub(crate) fn cause(&self, comm: &Comm) -> Option<MissingRanks> {
         let is_failure = self.status == DTL_ERROR_RANK_FAILURE;
         Some(self.gone.clone().or(|| comm.gone())).filter(|gone| is_failure && !gone.is_empty())
@@ -92,12 +94,13 @@ fn notify_present(comm: &Comm, notice: &Notice) {
     others.for_each(|rank| notify(comm, rank, notice));
 }
 
-/// Collective number in a notice (message to another rank) that concerns no collective.
+/// Collective number in a notice (message to another rank) that does not concern a collective.
 const NONE: u64 = HERE;
 
-/// Queries the ranks that this rank waits for. They reply when they are in a call. There is no need
-/// to query all ranks: of the ranks that wait in vain, at least one waits for a rank that is in
-/// another operation. The waiting rank detects this mismatch from the reply and notifies all ranks.
+/// Queries the ranks that this rank waits for. Each of them replies once it is inside a library
+/// call. There is no need to query all ranks: of the ranks that wait in vain, at least one waits
+/// for a rank that is in another operation. The waiting rank detects this mismatch from the reply
+/// and notifies all ranks.
 pub(crate) fn query(comm: &Comm, awaited: &BTreeSet<i32>) {
     let notice = own(comm, NoticeKind::Ask, DTL_SUCCESS, NONE);
     awaited.iter().for_each(|rank| notify(comm, *rank, &notice));
@@ -138,9 +141,9 @@ pub(crate) fn absent(comm: &Comm, number: u64) {
     if number == HERE { notify_present(comm, &notice) } else { notify_all(comm, &notice) }
 }
 
-/// Receives the notices (internal messages) of other ranks and replies to queries. If a collective
-/// of a parent communicator created this communicator, also receives the notices on the parent's
-/// context.
+/// Receives the notices (internal messages) from other ranks and replies to queries. If a
+/// collective on a parent communicator created this communicator, also receives the notices on the
+/// parent's context.
 pub(crate) fn serve(comm: &Comm) {
     if let Some(origin) = &comm.origin {
         let parent = TABLE.pin(&epoch::enter(), origin.parent);
@@ -152,8 +155,8 @@ pub(crate) fn serve(comm: &Comm) {
     serve_own(comm);
 }
 
-/// Receives only the hang-report notices in this communicator's own context, and replies to queries
-/// among them.
+/// Receives only the hang-report notices (internal messages) that were sent in this communicator's
+/// own context, and replies to the queries among them.
 pub(crate) fn serve_own(comm: &Comm) {
     if comm.size < 2 {
         return;
@@ -182,16 +185,16 @@ pub(crate) fn read_absences(comm: &Comm, context: u32, absences: &Absences) {
 }
 
 /// Number of unsuccessful polls of nonblocking calls, per thread, between two checks for notices
-/// (internal messages) of other ranks.
+/// (internal messages) from other ranks.
 const LOOKS: u32 = 64;
 
 thread_local! {
     static IN_VAIN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Counts an unsuccessful poll of a nonblocking call, which a program may repeat indefinitely.
-/// Therefore every `LOOKS`-th poll receives the notices (internal messages) of other ranks, as a
-/// waiting call does. Returns true if this poll has done so.
+/// Counts an unsuccessful poll by a nonblocking call. A program may repeat such a call
+/// indefinitely, so every `LOOKS`-th poll receives the notices (internal messages) from other
+/// ranks, as a waiting call does. Returns true if this poll has received the notices.
 pub(crate) fn looked_in_vain(comm: &Comm) -> bool {
     let looks = IN_VAIN.try_with(|looks| looks.replace(looks.get().wrapping_add(1)));
     let is_due = looks.is_ok_and(|looks| looks % LOOKS == LOOKS - 1);
@@ -264,7 +267,8 @@ fn handle_notice(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
     comm.reports.news.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns true if another rank is known to be in a different collective with the same number.
+/// Returns true if another rank is known to have called a different collective with the same number
+/// as `call`.
 pub(crate) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
     let notices = comm.reports.notices.lock();
     let same_number = |other: &OpDesc| other.kind.is_collective() && other.tag == call.tag;
@@ -273,8 +277,8 @@ pub(crate) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
 }
 
 /// Queries all ranks for their current operations and their calls to the collective with the number
-/// `about`, and waits for the replies: at most half a second, and at most 50 ms beyond a time
-/// limit.
+/// `about`, and waits for the replies: at most half a second, and at most 50 ms beyond the time
+/// limit `limit`.
 pub(crate) fn gather(comm: &Comm, about: Option<i32>, limit: Deadline) {
     comm.reports.notices.lock().since_query.clear();
     query_silent(comm, about);
@@ -330,8 +334,8 @@ pub(crate) struct DeadlineQuery {
 }
 
 impl DeadlineQuery {
-    /// Creates the query of a wait whose time limit is `limit_ns` nanoseconds and whose deadline is
-    /// `limit`.
+    /// Creates the query for a wait whose time limit is `limit_ns` nanoseconds and whose deadline
+    /// is `limit`.
     pub(crate) fn before(limit: Deadline, limit_ns: u64) -> Self {
         DeadlineQuery { limit, due: limit.earlier(PATIENCE_NS.min(limit_ns / 2)), sent: None }
     }

@@ -12,7 +12,7 @@ pub(super) const TOLD: usize = 8;
 const NAMED: usize = 8;
 pub(super) const WORDS: usize = 3 + NAMED + 4 * TOLD;
 
-/// Reason for which a rank sends a notice (message to another rank).
+/// Reason why a rank sends a notice (message to another rank).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NoticeKind {
     Ask = 1,
@@ -21,8 +21,8 @@ pub(super) enum NoticeKind {
     GaveUp = 3,
     /// The sender has called `shrink` on the communicator.
     Revoke = 4,
-    /// The sender does not participate in the communicator that was created by the collective with
-    /// the number `Notice::number` (`absence`).
+    /// The sender does not participate in the communicator that collective `Notice::number` created
+    /// or, if the number is `HERE`, in the communicator on which it sent the notice.
     Absent = 5,
 }
 
@@ -34,8 +34,8 @@ pub(super) struct Notice {
     /// Number of the collective that this message concerns: the abandoned collective, or the
     /// collective that a query or reply names.
     pub(super) number: u64,
-    /// Failed and absent ranks that made the sender abandon the collective. A message contains at
-    /// most the first `NAMED` of them.
+    /// Ranks whose failure or absence from the communicator made the sender abandon the collective.
+    /// A message contains at most the first `NAMED` of them.
     pub(super) gone: MissingRanks,
     /// Operations of the sender, each with a flag that is true if the operation is complete. The
     /// latest operations come first.

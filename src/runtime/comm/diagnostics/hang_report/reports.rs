@@ -1,4 +1,5 @@
-//! [`Reports`]: the notices in which the other ranks of a communicator report their operations.
+//! [`Reports`]: the notices (internal messages) in which the other ranks of a communicator report
+//! their operations.
 
 use super::notice::Notice;
 use crate::abi::status::dtl_status_t;
@@ -9,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Notices that the other ranks of a communicator have sent about their operations, and notices
-/// that this rank is sending.
+/// Messages (notices) in which the ranks of a communicator report their operations: those received
+/// from other ranks, and those that this rank is sending.
 #[derive(Default)]
 pub(crate) struct Reports {
     pub(super) notices: Mutex<Notices>,
@@ -32,7 +33,7 @@ pub(super) struct Notices {
     pub(super) given_up: Option<CollFailure>,
     /// Number of the first collective that this rank has abandoned.
     pub(super) own: Option<u64>,
-    /// Failed and absent ranks because of which this rank abandons a collective.
+    /// Ranks whose failure or absence from the communicator makes this rank abandon a collective.
     pub(super) cause: Option<MissingRanks>,
 }
 
@@ -42,8 +43,8 @@ pub(crate) struct CollFailure {
     pub(crate) number: u64,
     pub(crate) rank: i32,
     pub(crate) status: dtl_status_t,
-    /// Failed and absent ranks because of which `rank` abandoned the collective, as far as `rank`
-    /// has reported them.
+    /// Ranks whose failure or absence from the communicator made `rank` abandon the collective, as
+    /// far as `rank` has reported them.
     pub(crate) gone: MissingRanks,
 }
 

@@ -1,12 +1,13 @@
 //! Discards messages to communicators that this rank has destroyed after a failure or a shrink.
 //!
 //! Other ranks continue to send notices (messages of the hang report) until they destroy the
-//! communicator, and each rank of a shrink forwards the set of survivors also to ranks that already
-//! have it. No call receives these messages, so each of them would use memory until the transport
-//! is closed. Therefore the shared transport stores the contexts of the latest destroyed
-//! communicators, and each call that destroys another communicator discards the messages that have
-//! arrived for these contexts. The absent ranks that the messages report are recorded first,
-//! because communicators that were created from the destroyed one may need them.
+//! communicator, and each rank that executes a shrink forwards the set of survivors also to ranks
+//! that already have this set. No call receives these messages, so each of them would use memory
+//! until the transport is closed. Therefore the shared transport stores the contexts of the latest
+//! destroyed communicators, and each call that destroys another communicator discards the messages
+//! that have arrived for these contexts. Before that, the call records the absent ranks that these
+//! messages name, because communicators that were created from the destroyed one may need this
+//! information.
 
 use super::{next_message, read_absences};
 use crate::runtime::comm::Comm;

@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Number and total size, in bytes, of the messages that a rank has sent and received, and the
+/// Number and total size (in bytes) of the messages that a rank has sent and received, and the
 /// peers of these messages.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Count {
@@ -310,8 +310,9 @@ fn plans_tell_what_is_sent() {
     assert_eq!(all.len(), 17);
 }
 
-/// Checks that sends and receives match in plans that divide a message into several pieces and in
-/// plans for one-byte elements.
+/// Checks that all ranks together receive as many messages and bytes as they send, in plans that
+/// divide the data into segments or among the ranks. The elements are one byte long, so that the
+/// parts may have unequal sizes.
 #[test]
 fn what_is_sent_is_received() {
     for (name, how) in [
@@ -354,8 +355,8 @@ fn a_plan_of_a_million_ranks_takes_no_memory_of_theirs() {
     }
 }
 
-/// Checks that a plan exists only for collectives that execute a single list of steps.
-/// `plans_tell_what_is_sent` compares these lists with the messages.
+/// Checks that a plan exists only for collectives that execute a single list of steps. The test
+/// `plans_tell_what_is_sent` compares these lists with the messages that are sent.
 #[test]
 fn only_what_is_one_list_of_steps_is_offered() {
     let job = DryRunJob { ranks: 16, bytes: 8, root: 0, element: 8, commutes: true, per_node: 0 };

@@ -1,7 +1,7 @@
 //! Requests: handles of operations in flight. The handle of a completed request is stale, unless
 //! the request is persistent. A persistent request becomes inactive until the next start.
 //!
-//! A request stores the handle table slot of its communicator and holds no reference to the
+//! A request stores the handle table slot of its communicator instead of a reference to the
 //! communicator, because a reference would cost two atomic operations per request. A thread that
 //! destroys a communicator first waits for calls that found the communicator open, then cancels all
 //! requests of the communicator.
@@ -9,7 +9,7 @@
 //! In reading order:
 //! - `state`: inactive, active, complete
 //! - `start`: starting messages
-//! - `non_p2p`: requests other than messages of host memory
+//! - `non_p2p`: requests for operations other than messages in host memory
 //! - `progress`: progress while no call waits for the request
 //! - `test`: testing one request
 //! - `wait`: waiting for one, any, some, all
@@ -215,7 +215,7 @@ impl PersistentArgs {
         }
     }
 
-    /// Returns the encoded entry of the flight recorder for the message.
+    /// Returns the encoded flight-recorder entry for the message.
     #[inline(always)] // row: message_8
     fn words(&self) -> [u64; 3] {
         self.what.words(self.peer, self.data.count, self.data.dtype)
@@ -237,19 +237,11 @@ pub fn imrecv(
     started(inside, comm, (what, peer), ticket, matched_message::start(message, data.bytes))
 }
 
-/// Creates an inactive persistent send in standard mode. Returns the handle of its request.
-pub fn send_init(comm: &Comm, data: Data, dest: i32, tag: i32) -> Result<dtl_request_t> {
-    persistent(comm, PersistentArgs { data, peer: dest, what: Tagged::new(Kind::Send, tag) })
-}
-
-/// Creates an inactive persistent receive. Returns the handle of its request.
-pub fn recv_init(comm: &Comm, data: Data, source: i32, tag: i32) -> Result<dtl_request_t> {
-    persistent(comm, PersistentArgs { data, peer: source, what: Tagged::new(Kind::Recv, tag) })
-}
-
-fn persistent(comm: &Comm, plan: PersistentArgs) -> Result<dtl_request_t> {
+/// Creates an inactive persistent send in standard mode, or receive. Returns the handle of its
+/// request.
+pub fn persistent(comm: &Comm, what: Tagged, data: Data, peer: i32) -> Result<dtl_request_t> {
+    let (plan, bytes) = (PersistentArgs { data, peer, what }, data.bytes);
     plan.check(comm)?;
-    let (bytes, what, peer) = (plan.data.bytes, plan.what, plan.peer);
     let was_hidden = device_only::may_be(bytes) && p2p_staging::is_hidden(comm, bytes)?;
     let made = if was_hidden && p2p_staging::is_staged(comm, bytes)? {
         None
@@ -383,7 +375,7 @@ pub(crate) fn is_in_own_hands(handle: dtl_request_t) -> bool {
     TABLE.is_own(handle.id)
 }
 
-/// Returns the error for a stale handle, which refers to no request.
+/// Returns the error for a stale handle, which does not refer to a request.
 #[cold]
 pub(crate) fn stale(handle: dtl_request_t) -> Error {
     invalid_handle("request", TAG, handle.id)

@@ -81,8 +81,8 @@ impl TriggeredSend {
     }
 }
 
-/// Starts the message with the arguments `plan`. `path` selects whether and how the message is
-/// staged.
+/// Starts the send or receive with the arguments `plan`. `path` selects whether and how the message
+/// is staged.
 #[cold]
 pub(super) fn stage(comm: &Comm, plan: &PersistentArgs, path: BufferPath) -> Result<Staged> {
     let (bytes, peer, tag) = (plan.data.bytes, plan.peer, plan.what.tag());
@@ -93,7 +93,7 @@ pub(super) fn stage(comm: &Comm, plan: &PersistentArgs, path: BufferPath) -> Res
     }
 }
 
-/// Converts a started message to the operation of a request. Records the start of the message in
+/// Converts a started message into the operation of a request. Records the start of the message in
 /// the flight recorder; callers must not record it.
 #[cold]
 pub(super) fn operation(comm: &Comm, plan: &PersistentArgs, mut staged: Staged) -> RequestOp {
@@ -221,7 +221,8 @@ impl Other {
         }
     }
 
-    /// Returns true if the operation can be canceled like a message.
+    /// Returns true if the operation is a message, possibly one that has not started yet. Users can
+    /// cancel messages, but not collectives or one-sided operations.
     pub(super) fn is_message(&self) -> bool {
         matches!(self, Other::Staged(_) | Other::Gated(_))
     }

@@ -9,7 +9,7 @@ use crate::runtime::comm::p2p::p2p_staging::BufferPath;
 use crate::runtime::comm::p2p::send_recv::Data;
 use crate::sys::handles::epoch::Guard;
 
-/// Starts a message and passes the handle of its request to `out`.
+/// Starts a send or receive and passes the handle of its request to `out`.
 #[inline(always)] // row: message_8
 pub fn begin(
     inside: &Guard,

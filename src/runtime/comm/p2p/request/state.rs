@@ -1,11 +1,11 @@
 //! Life cycle of a request: inactive, active, complete. The state determines which caller obtains
 //! the outcome.
 //!
-//! This file contains neither the operation and its progress, which `request` passes as functions,
-//! nor mutual exclusion between threads. Each request has a lock (`sys::handles::slot_map`), which
-//! a thread holds while it polls or cancels the operation. So no operation is polled after its
-//! completion, and each outcome is returned once. `tests/models` explores every interleaving of two
-//! threads.
+//! Starting, polling and canceling the operation are not implemented in this file; `request` passes
+//! functions for them. Mutual exclusion between threads is not implemented here either: each
+//! request has a lock (`sys::handles::slot_map`), which a thread holds while it polls or cancels
+//! the operation. So no operation is polled after its completion, and each outcome is returned
+//! once. `tests/models` explores every interleaving of two threads.
 
 use std::task::Poll;
 

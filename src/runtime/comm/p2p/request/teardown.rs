@@ -1,7 +1,8 @@
 //! End of requests before their operations complete: the program destroys a request or its
 //! communicator, the library is finalized, or the process is a forked child.
 //!
-//! A matched message may take long to complete. No thread holds a request's lock during that time.
+//! A matched message may take a long time to complete. No thread holds a request's lock during that
+//! time.
 
 use super::{
     Outcome, Request, RequestOp, RequestPhase, TABLE, comm_of, in_own_hands, is_alive, missed_by,
@@ -68,7 +69,7 @@ pub(crate) fn cancel_all(comm: &Comm) -> Result<Poll<()>> {
 
 /// Cancels the operation of an active request whose communicator is closed or revoked. Fails if the
 /// operation was canceled; returns its outcome if it completed. Returns `None` if the operation
-/// cannot be canceled, or not yet; the operation then stays in flight.
+/// cannot be canceled, or if it is matched but not complete; the operation then stays in flight.
 pub(crate) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option<Outcome>> {
     let taken = TABLE.with(handle.id, |request| {
         let taken = request.cancel(comm);
@@ -87,8 +88,8 @@ pub(crate) fn end_with_comm(comm: &Comm, handle: dtl_request_t) -> Result<Option
     }
 }
 
-/// If the request is a message to or from a rank that has left the communicator, completes it as if
-/// that rank had died. The next test or wait returns this completion.
+/// If the request sends to or receives from a rank that has left the communicator, completes the
+/// request as if that rank had died. The next test or wait returns this completion.
 pub(crate) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
     let Ok(mut request) = TABLE.try_look(handle.id) else { return };
     request.set_owner();
@@ -111,8 +112,8 @@ pub(crate) fn end_if_absent(comm: &Comm, handle: dtl_request_t) {
 
 /// Destroys a request. An operation in flight is canceled; if it has been matched, this call waits
 /// until it completes. Fails with DTL_ERROR_BUSY for a collective or one-sided operation in flight,
-/// which cannot be canceled. Ignores the null handle. Call outside of a reclamation epoch, because
-/// a matched message may take long to complete.
+/// which cannot be canceled. Ignores the null handle. Must be called outside of a reclamation
+/// epoch, because a matched message may take a long time to complete.
 pub fn destroy(handle: dtl_request_t) -> Result<()> {
     if handle.id == 0 {
         return Ok(());

@@ -28,7 +28,7 @@ pub(crate) enum RequestState {
     Active,
     /// The request is active on a communicator that is destroyed or being shrunk.
     Closed,
-    /// The handle refers to no request, or to a request that has already ended.
+    /// The handle does not refer to a request, or refers to a request that has already ended.
     Stale,
 }
 
@@ -41,8 +41,8 @@ impl RequestState {
 
 /// Polls a request. If the request is complete, stores the outcome in the caller's `Outcome`, which
 /// must be empty on entry (`wait::empty_outcome`). If another thread is polling the request,
-/// reports it as active without waiting. If `waits` is true, the caller waits only for this
-/// request, and the poll may take some microseconds if the operation is a message.
+/// immediately reports the request as active. If `waits` is true, the caller waits only for this
+/// request, and the poll may take a few microseconds if the operation is a message.
 #[inline(always)] // row: wait
 pub(crate) fn poll_request(
     inside: &Guard,
@@ -112,7 +112,7 @@ fn end_message(
 impl Comm {
     /// Polls an operation by calling the test function (for example MPI_Test) of the transport's
     /// communication library, if the transport provides this function. If `waits` is true and no
-    /// other transport or request of this process needs progress, repeats the call for some
+    /// other transport or request of this process needs progress, repeats the call for a few
     /// microseconds.
     #[inline(always)] // row: wait
     fn ask_foreign_test(&self, op: OpId, out: &mut Completion, waits: bool) -> TestOutcome {
@@ -168,9 +168,10 @@ impl Request {
         out.1 = outcome(comm, (self.what.kind(), self.peer), &out.0);
     }
 
-    /// Returns the operation and the ticket of a nonpersistent message from or to one rank, else
-    /// `None`. The operation is `None` for a send that completed at once. A request for which this
-    /// function returns `Some` owns no resources.
+    /// Returns the operation and the ticket of an active nonpersistent message that is not staged
+    /// and whose peer is a specific rank; `None` for all other requests. The operation is `None`
+    /// for a send that completed at once. A request for which this function returns `Some` owns no
+    /// resources.
     #[inline(always)] // row: wait
     fn message(&self) -> Option<(Option<OpId>, Ticket)> {
         match self.life {

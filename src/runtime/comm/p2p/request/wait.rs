@@ -27,11 +27,11 @@ pub fn empty_outcome() -> Outcome {
     (Completion { source: 0, status: DTL_SUCCESS, match_bits: 0, size: 0 }, Ok(()))
 }
 
-/// Minimum time limit, in nanoseconds, of waits whose first poll may take some microseconds; the
+/// Minimum time limit, in nanoseconds, of waits whose first poll may take a few microseconds; the
 /// first poll of a wait with a shorter limit returns immediately.
 const SHORT_NS: u64 = 100_000;
 
-/// Polls a request. If `timeout_ns` is at least `SHORT_NS`, the poll may take some microseconds.
+/// Polls a request. If `timeout_ns` is at least `SHORT_NS`, the poll may take a few microseconds.
 /// Returns true if the request is complete. The outcome is then stored in the caller's `Outcome`,
 /// and the handle is stale unless the request is persistent.
 #[inline(always)] // row: wait
@@ -122,12 +122,12 @@ fn completed_elsewhere() -> Error {
     failure!(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
 }
 
-/// Minimum time limit, in nanoseconds, with which a wait for a collective reports the state of the
-/// other ranks when it times out.
+/// Minimum time limit, in nanoseconds, at which a wait for a collective obtains the state of the
+/// other ranks, to report it on a timeout.
 const REPORTED_NS: u64 = 100_000_000;
 
-/// Creates the query by which a wait obtains the state of the other ranks, to report it on a
-/// timeout. Returns `None` if the wait does not report this state.
+/// Creates the query for the state of the other ranks, which a wait reports if it times out.
+/// Returns `None` if the wait does not report this state.
 #[cold]
 fn inquiry(handle: dtl_request_t, timeout_ns: u64, limit: Deadline) -> Option<DeadlineQuery> {
     let is_collective = || request::name_of(handle).1.is_some_and(Kind::is_collective);

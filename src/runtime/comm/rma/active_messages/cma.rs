@@ -1,5 +1,5 @@
-//! Puts and gets that the kernel copies between the processes of a node (cross memory attach),
-//! without a request to the target.
+//! Puts and gets whose data the OS kernel copies between the processes of a node (cross-memory
+//! attach), without a request to the target.
 //!
 //! Puts and gets are unordered until a flush, so the kernel may copy while requests to the same
 //! target are still in flight; a flush waits for those requests. Atomic operations are always sent
@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Targets on which the operating system's kernel executes puts and gets (cross memory attach).
 pub(super) struct Copies {
-    /// Targets, indexed by rank; empty if the kernel copies for none of them.
+    /// Targets, indexed by rank; empty if the kernel does not copy for any target.
     targets: Vec<CmaTarget>,
 }
 
@@ -31,7 +31,7 @@ struct CmaTarget {
 }
 
 impl Copies {
-    /// Empty list: the kernel copies for no target.
+    /// Empty list: the kernel does not copy for any target.
     pub(super) const NONE: Copies = Copies { targets: Vec::new() };
 
     /// Determines whether the kernel permits copies between the processes of this node. `bases`

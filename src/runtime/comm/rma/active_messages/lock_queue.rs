@@ -1,4 +1,4 @@
-//! Lock of this rank's window memory: the ranks that have the lock, and the ranks that wait for it.
+//! Lock of this rank's window memory: the ranks that hold the lock, and the ranks that wait for it.
 //! Requests are granted in the order of their arrival, so that a sequence of shared locks cannot
 //! starve an exclusive lock.
 
@@ -53,14 +53,14 @@ impl Locks {
         Some(next)
     }
 
-    /// Releases the lock of `origin`. Does nothing if `origin` has no lock.
+    /// Releases the lock that `origin` holds. Does nothing if `origin` does not hold a lock.
     pub(super) fn release(&mut self, origin: i32) {
         if let Some(at) = self.holders.iter().position(|holder| holder.origin == origin) {
             self.holders.swap_remove(at);
         }
     }
 
-    /// Cancels the lock request of `origin` with the tag `tag`, or revokes the lock if it was
+    /// Cancels the lock request from `origin` with the tag `tag`, or revokes the lock if it was
     /// granted. Returns true if the request was still waiting.
     pub(super) fn forget(&mut self, origin: i32, tag: i32) -> bool {
         let is_it = |asker: &LockRequester| asker.origin == origin && asker.tag == tag;
@@ -76,7 +76,7 @@ impl Locks {
         holders.iter().map(|holder| holder.origin)
     }
 
-    /// Returns true if no rank has the lock or waits for it.
+    /// Returns true if no rank holds the lock or waits for it.
     pub(super) fn are_free(&self) -> bool {
         self.holders.is_empty() && self.waiting.is_empty()
     }

@@ -18,9 +18,9 @@ impl Active {
         self.request_locks(target..target + 1, head, deadline).map(drop)
     }
 
-    /// Acquires shared locks of all targets.
+    /// Acquires shared locks on all targets.
     ///
-    /// A rank that waits for a lock in this function has only locks of targets with lower ranks.
+    /// A rank that waits for a lock in this function holds locks only on targets with lower ranks.
     /// Therefore no two ranks can each wait behind an exclusive request that waits for the other
     /// rank, which could happen if each rank queued for all targets at once. The order is also
     /// fair: shared locks do not overtake waiting exclusive locks. Waiting for one target after the
@@ -44,8 +44,8 @@ impl Active {
         lock().inspect_err(|_| drop(self.give_back(targets.start..end)))
     }
 
-    /// Acquires the locks of the targets up to the first lock that is not free. Returns the target
-    /// of that lock, or the end of `targets`.
+    /// Acquires shared locks on the targets, up to the first target whose lock is not free. Returns
+    /// that target, or the end of `targets`.
     fn lock_free_ones(&self, targets: Range<i32>, deadline: Deadline) -> Result<i32> {
         let answers =
             self.request_locks(targets.clone(), Head::new(RequestKind::LockIfFree), deadline)?;
@@ -57,7 +57,7 @@ impl Active {
         Ok(first)
     }
 
-    /// Requests the locks of the targets and waits for all replies. After a failure this rank has
+    /// Requests the locks of the targets and waits for all replies. After a failure this rank holds
     /// none of these locks.
     fn request_locks(
         &self,
@@ -89,7 +89,7 @@ impl Active {
         Ok(answers)
     }
 
-    /// Cancels the lock requests to which `answers` are the replies, and releases the locks that
+    /// Cancels the lock requests whose replies `answers` describes, and releases the locks that
     /// were granted.
     fn forget_locks(&self, answers: Vec<PendingReply>) {
         for answer in answers {
@@ -103,8 +103,8 @@ impl Active {
         }
     }
 
-    /// Releases the locks of the targets by messages to which the targets send no reply. Returns
-    /// the first failure.
+    /// Releases the locks of the targets by sending messages to which the targets do not reply.
+    /// Returns the first failure.
     pub(super) fn give_back(&self, targets: Range<i32>) -> Result<()> {
         let mut given = Ok(());
         for target in targets {

@@ -1,15 +1,15 @@
 //! RMA path that uses active messages, for transports that support only messages: an origin sends
 //! requests, and the target executes them when it polls for requests.
 //!
-//! A target executes requests in every call of its process that waits, and in a separate thread
-//! while no call waits (`rma_progress`). If all ranks are in one process, a call that waits
+//! The process of a target executes requests in every library call that waits, and in a separate
+//! thread while no call waits (`rma_progress`). If all ranks are in one process, a call that waits
 //! executes the requests for all of them.
 //!
 //! The data of small puts is part of the request message. A large put sends a request, then its
 //! data as a separate message from the source buffer to the destination. Fetched data is received
 //! as a message into the caller's buffer. Only the data of accumulating operations is divided into
-//! pieces and copied through buffers. Puts and gets within a node need no request if the kernel may
-//! copy the data (`cma`).
+//! fragments and copied through buffers. Puts and gets within a node need no request if the kernel
+//! permits copies between the two processes (`cma`).
 //!
 //! In reading order:
 //! - `wire_format`: encoding of requests
@@ -17,7 +17,7 @@
 //! - `lock_requests`: locks that the origin requests
 //! - `target`: execution of requests
 //! - `lock_queue`: ranks that have the lock or wait for it
-//! - `cma`: puts and gets that the kernel copies
+//! - `cma`: puts and gets whose data the kernel copies between processes
 
 mod cma;
 mod lock_queue;
@@ -28,7 +28,7 @@ mod wire_format;
 
 use self::cma::Copies;
 use self::target::Server;
-use self::wire_format::{Head, INLINE, PIECE, RequestKind, answer_tag, data_tag};
+use self::wire_format::{FRAGMENT, Head, INLINE, RequestKind, answer_tag, data_tag};
 use super::rma_progress as serving;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
@@ -89,9 +89,9 @@ impl Active {
         Ok(Active { comm, memory, is_one_process, origin, server, is_closed, refusal, copies })
     }
 
-    /// Enables copies by the operating system's kernel for puts and gets on targets of this node,
-    /// if the kernel permits them. `bases` contains the address of each rank's window memory in the
-    /// process of that rank, indexed by rank. Returns the description for `dtl_explain`.
+    /// Enables copies by the operating system's kernel for puts and gets on targets on this node,
+    /// if the kernel permits such copies. `bases` contains the address of each rank's window memory
+    /// in the process of that rank, indexed by rank. Returns the description for `dtl_explain`.
     pub(super) fn use_copies(&mut self, bases: &[u64]) -> String {
         let (copies, why) = Copies::new(&self.comm, bases);
         self.copies = copies;
@@ -126,16 +126,16 @@ impl Active {
         }
     }
 
-    /// Polls `look` until it returns true, and executes requests of other ranks between the polls.
-    /// Fails at the communicator's time limit. The error message begins with `what`, which
-    /// describes the event that did not occur.
+    /// Polls `look` until it returns true, and executes requests from other ranks between the
+    /// polls. Fails when the communicator's time limit expires. The error message begins with
+    /// `what`, which describes the event that did not occur.
     pub(super) fn wait(&self, what: &str, look: impl FnMut() -> Result<bool>) -> Result<()> {
         self.until(self.comm.deadline(), |limit| format!("{what} {limit}"), look)
     }
 
-    /// Polls `look` until it returns true, and executes requests of other ranks between the polls.
-    /// Fails at `deadline`. `what` creates the error message from a string that describes the time
-    /// limit.
+    /// Polls `look` until it returns true, and executes requests from other ranks between the
+    /// polls. Fails at `deadline`. `what` creates the error message from a string that describes
+    /// the time limit.
     fn until(
         &self,
         deadline: Deadline,
@@ -177,8 +177,8 @@ impl Active {
         }
     }
 
-    /// Sends a request and posts the receive of its reply. The target grants the request with an
-    /// empty reply, and refuses it with a reply of one byte.
+    /// Posts the receive for the reply to a request, then sends the request. An empty reply grants
+    /// or confirms the request; a reply of one byte refuses it.
     fn send_request(&self, target: i32, head: Head, goal: u64) -> Result<PendingReply> {
         let mut origin = self.lock_origin()?;
         let tag = answer_tag(origin.next());
@@ -226,8 +226,8 @@ impl Active {
 
     /// Sends a request together with its data. `reply` contains the receive buffer of the reply,
     /// the name of the operation for error messages, and a flag that is true if the caller will
-    /// poll the operation. `reply` is `None` if the target does not reply to the request, and only
-    /// a flush confirms it.
+    /// poll the operation. `reply` is `None` for a request to which the target does not reply; such
+    /// a request is confirmed only by a flush.
     fn request(
         &self,
         target: i32,
@@ -282,8 +282,9 @@ impl Active {
         Ok(origin.add(number, ("put to", to.target), started, wants_ticket))
     }
 
-    /// Sends an accumulating operation as one or more requests, each with a piece of the data. The
-    /// target executes each request as a whole, without other accumulating operations in between.
+    /// Sends an accumulating operation as one or more requests, each with a fragment of the data.
+    /// The target executes each request as a whole, without other accumulating operations in
+    /// between.
     fn accumulate(
         &self,
         to: TargetRange,
@@ -295,7 +296,7 @@ impl Active {
         let kind = if fetches { RequestKind::GetAccumulate } else { RequestKind::Accumulate };
         let head = Head { op: by.op, dtype: by.dtype, ..Head::new(kind) };
         let element = by.update.size().max(1);
-        let most = (PIECE / element * element).max(1);
+        let most = (FRAGMENT / element * element).max(1);
         let mut begun = None;
         for at in (0..to.len).step_by(most) {
             let len = most.min(to.len - at);
@@ -307,7 +308,7 @@ impl Active {
     }
 }
 
-/// Returns the error of a call on a window that another thread has destroyed.
+/// Returns the error for a call on a window that another thread has destroyed.
 pub(super) fn destroyed() -> Error {
     failure!(DTL_ERROR_CANCELED, "the window was destroyed by another thread")
 }

@@ -17,8 +17,8 @@ use std::sync::Arc;
 const MOST_STAGED: usize = 64;
 /// Maximum number of operations that are not complete locally.
 const MOST_PENDING: usize = 1024;
-/// Maximum number of requests to one target that no flush has confirmed. The requests are queued at
-/// the target until the target executes them.
+/// Maximum number of requests that were sent to one target and that no flush has confirmed as
+/// complete. The requests are queued at the target until the target executes them.
 const MOST_UNANSWERED: u64 = 256;
 /// Maximum number of unused send buffers that are retained for later messages.
 const SPARE: usize = 4;
@@ -50,11 +50,11 @@ pub(super) struct Origin {
     failed: Vec<(i32, Error)>,
     peers: Vec<TargetCounts>,
     number: u64,
-    /// Posted receives of replies that no call waits for any more.
+    /// Posted receives for replies for which no call waits any more.
     abandoned: Vec<OpHandle>,
 }
 
-/// Result of the check whether one more request may be sent to a target.
+/// Result of checking whether one more request may be sent to a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SendCredit {
     Free,
@@ -105,14 +105,15 @@ impl Origin {
         self.number
     }
 
-    /// Returns the number of requests to `target` without a reply of their own that must be
-    /// complete before a flush returns; `None` if all of them are known to be complete.
+    /// Returns the number of requests that `target` must complete before a flush returns, counting
+    /// only requests that have no reply of their own; `None` if all of them are known to be
+    /// complete.
     pub(super) fn unanswered(&mut self, target: i32) -> Option<u64> {
         self.peer(target).filter(|peer| peer.sent > peer.done).map(|peer| peer.sent)
     }
 
-    /// Records that `target` has executed the first `goal` requests without a reply of their own,
-    /// or will never execute them.
+    /// Records that `target` has executed the first `goal` of the requests that have no reply of
+    /// their own, or will never execute them.
     pub(super) fn answered(&mut self, target: i32, goal: u64) {
         if let Some(peer) = self.peer(target) {
             peer.done = peer.done.max(goal);
@@ -141,8 +142,8 @@ impl Origin {
         Ok(())
     }
 
-    /// Polls the receives of replies for which no call waits any more. Returns true if all of these
-    /// receives have ended.
+    /// Polls the receives for replies for which no call waits any more. Returns true if all of
+    /// these receives have ended.
     pub(super) fn is_answered(&mut self) -> bool {
         self.abandoned.retain(|started| match self.comm.poll(*started) {
             Ok(done) => done.is_none(),
@@ -154,7 +155,8 @@ impl Origin {
         self.abandoned.is_empty()
     }
 
-    /// Adds the posted receive of a reply that no call waits for any more.
+    /// Adds `started`, a posted receive, to `abandoned`, the list of receives for replies for which
+    /// no call waits any more.
     pub(super) fn abandon(&mut self, started: OpHandle) {
         self.abandoned.push(started);
     }

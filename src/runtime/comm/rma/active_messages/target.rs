@@ -1,6 +1,6 @@
-//! State of this rank as a target: receives requests one by one and executes them on the window
-//! memory of this rank. Only one thread at a time runs this code, so accumulating operations are
-//! atomic. All functions of this module are nonblocking.
+//! State of this rank as a target, and the functions that receive requests one by one and execute
+//! them on the window memory of this rank. Only one thread at a time runs this code, so
+//! accumulating operations are atomic. All functions of this module are nonblocking.
 
 use super::lock_queue::{LockRequester, Locks};
 use super::origin::{Sends, cancel};
@@ -28,16 +28,16 @@ pub(super) struct Server {
     memory: Region,
     /// Buffer into which requests are received.
     room: Scratch,
-    /// Posted receive of the next request, which has not completely arrived.
+    /// Posted receive for the next request, which has not completely arrived.
     coming: Option<OpId>,
-    /// Posted receives of the data of large puts, each with the rank of its origin.
+    /// Posted receives for the data of large puts, each with the origin's rank.
     receiving: Vec<(OpId, i32)>,
     answering: Sends,
-    /// Flush requests whose replies wait until large puts of the same origin have arrived: rank of
-    /// the origin, and tag of the reply.
+    /// Flush requests to which this target replies only when the data of large puts from the same
+    /// origin has arrived: rank of the origin, and tag of the reply.
     flushing: Vec<(i32, i32)>,
     locks: Locks,
-    /// Number of failed ranks when the locks of failed ranks were last released.
+    /// Number of failed ranks when the locks held by failed ranks were last released.
     deaths: usize,
     /// Send buffer of the one-byte reply that refuses a lock request.
     refusal: Posted,
@@ -66,8 +66,8 @@ impl Server {
         })
     }
 
-    /// Makes progress on the messages in flight and executes requests that have arrived
-    /// (nonblocking). Returns true if any request arrived or any message completed.
+    /// Makes progress on the messages in flight and executes the requests that have arrived,
+    /// without blocking. Returns true if any request arrived or any message completed.
     pub(super) fn turn(&mut self) -> bool {
         let mut moved = self.move_on();
         for _ in 0..MOST {
@@ -84,9 +84,9 @@ impl Server {
         moved
     }
 
-    /// Releases the locks of dead ranks. If other ranks wait for a lock, also releases the locks of
-    /// ranks that have left. A leaving rank sends a message that releases its locks, but this send
-    /// may have failed.
+    /// Releases the locks that dead ranks hold. If other ranks wait for a lock, also releases the
+    /// locks held by ranks that have closed the transport. Such a rank has sent a message that
+    /// releases its locks, but this send may have failed.
     fn look_for_gone(&mut self, moved: bool) {
         let deaths = self.comm.failed_count();
         let has_left = |rank| self.comm.has_closed(rank);
@@ -139,7 +139,7 @@ impl Server {
         self.answer(to, Region::EMPTY, None);
     }
 
-    /// Replies to a flush request. If data of large puts of the same origin is still arriving,
+    /// Replies to a flush request. If data of large puts from the same origin is still arriving,
     /// defers the reply until these puts are complete.
     fn flush(&mut self, origin: i32, tag: i32) {
         if self.receiving.iter().any(|(_, of)| *of == origin) {
@@ -198,7 +198,7 @@ impl Server {
     }
 
     /// Updates `place` and replies with its previous bytes. The reply is sent after the update, so
-    /// an origin that has received the reply can rely on the update.
+    /// an origin that has received the reply knows that the update is complete.
     fn fetch_and(&mut self, to: (i32, i32), place: Region, change: impl FnOnce()) {
         // Without memory no reply is sent, and the origin fails by its time limit.
         let Some(scratch) = self.answering.buffer() else { return };

@@ -11,7 +11,7 @@ pub(super) const REQUEST: i32 = 0;
 /// Number of distinct operation numbers in tags, small enough that the tags are valid on every
 /// transport.
 const NUMBERS: u64 = 8192;
-/// Bytes of a header.
+/// Size of a header in bytes.
 pub(super) const HEAD: usize = 24;
 /// Maximum size of a request in bytes. Most transports send messages of this size eagerly.
 pub(super) const ROOM: usize = 16 << 10;
@@ -19,7 +19,7 @@ pub(super) const ROOM: usize = 16 << 10;
 /// data of a larger put is sent as a separate message from the source buffer.
 pub(super) const INLINE: usize = 2 << 10;
 /// Maximum size in bytes of the data in a request, a multiple of every element size.
-pub(super) const PIECE: usize = (ROOM - HEAD) / 16 * 16;
+pub(super) const FRAGMENT: usize = (ROOM - HEAD) / 16 * 16;
 
 /// Kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,13 +36,14 @@ pub(super) enum RequestKind {
     Swap,
     /// Lock request: exclusive if `op` is 1, otherwise shared.
     Lock,
-    /// Request for a shared lock. The target refuses it unless it can grant the lock immediately.
+    /// Request for a shared lock, which the target refuses unless the lock can be granted
+    /// immediately.
     LockIfFree,
     Unlock,
-    /// Cancellation of the origin's lock request that has the same tag. The target replies to the
-    /// lock request if it has not replied yet.
+    /// Cancellation of the origin's lock request that has the same tag. If the target has not yet
+    /// replied to the lock request, it does so now.
     Forget,
-    /// Request for a reply after all previous requests of the origin are complete.
+    /// Request for a reply after all previous requests from the origin are complete.
     Flush,
 }
 

@@ -95,7 +95,7 @@ impl component::Window for Mock {
     }
 }
 
-/// Test transport with one rank, which sends messages to itself.
+/// Test transport whose only rank sends messages to itself.
 struct Loop {
     queue: Mutex<VecDeque<(u64, Scratch)>>,
     log: Arc<Mutex<Log>>,

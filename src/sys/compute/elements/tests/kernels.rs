@@ -42,8 +42,8 @@ fn folded<T: Copy>(dtype: dtl_dtype_t, op: dtl_reduce_op_t, into: &[T], from: &[
     first
 }
 
-/// Returns all pairs of dtype and operation. For Miri, returns a fifth of them, which covers every
-/// dtype and every operation.
+/// Returns all pairs of dtype and operation; under Miri, a fifth of the pairs, in which every dtype
+/// and every operation occurs.
 fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
     (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) {
         5
@@ -82,7 +82,7 @@ fn power(exponent: i32) -> f64 {
     f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
-/// Returns the value of a 16-bit float, from the definition of the format.
+/// Returns the value of a 16-bit float, computed from the definition of the format.
 fn meaning(bits: u16, fraction_bits: i32, bias: i32) -> f64 {
     let fraction = f64::from(bits & ((1 << fraction_bits) - 1)) / power(fraction_bits);
     let exponents = 1 << (15 - fraction_bits);

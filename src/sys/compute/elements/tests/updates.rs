@@ -5,8 +5,8 @@ use super::*;
 use proptest::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// Returns all pairs of dtype and operation. For Miri, returns a fifth of them, which covers every
-/// dtype and every operation.
+/// Returns all pairs of dtype and operation; under Miri, a fifth of the pairs, in which every dtype
+/// and every operation occurs.
 fn pairs() -> impl Iterator<Item = (dtl_dtype_t, dtl_reduce_op_t)> {
     (0..23).flat_map(|dtype| (0..14).map(move |op| (dtype, op))).step_by(if cfg!(miri) {
         5
@@ -180,8 +180,8 @@ fn change(update: &Update, lock: &Mutex<()>, regions: [Region; 3]) {
 }
 
 /// Makes four threads change one element, both alone and together with the adjacent elements. No
-/// change may be lost, so each thread must find a different previous value. The test fails if short
-/// operations on small elements omit the lock of long operations.
+/// change may be lost, so each change must return a different old value. The test fails if short
+/// operations on small elements omit the lock that long operations take.
 #[test]
 fn nothing_is_lost_between_short_and_long_operations() {
     const TIMES: usize = if cfg!(miri) { 10 } else { 5000 };

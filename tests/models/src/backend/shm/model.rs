@@ -1,5 +1,5 @@
 //! Models of the ring (records that wrap around its end, and a claim for which both sides compete),
-//! of cells that are reused, and of pieces that both sides claim.
+//! of cells that are reused, and of fragments that both sides claim.
 //!
 //! Here the ring has two slots, room for two cache lines of longer payloads, and one claim. A
 //! record that is written, read or freed too early is an unordered access to its bytes, which loom
@@ -19,7 +19,7 @@ pub const ALL: &[Model] = &[
     ("ring: take against cancel", claims),
     ("ring: a claim that comes back", claim_again),
     ("cells: filled again when they were read", cells_again),
-    ("pieces: from both ends, each once", pieces),
+    ("fragments: from both ends, each once", fragments),
 ];
 
 fn ends() -> (Producer, Consumer, Arc<SharedMapping>) {
@@ -185,19 +185,19 @@ fn cells_again() {
     sender.join().unwrap();
 }
 
-/// The receiver makes three pieces claimable and claims up to two of them from the end, the sender
-/// from the front. No piece is claimed twice, and none is lost.
-fn pieces() {
+/// The receiver makes three fragments claimable and claims up to two of them from the end, the
+/// sender from the front. No fragment is claimed twice, and none is lost.
+fn fragments() {
     let (mut producer, mut consumer, memory) = ends();
     let offers = Producer::new(&memory, 0).unwrap().offers;
     let sender = thread::spawn(move || {
         next(&mut consumer, |_, record| assert_eq!(record.kind, RecordKind::Clear));
-        std::iter::from_fn(|| offers.take_piece(0)).collect::<Vec<_>>()
+        std::iter::from_fn(|| offers.take_fragment(0)).collect::<Vec<_>>()
     });
     let offered = Consumer::new(&memory, 0).unwrap().offers;
     offered.share(0, 0..3);
     push(&mut producer, RecordKind::Clear, 1, Payload::Words([0; 4]));
-    let mut had: Vec<u32> = (0..2).filter_map(|_| offered.take_pieces(0, 1)).flatten().collect();
+    let mut had: Vec<u32> = (0..2).filter_map(|_| offered.take_fragments(0, 1)).flatten().collect();
     had.extend(sender.join().unwrap());
     had.sort_unstable();
     assert_eq!(had, [0, 1, 2]);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Simulated second rank. It sends the expected data; if `wrong` is set, it changes one byte.
+/// Simulated second rank. It sends the expected data; if `wrong` is set, it changes the byte at
+/// this offset.
 struct Other {
     wrong: Option<usize>,
 }

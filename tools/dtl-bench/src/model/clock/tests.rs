@@ -86,8 +86,8 @@ fn powers_of_two_are_as_the_formulas_say() {
     }
 }
 
-/// Checks the algorithm, messages, bytes and steps of collectives with 1 MiB of data. For this
-/// size, the algorithms divide the data among the ranks.
+/// Checks that collectives with 1 MiB of data use the expected algorithms and numbers of messages,
+/// bytes and steps. For this size, the algorithms divide the data among the ranks.
 fn large(n: u64, log: u64) {
     let (of, m) = (job(n as i32, MIB), MIB as u64);
     // In pieces of 64 KiB for each rank, from 512 KiB to 4 MiB.
@@ -203,9 +203,10 @@ fn one_rank_tells_about_all() {
     }
 }
 
-/// Checks that a simulation of the ranks of some nodes estimates two-level algorithms well, in
-/// which the last phase within the nodes depends on the phase between the leaders. The remaining
-/// two-level algorithms are trees.
+/// Checks that a simulation of the ranks of some nodes gives a good estimate for the two-level
+/// algorithms in which the last phase within the nodes depends on the phase between the leaders.
+/// The remaining two-level algorithms are not checked: they are trees, for which `times` always
+/// simulates all ranks.
 #[test]
 fn a_node_tells_about_all() {
     let per_node = 16;

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Checks, for collectives whose ranks differ, that a count of all ranks agrees with an estimate
-/// from some ranks.
+/// Checks that, in collectives in which the ranks send different numbers of messages, the mean
+/// number of sent messages over a sample of the ranks agrees with the mean over all ranks.
 #[test]
 fn some_ranks_tell_about_all() {
     for (op, per_node) in [("allreduce", 16), ("barrier", 64), ("bcast", 0), ("scan", 0)] {

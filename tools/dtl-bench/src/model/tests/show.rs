@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::{rows, wanted};
 
-/// Returns the headings of a Markdown page, and its table rows for these numbers of ranks, split
-/// into cells.
+/// Returns the headings of a Markdown page, and the rows of its tables for the numbers of ranks in
+/// `ranks`. Each heading or row is split into cells.
 fn of_few<'a>(page: &'a str, ranks: &[&str]) -> Vec<Vec<&'a str>> {
     let is_table = |line: &&str| line.starts_with("| ") || line.starts_with("## ");
     let cells = |line: &'a str| line.trim_matches(['|', ' ']).split(" | ").collect::<Vec<_>>();
@@ -45,7 +45,7 @@ fn the_tables_of_the_page_are_not_stale() {
     }
 }
 
-/// Index of the column with the communicator's memory in the page's table rows.
+/// Index of the table column that contains the memory of the communicator.
 const COMM: usize = 9;
 
 #[test]

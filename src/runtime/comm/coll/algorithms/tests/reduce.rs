@@ -18,7 +18,7 @@ fn with(op: i32) -> Reduction {
     reduction(DTL_DTYPE_UINT64, op).unwrap()
 }
 
-/// Returns the operand of rank `rank` at index `word`.
+/// Returns element `word` of rank `rank`'s operand.
 fn word(rank: i32, word: usize) -> u64 {
     1_000_000 * (rank as u64 + 1) + word as u64
 }
@@ -134,7 +134,7 @@ fn each_gets_its_block_of_the_folded_data() {
     }
 }
 
-/// Checks that `pieces` splits data only between elements, also if an element is larger than the
+/// Checks that `pieces` splits data only between elements, even if an element is larger than the
 /// requested size of a piece, or if that size is not a multiple of the element size.
 #[test]
 fn pieces_are_of_whole_elements() {

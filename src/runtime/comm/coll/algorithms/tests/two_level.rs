@@ -40,7 +40,8 @@ impl Job {
         i32::try_from(self.nodes.len()).unwrap()
     }
 
-    /// Runs the steps of all ranks. Returns the number and bytes of the messages between nodes.
+    /// Runs the steps of all ranks. Returns the number and the total size, in bytes, of the
+    /// messages between nodes.
     fn run(
         &self,
         with: Option<Reduction>,

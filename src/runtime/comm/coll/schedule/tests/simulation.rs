@@ -5,8 +5,8 @@ use super::{Schedule, Step};
 use crate::sys::memory::buf::Scratch;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Runs the schedules to completion. Returns the sender, receiver and bytes of each message. Panics
-/// on deadlock, if sizes do not match, or if messages remain unreceived.
+/// Runs the schedules to completion. Returns the sender, the receiver and the size in bytes of each
+/// message. Panics on deadlock, if sizes do not match, or if messages remain unreceived.
 pub(crate) fn simulate(all: &mut [Schedule]) -> Vec<(i32, i32, usize)> {
     let (mut sent, mut wires) = (Vec::new(), BTreeMap::<(i32, i32), VecDeque<Scratch>>::new());
     loop {

@@ -1,6 +1,6 @@
-//! Value that one thread creates at its first use. A failed creation is retried at the next use.
+//! Value that is created at its first use, by only one thread. A failed creation is retried at the
+//! next use.
 
-use crate::error::Result;
 use crate::sys::sync::lock::Mutex;
 use std::sync::OnceLock;
 
@@ -25,7 +25,7 @@ impl<T> TryOnce<T> {
 
     /// Returns the value. If the value does not exist, calls `make` to create it; returns the error
     /// if `make` fails.
-    pub fn get_or_make(&self, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    pub fn get_or_make<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
         if let Some(value) = self.value.get() {
             return Ok(value);
         }
