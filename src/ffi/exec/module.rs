@@ -240,17 +240,14 @@ unsafe fn size_of_text(text: *const c_char, size: u64) -> u64 {
 /// # Safety
 /// `list` is null or has `count` entries that do not change during `'a`.
 unsafe fn entries<'a, T>(list: *const T, count: u32, noun: &str) -> Result<&'a [T]> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if list.is_null() {
+    if list.is_null() && count > 0 {
         return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.{noun} is NULL for {count} {noun}");
     }
     if count > MOST_ENTRIES {
         return fail!(DTL_ERROR_LIMIT, "{count} {noun}; at most {MOST_ENTRIES} are taken");
     }
-    // SAFETY: `list` is not null, so it has `count` entries by the contract.
-    Ok(unsafe { std::slice::from_raw_parts(list, count as usize) })
+    // SAFETY: `list` has `count` entries by the contract.
+    unsafe { args::array(list, count as usize, noun) }
 }
 
 /// Whether what is written in a language is text; of those of other backends nobody knows.
