@@ -116,7 +116,7 @@ pub(crate) fn check_size(layout: &Layout, claimed: usize) -> Result<()> {
 /// field contains the size of the struct.
 pub(crate) fn blank<T: Described>() -> T {
     let mut value = MaybeUninit::<T>::zeroed();
-    if T::IS_VERSIONED {
+    if const { T::LAYOUT.is_versioned() } {
         // SAFETY: a versioned struct begins with struct_size, a u32, so this write is aligned and
         // inside of the local.
         unsafe { value.as_mut_ptr().cast::<u32>().write(size_of::<T>() as u32) };
@@ -130,7 +130,7 @@ pub(crate) fn blank<T: Described>() -> T {
 /// # Safety
 /// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
 pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usize> {
-    const { assert!(T::IS_VERSIONED) };
+    const { assert!(T::LAYOUT.is_versioned()) };
     check_pointer(pointer, T::LAYOUT.name)?;
     // SAFETY: the pointer is not null (checked), and every versioned struct begins with this field.
     let claimed = unsafe { pointer.cast::<u32>().read() } as usize;

@@ -131,8 +131,8 @@ impl Mark {
         }
     }
 
-    /// Returns the error message of the calling thread's last failure if that failure is later than
-    /// this mark and has the status `status`; otherwise `None`.
+    /// Returns the error message of the calling thread's last failure if the failure occurred after
+    /// this mark was created and has the status `status`; otherwise `None`.
     pub fn recorded(self, status: dtl_status_t) -> Option<String> {
         let recorded = LAST.try_with(|last| {
             let last = last.try_borrow().ok()?;

@@ -1,31 +1,5 @@
 //! Typed 64-bit handles. `{0}` is null; the number means nothing outside this process.
 
-macro_rules! handle_traits {
-    ($($name:ident),+) => {$(
-        impl $name {
-            /// The null handle.
-            pub const NULL: Self = Self { id: 0 };
-        }
-    )+};
-}
-handle_traits!(
-    dtl_backend_t,
-    dtl_stream_t,
-    dtl_event_t,
-    dtl_executor_t,
-    dtl_kernel_t,
-    dtl_comm_t,
-    dtl_request_t,
-    dtl_message_t,
-    dtl_pool_t,
-    dtl_win_t,
-    dtl_module_t,
-    dtl_array_t,
-    dtl_policy_t,
-    dtl_dispatcher_t,
-    dtl_registration_t
-);
-
 /// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
 /// calling thread's current backend: the last one given to `dtl_backend_set_device`, else
 /// `dtl_backend_get(NULL)`; that again once the current one is unregistered.

@@ -40,6 +40,12 @@ impl Layout {
     pub fn fields(&self) -> impl Iterator<Item = &'static Field> {
         self.versions.iter().copied().flatten()
     }
+
+    /// Whether it begins with `struct_size`.
+    pub const fn is_versioned(&self) -> bool {
+        let [[first, ..], ..] = self.versions else { return false };
+        matches!(first.name.as_bytes(), b"struct_size")
+    }
 }
 
 /// A struct of the header, for which all-zero bytes are a valid value.
@@ -49,12 +55,6 @@ impl Layout {
 pub unsafe trait Described: Copy {
     /// How it is laid out.
     const LAYOUT: Layout;
-    /// Whether it begins with `struct_size`.
-    const IS_VERSIONED: bool;
-}
-
-const fn is_struct_size(field: &str) -> bool {
-    matches!(field.as_bytes(), b"struct_size")
 }
 
 const fn size_of_field<T, F>(_: fn(&T) -> &F) -> usize {
@@ -62,7 +62,7 @@ const fn size_of_field<T, F>(_: fn(&T) -> &F) -> usize {
 }
 
 macro_rules! layouts {
-    ($($name:ident: $([$first:ident $($field:ident)*])+;)+) => {
+    ($($name:ident: $([$($field:ident)+])+;)+) => {
         $(
             // SAFETY: the structs of the header are repr(C) and made of integers, pointers and
             // optional function pointers, for which zero is valid. The fields are taken from the
@@ -72,14 +72,8 @@ macro_rules! layouts {
                     name: stringify!($name),
                     size: size_of::<$name>(),
                     align: align_of::<$name>(),
-                    versions: &[$(&[
-                        layouts!(@field $name $first),
-                        $(layouts!(@field $name $field),)*
-                    ]),+],
+                    versions: &[$(&[$(layouts!(@field $name $field)),+]),+],
                 };
-                const IS_VERSIONED: bool =
-                    matches!(Self::LAYOUT.versions, [[first, ..], ..]
-                        if is_struct_size(first.name));
             }
         )+
         /// All structs, in the header's order.

@@ -124,8 +124,8 @@ impl MailboxView {
         u64::from(self.context) << 32 | u64::from(number as u32)
     }
 
-    /// Reads from each mailbox the number of the last message that its owner has finished. Returns
-    /// true if all ranks have finished message `number - ahead`.
+    /// Reads from each mailbox the number of the last message that the mailbox's owner has finished
+    /// reading. Returns true if all ranks have finished reading message `number - ahead`.
     #[cold]
     fn is_free(&self, number: u64, ahead: u64) -> bool {
         let known = self
@@ -138,9 +138,9 @@ impl MailboxView {
         known + ahead >= number
     }
 
-    /// Returns the number of the last message that the mailbox's owner has finished; 0 if the owner
-    /// has not finished any message of this communicator. `number` is the current message number of
-    /// this rank, which determines the high bits of the result.
+    /// Returns the number of the last message that the mailbox's owner has finished reading; 0 if
+    /// the owner has not finished any message of this communicator. `number` is the current message
+    /// number of this rank, which determines the high bits of the result.
     fn over(&self, mailbox: usize, number: u64) -> u64 {
         let word = self.memory.word(mailbox + OVER_AT).map_or(0, |word| word.load(Acquire));
         if word >> 32 != u64::from(self.context) {
@@ -255,8 +255,7 @@ enum SlotState {
     Free,
     /// Reserved for a communicator that is being created.
     Reserved,
-    /// Used by a communicator now or earlier; `Last` describes the communicator that used the slot
-    /// last.
+    /// A communicator uses the slot or has used it; `Last` describes the most recent one.
     Used(Last),
 }
 

@@ -300,8 +300,8 @@ fn line(bytes: &[u8], path: &str) -> String {
     format!("{:016x} {} {path}\n", fnv1a(bytes), bytes.len())
 }
 
-/// Formats the file `needs`: one line for the object file and one line for each file that the
-/// compiler read.
+/// Formats the contents of the file `needs`: one line for the object file and one line for each
+/// file that the compiler read.
 fn needs_of(object: &[u8], paths: &[PathBuf]) -> io::Result<String> {
     let mut lines = line(object, "");
     for path in paths {

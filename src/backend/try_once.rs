@@ -4,7 +4,7 @@
 use crate::sys::sync::lock::Mutex;
 use std::sync::OnceLock;
 
-/// Value that is created at its first use; a failed creation is retried.
+/// Value that is created on first use; a failed creation is retried.
 pub struct TryOnce<T> {
     value: OnceLock<T>,
     /// Lock held while a thread creates the value.

@@ -123,7 +123,8 @@ fn slurm(env: &Env<'_>, _: Manager<'_>) -> Result<Option<Launch>> {
     launch(whole, local, job, "Slurm")
 }
 
-/// Returns the number of tasks of the step on this node, from a list like "4(x2),3"; 0 = unknown.
+/// Returns the number of tasks that the Slurm job step runs on this node, from a list like
+/// "4(x2),3"; 0 = unknown.
 fn slurm_tasks_here(env: &Env<'_>) -> Result<i32> {
     const NAME: &str = "SLURM_STEP_TASKS_PER_NODE";
     let (Some(list), Some(node)) = (env.text(NAME), env.integer("SLURM_NODEID")?) else {

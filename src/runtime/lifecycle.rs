@@ -270,7 +270,7 @@ pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     Ok(())
 }
 
-/// Guard that marks the end of a finalize, also on failure.
+/// Guard that marks finalization as ended when it is dropped, even if finalization failed.
 struct Settle;
 
 impl Drop for Settle {

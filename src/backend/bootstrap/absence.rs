@@ -12,7 +12,7 @@ pub(super) const GRACE_NS: u64 = 2_000_000_000;
 /// report the failure to them.
 pub(super) const LINGER_NS: u64 = 2_000_000_000;
 
-/// Returns the timeout for opening a communicator in nanoseconds: `timeout_ns`, or the default if
+/// Returns the timeout, in nanoseconds, for opening a communicator: `timeout_ns`, or the default if
 /// `timeout_ns` is 0 or `u64::MAX`.
 pub(crate) fn limit_ns(timeout_ns: u64) -> u64 {
     match timeout_ns {

@@ -21,18 +21,18 @@ use std::sync::Arc;
 /// Method by which the ranks exchange their bootstrap data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootstrapMethod {
-    /// Over the communicator in `OpenArgs::over`, if set; else over shared memory if all ranks are
-    /// on this node; else over MPI.
+    /// Exchange over the communicator in `OpenArgs::over`, if set; else over shared memory if all
+    /// ranks are on this node; else over MPI.
     Auto,
-    /// Over the communicator in `OpenArgs::over`, which must be set.
+    /// Exchange over the communicator in `OpenArgs::over`, which must be set.
     Over,
-    /// Over a communicator of the kind with this name (such as "shm" or "mpi"), which is opened for
-    /// the exchange and then closed.
+    /// Exchange over a communicator of the kind with this name (such as "shm" or "mpi"), which is
+    /// opened for the exchange and then closed.
     Kind(String),
-    /// Through a folder that all ranks can access.
+    /// Exchange through a folder that all ranks can access.
     Folder(PathBuf),
-    /// Over a TCP socket on which rank 0 listens: host name or address of rank 0's machine, and
-    /// port.
+    /// Exchange over a TCP socket on which rank 0 listens: host name or address of rank 0's
+    /// machine, and port.
     Tcp(String, u16),
 }
 

@@ -45,8 +45,8 @@ impl Exchange for OverTransport<'_> {
         self.over.size()
     }
 
-    /// Exchanges the words of all ranks by Bruck's algorithm: the number of blocks that a rank has
-    /// doubles in each round.
+    /// Exchanges the words of all ranks by Bruck's algorithm: in each round, every rank doubles its
+    /// number of blocks.
     fn allgather(&self, mine: &[u64]) -> Result<Vec<u64>> {
         let deadline = Deadline::after(self.limit_ns);
         let (rank, size, len) = (self.rank(), self.size(), size_of_val(mine));

@@ -23,11 +23,11 @@ use std::time::Duration;
 /// Frame kind of a hello, the first frame that a rank sends to rank 0. Payload: magic number, key
 /// of the exchange, rank, number of ranks, time until the deadline in nanoseconds, contribution.
 const HELLO: u8 = 1;
-/// Frame kind with which rank 0 confirms a hello (first frame from a rank); the outcome follows
-/// later.
+/// Kind of the frame that rank 0 sends to confirm a hello (first frame from a rank); the outcome
+/// follows later.
 const SEAT: u8 = 2;
-/// Frame kind of a rejection: the listening rank 0 belongs to another job, or opens another
-/// communicator of this job.
+/// Kind of the frame that rejects a hello: the listening rank 0 belongs to another job, or is
+/// opening another communicator of this job.
 const OTHER: u8 = 3;
 /// Frame kind of the encoded outcome of the exchange.
 pub(super) const ANSWER: u8 = 4;

@@ -184,9 +184,9 @@ impl Memory for HostMemory {
     }
 }
 
-/// Page-locks memory. A failure is only recorded (`explain::degraded`), and returned as an error
-/// only if DTL_STRICT=1 is set, because the limit (RLIMIT_MEMLOCK) is often small and unlocked
-/// memory is only slower.
+/// Page-locks memory. A failure is recorded (`explain::degraded`), but is returned as an error only
+/// if DTL_STRICT=1 is set, because the limit (RLIMIT_MEMLOCK) is often small and memory that is not
+/// page-locked is merely slower.
 fn lock(addr: Addr, size: u64) -> Result<()> {
     host_pages::lock(addr, size)
         .or_else(|why| explain::degraded("pinned host memory", &format!("not page-locked: {why}")))

@@ -4,11 +4,11 @@
 //! distinguished by their tags alone; the other carries the library's internal messages.
 //!
 //! The ID of an operation encodes MPI's request handle (`ids`), so most operations allocate no
-//! memory and acquire no lock. `op_extras` has all state of an operation in addition to its
+//! memory and acquire no lock. `op_extras` contains all state of an operation in addition to its
 //! request.
 //!
 //! `completion` completes operations, `framed` is for communicators with time limits, `collective`
-//! has the collectives, `discovery` and `mpi_library` choose the MPI library.
+//! implements the collectives, `discovery` and `mpi_library` choose the MPI library.
 
 use super::comm::{duplicate, or_free, place_in};
 use super::ids::{id_of, request_of};

@@ -80,8 +80,8 @@ pub struct Card {
 
 impl driver::Driver for ClDriver {
     const NAME: &'static CStr = c"opencl";
-    /// Priority of this backend: above the host backend and registered backends, below backends for
-    /// the devices of one vendor.
+    /// Priority of this backend: higher than those of the host backend and of registered backends,
+    /// lower than those of backends for a single vendor's devices.
     const PRIORITY: i32 = 50;
     const CALLBACK_THREAD: &'static str = "dtl-cl-stream";
     /// Largest alignment of any OpenCL C type, in bytes.

@@ -379,7 +379,7 @@ fn shared_room(program: &Program, kernel: &str, own: u64) -> Result<u64> {
 }
 
 /// Returns an error if the caller's signature and the kernel's source disagree on which arguments
-/// are pointers. Only arguments that both contain are compared.
+/// are pointers. Only arguments that occur in both are compared.
 fn agree(kernel: &str, arg_info: &[(Pass, u64)], pointers: &[bool]) -> Result<()> {
     let differs = arg_info
         .iter()

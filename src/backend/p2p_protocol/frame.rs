@@ -87,9 +87,9 @@ impl Header {
     }
 }
 
-/// Returns the match bits of an Eager frame; `None` for any other frame. The other header words of
-/// an Eager frame follow from its match bits and payload length: its operation ID is 0, since no
-/// other frame refers to its send.
+/// Returns the match bits of an Eager frame; `None` for any other frame. The match bits and the
+/// payload length determine the other header words of an Eager frame; its operation ID is always 0,
+/// because no other frame refers to the send.
 #[inline]
 pub fn eager_word(head: &[u64; HEADER / 8]) -> Option<u64> {
     let [kind, word, ..] = head.map(u64::from_le);

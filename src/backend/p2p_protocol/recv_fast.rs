@@ -28,9 +28,9 @@ pub(super) fn rounds(wire: &mut dyn Wire) -> u32 {
 }
 
 impl Engine {
-    /// Receives the next message from the rank in `select`, if it has arrived or arrives while
-    /// polling, and writes `completion`. Returns false, without having started a receive, if the
-    /// message did not arrive or other work is pending.
+    /// Receives the next message from the rank in `select`, if the message has arrived or arrives
+    /// while this function polls, and fills in `completion`. Returns false, without having started
+    /// a receive, if the message did not arrive or other work is pending.
     #[inline]
     pub(super) fn receive_at_once(
         &mut self,

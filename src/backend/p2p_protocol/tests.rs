@@ -304,8 +304,8 @@ proptest! {
         }
     }
 
-    /// Fails a rank after random sends and receives: all operations that need the failed rank must
-    /// complete, and live ranks must continue.
+    /// Makes a rank fail after random sends and receives: all operations that need the failed rank
+    /// must complete, and live ranks must continue.
     #[test]
     fn a_death_ends_what_needs_the_dead(
         plan in proptest::collection::vec((0..4_usize, 0..4_u8), 0..20),

@@ -362,7 +362,7 @@ impl RdmaEngine {
 
     /// Schedules receive `id`, whose message has been read, for reposting. Scheduled receives are
     /// posted again when no other work is left, or when their number reaches a quarter of the
-    /// receives that are posted per peer.
+    /// number of receives that are posted per peer.
     pub(crate) fn consumed(&mut self, id: WorkId) {
         self.spent.push(id);
         if self.spent.len() >= (self.config.depth / 4) as usize {

@@ -112,7 +112,7 @@ impl RdmaEngine {
 
     // ---- continuation of operations ----
 
-    /// Continues all operations of which some parts (work requests) could not be posted earlier.
+    /// Continues all operations that have parts (work requests) which could not be posted earlier.
     pub(crate) fn go_on(&mut self) {
         for op in std::mem::take(&mut self.unfinished) {
             self.start_more(op);

@@ -90,7 +90,7 @@ pub(super) struct NativeWire {
 
 impl NativeWire {
     /// Stores the reason why an operation failed, for [`Wire::failure_text`], and replaces an
-    /// invalid status by DTL_ERROR_NATIVE_BACKEND. An invalid boolean output is returned as an
+    /// invalid status with DTL_ERROR_NATIVE_BACKEND. An invalid boolean output is returned as an
     /// error: only 1 reports the completion of an operation, so after any other value the backend
     /// may still use the operation's buffer.
     #[cold]

@@ -26,8 +26,8 @@ pub(super) fn check(table: &dtl_memory_vtable_t) -> Result<()> {
 }
 
 impl NativeComponent<dtl_memory_vtable_t> {
-    /// Checks the alignment that `kind_info` declared. 0 declares no alignment and is replaced by
-    /// 1.
+    /// Checks the alignment that `kind_info` declared. A value of 0 means that no alignment is
+    /// declared, and is replaced with 1.
     fn check_alignment(&self, kind: dtl_enum_word_t, info: &mut dtl_mem_kind_info_t) -> Result<()> {
         info.alignment = info.alignment.max(1);
         if info.alignment.is_power_of_two() && info.alignment <= MOST_ALIGNMENT {

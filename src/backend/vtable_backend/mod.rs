@@ -148,9 +148,9 @@ pub fn set_error_text(text: String) {
     let _ = ERROR_TEXT.try_with(|left| left.set(text));
 }
 
-/// Prepares a call to plugin code outside the fast path: drops the error message of an earlier call
-/// and returns a mark for the present point in time, by which errors recorded during the call can
-/// be found.
+/// Prepares a call to plugin code outside the fast path: drops the error message of an earlier
+/// call, and returns a mark for the present point in time. The mark is used to find errors that are
+/// recorded during the call.
 pub(super) fn begin() -> Mark {
     drop(take_error_text());
     Mark::now()

@@ -1,7 +1,7 @@
-//! Calls to slots, which are the C functions in a backend's tables. If an exception leaves a slot,
-//! the backend and the slot are logged before the process terminates.
+//! Calls to slots, which are the C functions in a backend's tables. If an exception escapes from a
+//! slot, the library logs the backend and the slot before the process terminates.
 //!
-//! This file cannot catch a foreign exception: the first `catch_unwind` that the exception reaches
+//! Rust code cannot catch a foreign exception: the first `catch_unwind` that the exception reaches
 //! terminates the process. Before that, unwinding runs the cleanup of the frames in between, and
 //! this cleanup writes the log. A call that returns has no overhead.
 

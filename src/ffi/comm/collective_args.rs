@@ -214,7 +214,7 @@ unsafe fn set_pair(args: &mut CollArgs, c: &CArgs, has_send: bool) -> Result<()>
 #[inline(never)]
 unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
     let row = args.row;
-    let (sends, receives) = passed_buffers(args, comm.rank());
+    let (sends, receives) = passed_buffers(args, comm.rank);
     args.count = c.recv.count;
     let has_blocks = row.send == Extent::All || row.recv == Extent::All;
     let all = if has_blocks { for_all(comm, row.reduces, args.count)? } else { 0 };
@@ -238,7 +238,7 @@ unsafe fn set_even(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
     }
     (args.send, args.recv) = (Buffer::Whole(send), Buffer::Whole(recv));
     if args.in_place {
-        args.set_place(comm.rank());
+        args.set_place(comm.rank);
     }
     Ok(())
 }
@@ -260,7 +260,7 @@ fn passed_buffers(args: &CollArgs, rank: i32) -> (bool, bool) {
 /// As [`set`].
 #[inline(never)]
 unsafe fn set_varied(comm: &Comm, args: &mut CollArgs, c: &CArgs) -> Result<()> {
-    let (row, rank) = (args.row, comm.rank());
+    let (row, rank) = (args.row, comm.rank);
     let (mut out, mut into) = (c.send, c.recv);
     if row.reduces {
         // SAFETY: passed on.
@@ -349,7 +349,7 @@ fn bytes_of(count: u64, dtype: dtl_dtype_t) -> Result<usize> {
 }
 
 fn ranks(comm: &Comm) -> usize {
-    comm.size().unsigned_abs() as usize
+    comm.size.unsigned_abs() as usize
 }
 
 /// The list of neighbors.

@@ -105,7 +105,7 @@ pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t {
     Entry("dtl_comm_rank").call(|inside| {
-        Out::new(out_rank, "out_rank")?.put(comm::pin(inside, comm).map(|comm| comm.rank()))
+        Out::new(out_rank, "out_rank")?.put(comm::pin(inside, comm).map(|comm| comm.rank))
     })
 }
 
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> dtl_status_t {
     Entry("dtl_comm_size").call(|inside| {
-        Out::new(out_size, "out_size")?.put(comm::pin(inside, comm).map(|comm| comm.size()))
+        Out::new(out_size, "out_size")?.put(comm::pin(inside, comm).map(|comm| comm.size))
     })
 }
 

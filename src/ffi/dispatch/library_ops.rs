@@ -209,7 +209,7 @@ pub unsafe extern "C" fn dtl_dispatch_invoke(
 /// # Safety
 /// The query's args are what the operation wants; `out_event` is null or writable.
 unsafe fn invoke(handler: &Registration, query: &Query, out_event: *mut dtl_event_t) -> Result<()> {
-    let mut event = dtl_event_t::NULL;
+    let mut event = dtl_event_t { id: 0 };
     match &handler.action {
         Action::Function => handler.invoke(query, (!out_event.is_null()).then_some(&mut event))?,
         // SAFETY: passed on.

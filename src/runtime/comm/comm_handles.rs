@@ -107,7 +107,7 @@ fn has_failed(comm: &Comm) -> bool {
     comm.standing.state() == CommState::Revoked || comm.is_broken() || comm.has_died()
 }
 
-/// Informs the other ranks that this rank destroys the communicator: sets a flag in its
+/// Informs the other ranks that this rank is destroying the communicator: sets a flag in its
 /// shared-memory mailbox and, if the communicator has failed, sends notices (internal messages).
 /// After a completed shrink, the flag is not set: no rank waits for this rank on the communicator
 /// any more, and a rank that has not completed the shrink would read the flag and exclude this rank

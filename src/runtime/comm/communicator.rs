@@ -38,8 +38,10 @@ pub struct Comm {
     /// assigned.
     pub(super) slot: SlotRefCell<Comm>,
     pub(super) timeout_ns: u64,
-    pub(super) size: i32,
-    pub(super) rank: i32,
+    /// Number of ranks.
+    pub size: i32,
+    /// Rank of this process.
+    pub rank: i32,
     /// Number of collectives started so far.
     pub(super) sequence: AtomicU32,
     /// State for collectives on device memory; `None` if the communicator does not support them.
@@ -67,7 +69,8 @@ pub struct Comm {
     pub(super) in_collective: BiasedTryLock,
     /// Ranks grouped by node; `None` where the grouping does not make collectives faster.
     pub(super) levels: Option<Levels>,
-    /// Mailboxes for small collectives; `None` unless the ranks share memory and are few.
+    /// Mailboxes for small collectives; `None` if the ranks do not share memory or are too numerous
+    /// for mailboxes.
     pub(super) mailboxes: Option<super::coll::mailboxes::Mailboxes>,
     /// Reason why further collectives fail; set once a collective has failed.
     pub(super) broken: Mutex<Option<String>>,
@@ -80,7 +83,8 @@ pub struct Comm {
     pub(super) shrinking: Mutex<super::open::shrinking::Shrinking>,
     /// Bit sets of the algorithms used so far, one per kind of operation (for `dtl_explain`).
     pub(super) chosen: [AtomicU32; super::op_desc::KINDS.len()],
-    pub(super) attributes: super::open::attribute::Attributes,
+    /// Attributes that a program has set.
+    pub attributes: super::open::attribute::Attributes,
 }
 
 const _ONE_LINE: () = assert!(offset_of!(Comm, link) == 56 && offset_of!(Comm, recorder) == 104);
@@ -152,21 +156,6 @@ impl Comm {
         dtl_comm_t { id: self.slot.handle() }
     }
 
-    /// Returns the attributes that a program has set.
-    pub fn attributes(&self) -> &super::open::attribute::Attributes {
-        &self.attributes
-    }
-
-    /// Returns this process' rank.
-    pub fn rank(&self) -> i32 {
-        self.rank
-    }
-
-    /// Returns the number of ranks.
-    pub fn size(&self) -> i32 {
-        self.size
-    }
-
     /// Returns true if all ranks are known to run on one node.
     pub fn is_one_node(&self) -> bool {
         self.size == 1 || self.link.transport.properties().is_one_node
@@ -174,7 +163,7 @@ impl Comm {
 
     /// Returns the node number of each rank, in rank order; nodes are numbered in the order of
     /// their lowest ranks. Returns `None` if the transport does not report nodes, or if there is
-    /// one node only.
+    /// only one node.
     pub fn nodes(&self) -> Option<Vec<i32>> {
         let nodes = self.link.transport.properties().nodes.as_ref()?;
         let of =

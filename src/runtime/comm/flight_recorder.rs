@@ -266,7 +266,7 @@ impl Recorder {
         1 << 63 | index << 43 | (ticket.0 & SHARED) << 42 | ticket.number() & ((1 << 42) - 1)
     }
 
-    /// Returns the retained operations, the latest first, each with a flag that is true if the
+    /// Returns the retained operations, latest first, each with a flag that is true if the
     /// operation is complete.
     pub(crate) fn latest(&self) -> impl Iterator<Item = (OpDesc, bool)> {
         let (mut own, mut shared) = (self.own.latest().peekable(), self.shared.latest().peekable());
@@ -290,8 +290,8 @@ impl Recorder {
 
     /// Returns the retained collective with this number, and a flag that is true if the collective
     /// is complete.
-    pub(crate) fn collective(&self, number: i32) -> Option<(OpDesc, bool)> {
-        self.latest().find(|(call, _)| call.kind.is_collective() && call.tag == number)
+    pub(crate) fn collective(&self, number: u64) -> Option<(OpDesc, bool)> {
+        self.latest().find(|(call, _)| call.kind.is_collective() && call.tag as u64 == number)
     }
 }
 

@@ -48,8 +48,9 @@ impl OpDesc {
         if self.peer >= 0 || !self.kind.is_collective() { args.peer(self.peer) } else { args }
     }
 
-    /// Returns the description, marked as a call that a device library (for example NCCL) executes
-    /// on device memory. The marked description does not match other ranks' calls on host memory.
+    /// Returns the description, marked as that of a call which a device library (for example NCCL)
+    /// executes on device memory. The marked description does not match other ranks' calls on host
+    /// memory.
     pub(crate) fn on_device(self) -> OpDesc {
         OpDesc { op: self.op ^ ON_DEVICE, ..self }
     }

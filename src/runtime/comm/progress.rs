@@ -36,11 +36,9 @@ const LEAST_SWEPT: usize = 64;
 /// Functions that a table of requests provides for progress on its requests.
 pub(super) trait Progress: Sync {
     /// Makes progress on a request. A failure is returned to the thread that waits for the request.
-    fn progress(&self, handle: dtl_request_t);
-
-    /// Makes progress on a request from a thread of the library. Does nothing if the transport does
-    /// not allow calls from such a thread, or if the operation would call a user callback there.
-    fn progress_from_thread(&self, handle: dtl_request_t);
+    /// On a thread of the library (`is_library_thread`), does nothing if the transport does not
+    /// allow calls from such a thread, or if the operation would call a user callback there.
+    fn progress(&self, handle: dtl_request_t, is_library_thread: bool);
 
     /// Returns true if the handle refers to a request that still exists.
     fn is_alive(&self, handle: dtl_request_t) -> bool;
@@ -55,12 +53,6 @@ pub(super) trait Progress: Sync {
 struct ActiveRequest {
     handle: dtl_request_t,
     table: &'static dyn Progress,
-}
-
-impl ActiveRequest {
-    fn progress(self) {
-        self.table.progress(self.handle);
-    }
 }
 
 struct ActiveRequests {
@@ -94,13 +86,14 @@ pub(super) fn add_running_again(table: &'static dyn Progress, handle: dtl_reques
 /// unsuccessful poll of another operation.
 pub(super) fn running() {
     if has_running() {
-        move_running(ActiveRequest::progress);
+        move_running(false);
     }
 }
 
 /// Makes progress on the oldest started requests, and on a few others in round-robin order. Repeats
-/// this while it completes the oldest request, at most `BURST` times.
-fn move_running(progress: impl Fn(ActiveRequest)) {
+/// this while it completes the oldest request, at most `BURST` times. `is_library_thread` is true
+/// on a thread of the library.
+fn move_running(is_library_thread: bool) {
     for _ in 0..BURST {
         let mut next = [None; 2 * TURNS];
         {
@@ -113,7 +106,9 @@ fn move_running(progress: impl Fn(ActiveRequest)) {
                 *slot = all.get(index).copied();
             }
         }
-        next.into_iter().flatten().for_each(&progress);
+        for request in next.into_iter().flatten() {
+            request.table.progress(request.handle, is_library_thread);
+        }
         if !forget_oldest() {
             return;
         }
@@ -156,7 +151,7 @@ fn has_settled() -> bool {
     if progress_count::has_transports() {
         return false;
     }
-    move_running(ActiveRequest::progress);
+    move_running(false);
     !has_running()
 }
 
@@ -174,7 +169,7 @@ pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
                 hang_report::serve(comm);
             }
         }
-        move_running(|request| request.table.progress_from_thread(request.handle));
+        move_running(true);
         rma_progress::serve_some();
     })
 }
@@ -225,7 +220,7 @@ pub(super) fn before_open() {
     let mut comms: Vec<Arc<Comm>> = OPEN.live();
     let running: Vec<ActiveRequest> = RUNNING.lock().all.iter().copied().collect();
     comms.iter().for_each(|comm| hang_report::serve(comm));
-    running.into_iter().for_each(ActiveRequest::progress);
+    running.into_iter().for_each(|request| request.table.progress(request.handle, false));
     // Communicators derived from the same communicator share their transport.
     comms.sort_by_key(|comm| Arc::as_ptr(&comm.link));
     comms.dedup_by(|one, other| Arc::ptr_eq(&one.link, &other.link));

@@ -39,8 +39,8 @@ impl Members {
     }
 
     /// Converts a communicator rank to the transport's rank. Returns negative ranks
-    /// (DTL_ANY_SOURCE, DTL_PROC_NULL) unchanged. Not inlined, because communicators of all ranks
-    /// do not call this function.
+    /// (DTL_ANY_SOURCE, DTL_PROC_NULL) unchanged. Not inlined, because this function is not called
+    /// for communicators that contain all of the transport's ranks in the same order.
     #[cold]
     #[inline(never)]
     pub(crate) fn to_world(&self, rank: i32) -> i32 {

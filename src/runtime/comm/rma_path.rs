@@ -87,12 +87,9 @@ pub(crate) trait RmaPath: Send + Sync {
     /// Waits for the locks of `targets` and acquires them. This rank must hold none of them before
     /// the call.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;
-    /// Flushes `targets` ([`FlushScope::Target`]) and releases their locks. After TIMEOUT the locks
-    /// remain held; after any other failure none is held (a failed rank, for example, has no
-    /// locks).
-    fn unlock(&self, targets: Range<i32>) -> Result<()>;
-    /// Releases the locks of `targets` without a flush or a wait, before this rank disconnects.
-    fn leave(&self, targets: Range<i32>);
+    /// Releases the locks of `targets` without a flush or a wait. Returns the first failure, after
+    /// which none of the locks is held either (a failed rank, for example, has no locks).
+    fn leave(&self, targets: Range<i32>) -> Result<()>;
     /// Waits until this rank's operations on `targets` are complete at the level `reach` (locally
     /// or remotely).
     fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()>;

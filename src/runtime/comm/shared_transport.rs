@@ -110,8 +110,8 @@ impl SharedTransport {
         link
     }
 
-    /// If this transport's operations progress only during calls, adds the transport to the count
-    /// of such transports (`comes` is true) or removes it (`comes` is false).
+    /// If this transport's operations progress only during calls, increments (`comes` is true) or
+    /// decrements (`comes` is false) the number of such transports.
     fn count(&self, comes: bool) {
         if self.transport.properties().needs_progress {
             progress_count::count_transport(comes);

@@ -26,11 +26,11 @@ pub struct Groups<'a> {
     /// Copies from and to the memory of other processes on this node.
     pub cross_memory: Group<'a, dyn CrossMemory>,
     /// Native one-sided operations, or the reason why this rank has none. The transport creates a
-    /// window only if all ranks have the group.
+    /// window only if all ranks have this group.
     pub rma: std::result::Result<&'a (dyn Rma + 'static), &'static str>,
     /// Native collectives of the transport. All ranks have this group, or none has it.
     pub native_collectives: Group<'a, dyn NativeCollectives>,
-    /// Persistent operations. Without the group each start is a new nonpersistent operation.
+    /// Persistent operations. Without this group, each start creates a new nonpersistent operation.
     pub persistent: Group<'a, dyn PersistentOps>,
     /// Direct transfer of large messages from and to device memory, without staging in host memory.
     pub device_memory: Group<'a, dyn Direct>,
@@ -43,7 +43,7 @@ pub struct Groups<'a> {
     /// Completion tests in which the waiting thread itself calls a function of another library
     /// (such as MPI_Test).
     pub foreign_test: Group<'a, dyn ForeignTest>,
-    /// Check whether the calling thread may call the transport. Without the group, all threads may
+    /// Check that the calling thread may call the transport. Without this group, all threads may
     /// call it.
     pub thread_check: Group<'a, dyn ThreadCheck>,
     /// Human-readable descriptions for error messages and reports.

@@ -49,8 +49,8 @@ pub trait CollMailbox: Send + Sync {
     /// Returns true if `rank` has disconnected. In this case all messages that the rank has written
     /// are visible.
     fn has_left(&self, rank: i32) -> bool;
-    /// Sleeps until the message from `_rank` with the number `_number` has arrived, for `_limit` at
-    /// most. Returns false at once if no rank would wake the calling thread.
+    /// Sleeps until the message from `_rank` with the number `_number` has arrived, but at most for
+    /// `_limit`. Returns false at once if no rank would wake the calling thread.
     fn rest(&self, _rank: i32, _number: u64, _limit: Duration) -> bool {
         false
     }

@@ -346,7 +346,7 @@ pub fn is_taken(operation: dtl_enum_word_t) -> bool {
 }
 
 /// Records in the bitmap `TAKEN` which operations have handlers other than the library's own.
-/// `registered` are the handlers of the default dispatcher.
+/// `registered` yields the handlers of the default dispatcher.
 pub(super) fn note<'a>(registered: impl Iterator<Item = &'a Registration>) {
     let theirs = registered.filter(|registration| !matches!(registration.action, Action::Own));
     let keys = theirs.flat_map(|registration| &registration.keys);

@@ -1,7 +1,7 @@
 //! Built-in enumerations and their members: the constants of `abi::word` and the names of these
 //! constants.
 
-use super::{All, Enumeration, UNDEFINED, attrs, value_of};
+use super::{All, Enumeration, UNDEFINED, attrs};
 use crate::abi::enums::*;
 use crate::abi::word::*;
 use crate::runtime::append_only_table::AppendOnlyTable;
@@ -11,56 +11,20 @@ use std::collections::BTreeMap;
 /// Number of built-in enumerations.
 pub(super) const COUNT: usize = ENUMERATIONS.len();
 
-const ENUMERATIONS: [(dtl_enum_t, &str); 7] = [
-    (DTL_ENUM_MEMORY, "Memory"),
-    (DTL_ENUM_DEVICE, "Device"),
-    (DTL_ENUM_SCHEDULE, "Schedule"),
-    (DTL_ENUM_LANGUAGE, "Language"),
-    (DTL_ENUM_INSTRUMENTATION, "Instrumentation"),
-    (DTL_ENUM_OPERATION, "Operation"),
-    (DTL_ENUM_FEATURE, "Feature"),
+/// Number and name of each built-in enumeration, and the names of its members, separated by spaces.
+/// The values of the members are 1, 2, 3 and so on, as in their words in `abi::word`.
+const ENUMERATIONS: [(dtl_enum_t, &str, &str); 7] = [
+    (DTL_ENUM_MEMORY, "Memory", "Host Device Pinned Managed Shared"),
+    (DTL_ENUM_DEVICE, "Device", "CPU GPU Accelerator None"),
+    (DTL_ENUM_SCHEDULE, "Schedule", "Sequential Multicore Device"),
+    (DTL_ENUM_LANGUAGE, "Language", "C CUDA OpenCL PTX SPIRV Binary"),
+    (DTL_ENUM_INSTRUMENTATION, "Instrumentation", "None Timer Events Counters Spans"),
+    (DTL_ENUM_OPERATION, "Operation", "Alloc Copy Launch Compile"),
+    (DTL_ENUM_FEATURE, "Feature", FEATURES),
 ];
 
-/// Members of the built-in enumerations, in the order of their registration. The upper 16 bits of a
-/// word are the number of its enumeration.
-const MEMBERS: [(dtl_enum_word_t, &str); 36] = [
-    (DTL_MEMORY_HOST, "Host"),
-    (DTL_MEMORY_DEVICE, "Device"),
-    (DTL_MEMORY_PINNED, "Pinned"),
-    (DTL_MEMORY_MANAGED, "Managed"),
-    (DTL_MEMORY_SHARED, "Shared"),
-    (DTL_DEVICE_CPU, "CPU"),
-    (DTL_DEVICE_GPU, "GPU"),
-    (DTL_DEVICE_ACCELERATOR, "Accelerator"),
-    (DTL_DEVICE_NONE, "None"),
-    (DTL_SCHEDULE_SEQUENTIAL, "Sequential"),
-    (DTL_SCHEDULE_MULTICORE, "Multicore"),
-    (DTL_SCHEDULE_DEVICE, "Device"),
-    (DTL_LANGUAGE_C, "C"),
-    (DTL_LANGUAGE_CUDA, "CUDA"),
-    (DTL_LANGUAGE_OPENCL, "OpenCL"),
-    (DTL_LANGUAGE_PTX, "PTX"),
-    (DTL_LANGUAGE_SPIRV, "SPIRV"),
-    (DTL_LANGUAGE_BINARY, "Binary"),
-    (DTL_INSTRUMENTATION_NONE, "None"),
-    (DTL_INSTRUMENTATION_TIMER, "Timer"),
-    (DTL_INSTRUMENTATION_EVENTS, "Events"),
-    (DTL_INSTRUMENTATION_COUNTERS, "Counters"),
-    (DTL_INSTRUMENTATION_SPANS, "Spans"),
-    (DTL_OPERATION_ALLOC, "Alloc"),
-    (DTL_OPERATION_COPY, "Copy"),
-    (DTL_OPERATION_LAUNCH, "Launch"),
-    (DTL_OPERATION_COMPILE, "Compile"),
-    (DTL_FEATURE_DEVICE, "device"),
-    (DTL_FEATURE_MEMORY, "memory"),
-    (DTL_FEATURE_TRANSFER, "transfer"),
-    (DTL_FEATURE_EXEC, "exec"),
-    (DTL_FEATURE_MODULES, "modules"),
-    (DTL_FEATURE_COMM, "comm"),
-    (DTL_FEATURE_STREAMS, "streams"),
-    (DTL_FEATURE_ASYNC, "async"),
-    (DTL_FEATURE_SHARED_MEMORY, "shared_memory"),
-];
+/// Names of what a backend may have.
+const FEATURES: &str = "device memory transfer exec modules comm streams async shared_memory";
 
 /// Defaults of the built-in schedules. Each row contains a schedule, its default memory kind and
 /// its default inner schedule (the schedule of code that is nested in it).
@@ -73,12 +37,11 @@ const DEFAULTS: [(dtl_enum_word_t, dtl_enum_word_t, dtl_enum_word_t); 3] = [
 /// Creates the enumerations that exist before any registration.
 pub(super) fn all() -> All {
     let (by_number, mut numbers) = (AppendOnlyTable::new(), BTreeMap::new());
-    for (number, name) in ENUMERATIONS {
+    for (number, name, members) in ENUMERATIONS {
         // Names contain no NUL, and values and numbers are unique: no step can fail.
         let Ok(enumeration) = Enumeration::new(number, name) else { continue };
-        let members = MEMBERS.iter().filter(|(word, _)| word >> 48 == u64::from(number));
-        let mut members = members.map(|(word, name)| enumeration.add(value_of(*word), name, &[]));
-        let all_are_in = members.all(|added| added.is_ok())
+        let mut members = (1..).zip(members.split(' '));
+        let all_are_in = members.all(|(value, name)| enumeration.add(value, name, &[]).is_ok())
             && enumeration.add(UNDEFINED, "Undefined", &[attrs::UNDEFINED]).is_ok();
         let name = enumeration.name;
         if all_are_in && by_number.set(number as usize, enumeration).is_some() {

@@ -20,7 +20,7 @@ const PLACES: usize = LIMIT * 2;
 /// Maximum length of an instance's JSON text in bytes. The C interface has the same limit for all
 /// strings that it reads.
 const JSON_LIMIT: usize = 4000;
-/// Maximum nesting depth of instances as attributes of other instances.
+/// Maximum nesting depth of instances that are attributes of other instances.
 const DEPTH_LIMIT: u32 = 16;
 
 /// Instance of a template: its enumeration word and its attribute values.

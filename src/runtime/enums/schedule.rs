@@ -1,17 +1,18 @@
 //! Defaults of schedules: the memory kind of allocations under a schedule, and the schedule of code
 //! that is nested in it (inner schedule).
 
-use super::{builtin, describe, existing};
+use super::{Member, builtin, describe, existing};
 use crate::abi::devices::device::*;
 use crate::abi::enums::{DTL_ENUM_MEMORY, DTL_ENUM_SCHEDULE, dtl_enum_t};
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail, failure};
 
-/// Fails unless `word` belongs to the enumeration `number`; `name` is the parameter's name.
-fn check(name: &str, word: dtl_enum_word_t, number: dtl_enum_t) -> Result<()> {
+/// Returns the member that `word` denotes, or its template. Fails unless it belongs to the
+/// enumeration `number`; `name` is the parameter's name.
+fn check(name: &str, word: dtl_enum_word_t, number: dtl_enum_t) -> Result<&'static Member> {
     let member = existing(word).map_err(|error| error.within(name))?;
     if (word >> 48) as dtl_enum_t == number {
-        return Ok(());
+        return Ok(member);
     }
     let wanted = if number == DTL_ENUM_MEMORY { "memory kind" } else { "schedule" };
     fail!(DTL_ERROR_TYPE, "{name} is {}, which is no {wanted}", member.full_name())
@@ -57,7 +58,7 @@ pub fn set_defaults(
     kind: dtl_enum_word_t,
     inner: dtl_enum_word_t,
 ) -> Result<()> {
-    check("schedule", schedule, DTL_ENUM_SCHEDULE)?;
+    let member = check("schedule", schedule, DTL_ENUM_SCHEDULE)?;
     check("default_memory_kind", kind, DTL_ENUM_MEMORY)?;
     check("inner_schedule", inner, DTL_ENUM_SCHEDULE)?;
     if schedule as u32 != 0 {
@@ -67,12 +68,8 @@ pub fn set_defaults(
             describe(schedule)
         );
     }
-    let (has, wanted) = (
-        *existing(schedule)?
-            .defaults
-            .get_or_init(|| builtin::defaults(schedule).unwrap_or((kind, inner))),
-        (kind, inner),
-    );
+    let wanted = (kind, inner);
+    let has = *member.defaults.get_or_init(|| builtin::defaults(schedule).unwrap_or(wanted));
     if has == wanted {
         return Ok(());
     }
@@ -89,8 +86,7 @@ pub fn set_defaults(
 /// Returns the default memory kind and inner schedule (the schedule of nested code) of a schedule.
 /// For an instance, returns the defaults of its template.
 pub fn defaults(schedule: dtl_enum_word_t) -> Result<(dtl_enum_word_t, dtl_enum_word_t)> {
-    check("schedule", schedule, DTL_ENUM_SCHEDULE)?;
-    let member = existing(schedule)?;
+    let member = check("schedule", schedule, DTL_ENUM_SCHEDULE)?;
     builtin::defaults(member.word).or_else(|| member.defaults.get().copied()).ok_or_else(|| {
         failure!(
             DTL_ERROR_NOT_FOUND,

@@ -131,8 +131,8 @@ fn held_by(record: &mut EnvironmentRecord) -> Vec<String> {
     names
 }
 
-/// Starts one environment and adds a reference to it. The caller has references to its
-/// dependencies.
+/// Starts one environment and adds a reference to it. The caller holds references to the
+/// environment's dependencies.
 fn start(step: &StartStep) -> Result<()> {
     let name = step.name.as_str();
     let me = std::thread::current().id();

@@ -265,8 +265,8 @@ impl Foreign {
         *place = mark;
     }
 
-    /// Returns the [`Mark`] that covers the library's own work queued before the event was last
-    /// recorded.
+    /// Returns the [`Mark`] (position in the sequence of the library's own work in a stream) that
+    /// covers the work queued before the event was last recorded.
     #[inline]
     pub(super) fn mark(&self) -> Option<Mark> {
         if self.is_marked.load(Ordering::Acquire) { self.mark.lock().clone() } else { None }

@@ -28,7 +28,7 @@ pub struct Executor {
 }
 
 enum ExecutorKind {
-    /// Runs functions on the calling thread. Contains the first failure of a function passed to
+    /// Runs functions on the calling thread. Stores the first failure of a function passed to
     /// `run_async` until `synchronize` reports it.
     Inline(Mutex<Option<Error>>),
     Sequential(HostStream),

@@ -147,7 +147,7 @@ pub fn stream_id(inside: &Guard, stream: dtl_stream_t) -> Result<u64> {
 }
 
 fn current_default(inside: &Guard) -> Result<u64> {
-    let backend = backend_of(inside, dtl_backend_t::NULL)?;
+    let backend = backend_of(inside, dtl_backend_t { id: 0 })?;
     let device = device::get_or_first(&backend)?;
     default_stream(inside, &backend, device)
 }

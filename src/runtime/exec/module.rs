@@ -1,6 +1,6 @@
 //! Modules: compiled source code, and the kernels that it contains.
 //!
-//! A kernel has a reference to its module, so the two may be destroyed in any order. The backend
+//! A kernel holds a reference to its module, so the two may be destroyed in any order. The backend
 //! provides the compiler.
 
 use super::kernel::{Code, Kernel};

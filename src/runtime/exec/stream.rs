@@ -350,8 +350,8 @@ impl Stream {
         }
     }
 
-    /// Fails if a launch is invalid on this stream, whether a dispatch handler or the backend is
-    /// going to execute the launch.
+    /// Fails if a launch is invalid on this stream, regardless of whether a dispatch handler or the
+    /// backend executes the launch.
     pub fn check_launch(&self, kernel: &Kernel, shape: &dtl_launch_t, sizes: &[u64]) -> Result<()> {
         if !Arc::ptr_eq(&self.backend, &kernel.backend) {
             return fail!(

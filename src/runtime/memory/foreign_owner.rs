@@ -100,8 +100,9 @@ pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation)
     allocation.backend == backend || was_asked()
 }
 
-/// Removes and returns the requested backend of an allocation that is about to be freed; `None` if
-/// none is recorded, because the request was made to the backend that allocated the memory.
+/// Removes and returns the record of the backend from which the program requested an allocation
+/// that is about to be freed. Returns `None` if that backend allocated the memory itself, in which
+/// case it is not recorded.
 pub(super) fn take(addr: Addr) -> Option<dtl_backend_t> {
     if ANY.load(Ordering::Relaxed) { REQUESTED.write().remove(&addr.get()) } else { None }
 }

@@ -41,7 +41,7 @@ pub fn alloc(
 /// Stream of a stream-ordered allocation.
 #[derive(Clone, Copy)]
 pub struct Order<'a> {
-    /// Handle of the stream, which is passed to dispatch handlers.
+    /// Handle of the stream. The handle is passed to dispatch handlers.
     pub handle: dtl_stream_t,
     /// Stream object.
     pub stream: &'a Stream,
@@ -63,7 +63,7 @@ fn by_handler(
         kind: wanted.kind,
         size_bytes: wanted.size,
         alignment: wanted.align,
-        stream: order.map_or(dtl_stream_t::NULL, |order| order.handle),
+        stream: order.map_or(dtl_stream_t { id: 0 }, |order| order.handle),
         ..blank()
     };
     let order = order.map(|order| order.stream);
@@ -110,7 +110,7 @@ pub fn copy(
     src: &Located<'_>,
     axes: Option<&Axes<'_>>,
 ) -> Result<bool> {
-    let home = |side: &Located<'_>| side.owner.map_or(dtl_backend_t::NULL, Backend::handle);
+    let home = |side: &Located<'_>| side.owner.map_or(dtl_backend_t { id: 0 }, Backend::handle);
     let mut args = dtl_dispatch_copy_t {
         dst: dst.place.region.addr().ptr(),
         src: src.place.region.addr().ptr(),

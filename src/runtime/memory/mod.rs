@@ -444,7 +444,7 @@ pub fn destroy_all() {
     }
     foreign_owner::forget_all();
     heap::destroy_all();
-    host_alloc::settle(dtl_backend_t::NULL);
+    host_alloc::settle(dtl_backend_t { id: 0 });
 }
 
 /// Clears all lists of allocations in a forked child; the memory itself is not freed.
@@ -456,5 +456,5 @@ pub fn forget_all() {
     external::forget_all();
     foreign_owner::forget_all();
     heap::forget_all();
-    host_alloc::settle(dtl_backend_t::NULL);
+    host_alloc::settle(dtl_backend_t { id: 0 });
 }

@@ -70,7 +70,7 @@ fn free_plain(addr: Addr) -> Result<()> {
 }
 
 /// Allocation that was removed from the ledger (the table of live allocations) and has not been
-/// freed yet. If the free fails, dropping this object enters the allocation into the ledger again.
+/// freed yet. If the free fails, dropping this object adds the allocation to the ledger again.
 struct Leaving {
     backend: Arc<Backend>,
     allocation: Allocation,

@@ -73,9 +73,9 @@ impl Tuner {
         self.tuning.load(Ordering::Relaxed) != 0
     }
 
-    /// Selects the resource for the task `key`. Returns the index of the resource and, if the task
-    /// is being tuned and a run of the tuning was assigned, the [`Run`]. Returns `None` if the task
-    /// has no entry: the caller must add one with [`Tuner::enter`] first.
+    /// Selects the resource for the task `key`. Returns the index of the resource and, if this
+    /// execution of the task is a tuning run, the [`Run`]. Returns `None` if the task has no entry:
+    /// the caller must add one with [`Tuner::enter`] first.
     #[inline(always)] // row: select_tuned
     pub(super) fn select(
         &self,

@@ -246,7 +246,8 @@ impl Flights {
     }
 
     /// Polls tasks on the resource `index`: the tasks on the resource's stream up to the first that
-    /// still runs, and at most `others` of the other tasks. Passes each completion to `landed`.
+    /// is still running, and at most `others` of the other tasks. Passes each completion to
+    /// `landed`.
     pub(super) fn look_at_some(
         &self,
         index: usize,

@@ -86,7 +86,7 @@ struct ReadyPolicy {
     flights: Flights,
     scratch_bytes: u64,
     /// True if tasks run in the submitting thread and the selection rule is built in, so that
-    /// submits use the fast path.
+    /// submissions use the fast path.
     is_quick: bool,
     own_streams: Vec<u64>,
     /// First task failure that no call has reported.
@@ -143,8 +143,8 @@ impl FastPolicy {
         Some((ResourceChoice { index: index as u32, end, started }, given))
     }
 
-    /// Decrements the task count of the resource `index` after the successful end of a task, if the
-    /// policy counts tasks.
+    /// Decrements the task count of the resource `index` after a task has ended successfully, if
+    /// the policy counts tasks.
     #[inline]
     pub fn give_back(&self, index: u32) {
         if let Chooser::Least(loads) | Chooser::Free(loads, _) = &self.0.chooser {

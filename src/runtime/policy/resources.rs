@@ -1,5 +1,5 @@
-//! Resources of policies: their kinds, their default lists, and the check whether a resource can be
-//! used.
+//! Resources of policies: their kinds, their default lists, and the check that determines whether a
+//! resource can be used.
 //!
 //! `submit` passes tasks to resources; `in_flight` detects the end of tasks.
 
@@ -137,8 +137,8 @@ impl ResourceKind {
         }
     }
 
-    /// Returns the usable resources, which can report `needed_info`, and the streams that were
-    /// created for the policy.
+    /// Returns the usable resources (those that can report `needed_info`), and the streams that
+    /// were created for the policy.
     pub fn resources(
         &self,
         inside: &Guard,

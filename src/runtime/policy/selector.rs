@@ -26,7 +26,7 @@ pub enum Rule {
         warmups: u32,
         /// Number of timed runs on each resource.
         samples: u32,
-        /// Number of submits of a task by one thread after which the task is tuned again; 0 =
+        /// Number of submissions of a task by one thread after which the task is tuned again; 0 =
         /// never.
         resample: u64,
     },
@@ -75,7 +75,7 @@ pub struct ResourceChoice {
     pub index: u32,
     /// Action that is required when the task ends.
     pub end: TaskEnd,
-    /// Timer started at the selection; `None` if the task is not timed.
+    /// Timer started when the resource was selected; `None` if the task is not timed.
     pub started: Option<TscTimer>,
 }
 
@@ -282,7 +282,7 @@ impl Chooser {
         }
     }
 
-    /// Returns true if the duration of a task with this `end` must be measured.
+    /// Returns true if the duration of a task must be measured for the action `end`.
     pub(super) fn times(&self, end: TaskEnd) -> bool {
         match (self, end) {
             (_, TaskEnd::Timed(_)) => true,

@@ -59,13 +59,13 @@ pub struct Task {
 
 /// Value that a task returns if no work of the task is still running.
 pub const NOTHING_LEFT: dtl_waitable_t = dtl_waitable_t {
-    event: crate::abi::handle::dtl_event_t::NULL,
+    event: crate::abi::handle::dtl_event_t { id: 0 },
     wait: None,
     object: std::ptr::null_mut(),
 };
 
-/// Returns true if `left` contains neither an event nor a wait function, so that no work of the
-/// task is still running.
+/// Returns true if `left` contains neither an event nor a wait function, which means that no work
+/// of the task is still running.
 pub fn is_nothing(left: &dtl_waitable_t) -> bool {
     left.event.id == 0 && left.wait.is_none()
 }

@@ -77,7 +77,7 @@ pub(super) struct Trial {
     least_ns: Box<[AtomicU64]>,
 }
 
-/// Run of a task during its tuning. A submit of the task executes this run on `resource`.
+/// Run of a task during its tuning. A submission of the task executes this run on `resource`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TuningRun {
     pub(super) resource: usize,
@@ -174,7 +174,7 @@ impl Trial {
         self.ended.fetch_add(1, Ordering::AcqRel) as usize + 1 == parts
     }
 
-    /// Starts a new tuning unless a tuning is in progress. Returns true if this call started it.
+    /// Starts a new tuning unless one is in progress. Returns true if this call started a tuning.
     pub(super) fn begin_anew(&self) -> bool {
         let best = self.best.load(Ordering::Relaxed);
         let is_mine = best != TUNING

@@ -117,8 +117,8 @@ impl Backend {
             | bit(self.comm.is_some(), DTL_COMPONENT_COMM)
     }
 
-    /// Queries whether the backend can run on this machine. Treats an invalid answer as
-    /// unavailable.
+    /// Queries whether the backend can run on this machine. If the backend's answer is invalid,
+    /// reports the backend as unavailable.
     pub fn availability(&self) -> Availability {
         self.query_available().unwrap_or_else(|error| Err(error.text().to_owned()))
     }

@@ -35,12 +35,12 @@ pub fn affinity() -> Result<Vec<i32>> {
 pub fn of_comm(comm: &Comm) -> Result<dtl_comm_topology_t> {
     let mut out: dtl_comm_topology_t = blank();
     if comm.is_one_node() {
-        (out.node, out.nodes, out.local_rank, out.local_size) = (0, 1, comm.rank(), comm.size());
+        (out.node, out.nodes, out.local_rank, out.local_size) = (0, 1, comm.rank, comm.size);
         return Ok(out);
     }
     if let Some(nodes) = comm.nodes() {
-        let own = nodes.get(comm.rank().unsigned_abs() as usize);
-        let before = nodes.iter().take(comm.rank().unsigned_abs() as usize);
+        let own = nodes.get(comm.rank.unsigned_abs() as usize);
+        let before = nodes.iter().take(comm.rank.unsigned_abs() as usize);
         out.node = own.copied().unwrap_or(0);
         out.nodes = nodes.iter().max().map_or(1, |last| last + 1);
         out.local_rank = count(before.filter(|node| Some(*node) == own).count());
@@ -49,7 +49,7 @@ pub fn of_comm(comm: &Comm) -> Result<dtl_comm_topology_t> {
     }
     let why = match launch::from_environment()? {
         None => "no launcher's environment was found".to_owned(),
-        Some(Launch { rank, size, launcher, .. }) if (rank, size) != (comm.rank(), comm.size()) => {
+        Some(Launch { rank, size, launcher, .. }) if (rank, size) != (comm.rank, comm.size) => {
             format!("{launcher} started this process as rank {rank} of {size}")
         }
         Some(Launch { local_size: 0, launcher, .. }) => {
@@ -66,11 +66,11 @@ pub fn of_comm(comm: &Comm) -> Result<dtl_comm_topology_t> {
 
 /// Returns the node number of a rank.
 pub fn node_of(comm: &Comm, rank: i32) -> Result<i32> {
-    if !(0..comm.size()).contains(&rank) {
+    if !(0..comm.size).contains(&rank) {
         return fail!(
             DTL_ERROR_INVALID_RANK,
             "rank {rank}: the communicator has ranks 0 to {}",
-            comm.size() - 1
+            comm.size - 1
         );
     }
     if let Some(nodes) = comm.nodes() {
@@ -90,6 +90,6 @@ fn not_known<T>(comm: &Comm, why: &str) -> Result<T> {
         DTL_ERROR_NOT_SUPPORTED,
         "kind {} does not tell the nodes of its {} ranks, and {why}",
         comm.kind_name(),
-        comm.size()
+        comm.size
     )
 }

@@ -91,7 +91,8 @@ impl Tree<'_> {
         }
     }
 
-    /// Returns the lowest memory limit of this process's cgroup and its ancestors.
+    /// Returns the lowest of the memory limits, in bytes, of this process's cgroup and of that
+    /// cgroup's ancestors.
     fn memory_limit(&self) -> Option<u64> {
         let unified = self
             .groups("")

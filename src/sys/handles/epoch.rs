@@ -286,8 +286,7 @@ pub fn enter_cheaply() -> Guard {
     Guard { record }
 }
 
-/// Returns true if the calling thread is inside the epoch (the critical section of epoch-based
-/// reclamation).
+/// Returns true if the calling thread is inside the epoch (a reclamation critical section).
 pub fn is_inside() -> bool {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     unsafe { mine().as_ref() }.is_some_and(|record| record.seq.load(Ordering::Relaxed) % 2 == 1)

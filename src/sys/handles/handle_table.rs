@@ -162,11 +162,12 @@ impl<T: Send + Sync + 'static> HandleTable<T> {
     /// Returns the object that a handle names, valid as long as the guard lives. Does not write
     /// shared memory.
     ///
-    /// The pointer of the slot is read before its word. A pointer that is not null was in the slot
-    /// at a moment when this thread was inside the epoch, and `remove` clears the pointer before it
-    /// releases the object: so the object lives as long as the guard. The word then shows whether
-    /// the handle is live. A thread that received the handle sees its object, or a later object
-    /// whose word differs. A thread that guessed the handle may get the preceding object.
+    /// The slot's object pointer is read before the slot's word (the handle of the object). A
+    /// pointer that is not null was in the slot at a moment when this thread was inside the epoch,
+    /// and `remove` clears the pointer before it releases the object: so the object lives as long
+    /// as the guard. The word then shows whether the handle is live. A thread that received the
+    /// handle sees its object, or a later object whose word differs. A thread that guessed the
+    /// handle may get the preceding object.
     #[must_use]
     #[inline]
     pub fn get<'g>(&self, _inside: &'g Guard, handle: u64) -> Option<&'g T> {

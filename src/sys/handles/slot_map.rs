@@ -98,7 +98,7 @@ pub struct SlotMap<T> {
 // file), so the object need not be Sync.
 unsafe impl<T: Send> Sync for SlotMap<T> {}
 
-/// Decision whether an object stays in the table after its use, with the result of that use.
+/// Decision on whether an object stays in the table after its use, with the result of that use.
 pub enum SlotAction<R> {
     /// The object stays.
     Keep(R),

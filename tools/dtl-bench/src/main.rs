@@ -6,10 +6,10 @@
 //! between the processors (round-trip time of a cache line). `table` and `json` print the results.
 //! Each subcommand has a file or folder: `comm`; `alloc`, `call`, `copy`, `dispatch`, `launch`,
 //! `parallel_for` and `select`, which use `local`; `report`, which runs all measurements and writes
-//! a page. `model` does not measure: it computes from the steps of collectives how their cost grows
-//! with the number of ranks.
+//! a page. `model` does not measure: from the steps of each collective, it computes how the cost of
+//! that collective grows with the number of ranks.
 //!
-//! Measured functions of the library are called through the C interface, as in a C program.
+//! The library functions that are measured are called through the C interface, as in a C program.
 #![allow(
     clippy::indexing_slicing,
     reason = "an index out of range is a bug of the program, and says so"

@@ -52,8 +52,8 @@ pub(crate) fn put(line: Arguments) {
     }
 }
 
-/// Returns the error message of the first failed write to standard output, except to a closed pipe;
-/// `None` if all output was written.
+/// Returns the error message of the first failed write to standard output, ignoring writes to a
+/// closed pipe; `None` if there was no such failure.
 pub(crate) fn lost() -> Option<String> {
     LOST.get().cloned()
 }

@@ -67,7 +67,8 @@ impl Samples {
         self.0.append(&mut other.0);
     }
 
-    /// Returns the statistics of the samples in a regime; `None` if there are no such samples.
+    /// Returns the statistics of the samples that belong to one [`Regime`]; `None` if there are
+    /// none.
     pub(crate) fn summary(&self, regime: Regime) -> Option<Summary> {
         let mut values: Vec<f64> =
             self.0.iter().filter(|sample| sample.0 == regime).map(|sample| sample.1).collect();

@@ -53,8 +53,8 @@ pub(crate) struct Comm {
 }
 
 impl Comm {
-    /// Opens a communicator of the kind `kind`. `place` contains the rank and the size; `None` uses
-    /// those that the launcher has set.
+    /// Opens a communicator of the kind `kind`. `place` contains the rank and the size; if it is
+    /// `None`, the values set by the launcher are used.
     pub(crate) fn open(kind: &str, place: Option<(i32, i32)>, timeout_ns: u64) -> Called<Comm> {
         let job = place.map(|_| own_job());
         Comm::open_as(job.as_deref(), kind, place, timeout_ns)

@@ -1,7 +1,7 @@
-//! A case describes the operations of all ranks by numbers. `generate` creates a case from a seed
-//! and a number, `plan` derives the buffers and calls of one rank, and `shrink` reduces a case. A
-//! case can be written as a line of numbers for the program in tests/oracle, which runs the same
-//! cases with MPI.
+//! A test case consists of numbers that describe the operations of all ranks. `generate` creates a
+//! case from a seed and the case's number, `plan` derives the buffers and calls of one rank, and
+//! `shrink` reduces a case that failed. A case can be written as a line of numbers for the program
+//! in tests/oracle, which runs the same cases with MPI.
 
 use crate::data::{self, Type};
 use crate::window::Schedule;

@@ -27,7 +27,7 @@ pub(crate) struct CaseRun<'a> {
     pub(crate) comm: Comm,
     /// True if the cases may contain messages that are longer than their receive buffers.
     pub(crate) cuts: bool,
-    /// File in which rank 0 records the number of each case before it begins.
+    /// File in which rank 0 records the number of each case before the case begins.
     pub(crate) progress: Option<File>,
 }
 

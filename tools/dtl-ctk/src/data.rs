@@ -191,7 +191,7 @@ pub(crate) fn join(first: i64, second: i64) -> i64 {
     (first << 32) | i64::from(second as u32)
 }
 
-/// Splits a value that [`join`] has packed into its two 32-bit parts.
+/// Splits a value created by [`join`] into its two 32-bit halves.
 pub(crate) fn parts(value: i64) -> (i64, i64) {
     (value >> 32, i64::from(value as i32))
 }

@@ -362,8 +362,8 @@ fn all(run: &Run, tests: &[&'static Test], expected: &[Expected]) -> Result<Vec<
     Ok(shown.entries)
 }
 
-/// Runs this rank's part of the tests in a job whose ranks the user's launcher has started. Only
-/// rank 0 returns entries of the report.
+/// Runs this rank's part of the tests in a job that was started by an external launcher such as
+/// mpirun. Only rank 0 returns entries of the report.
 fn under_launcher(
     run: &Run,
     tests: &[&'static Test],

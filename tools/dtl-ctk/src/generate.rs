@@ -100,7 +100,8 @@ fn step(random: &mut Random, space: &Space, op: Op, nonblocking: bool) -> Step {
     step
 }
 
-/// Returns the number of elements of one block: 0 for one block in four, otherwise about `mean`.
+/// Returns the number of elements of one block: 0 with a probability of 25%, otherwise a random
+/// number that is about `mean` on average.
 fn block(random: &mut Random, mean: u64) -> i64 {
     if random.chance(25) { 0 } else { random.below(2 * mean + 2) as i64 }
 }

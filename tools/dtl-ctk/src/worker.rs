@@ -298,8 +298,8 @@ fn reported(report: &Report, rank: i32, test: &Test, body: impl FnOnce() -> Outc
     is_failed(&outcome)
 }
 
-/// Runs the tests that need only one process. The tests that apply even to a backend that cannot
-/// run here are first. The backend is initialized before the other tests begin, because a crash
+/// Runs the tests that need only one process. Tests that apply even to a backend that cannot run
+/// here are run first. The backend is initialized before the other tests begin, because a crash
 /// during the initialization is a failure of all tests.
 fn alone(run: &Run, report: &Report, tests: &[&Test]) -> Result<(), Halt> {
     let any = |which: fn(&Body) -> bool| tests.iter().any(|test| which(&test.body));

@@ -1,10 +1,10 @@
-//! dtl-info: reports the backends and devices that the library finds on this machine, its automatic
-//! choices and their reasons.
+//! dtl-info: reports the backends and devices that the library finds on this machine, the choices
+//! that the library makes automatically, and the reasons for these choices.
 //!
-//! `facts` queries the library through its safe interface, `environment` reads the variables,
-//! `plugins` and `manifest` examine plugin files, `probe` loads one in a child process, `text` and
-//! `json` write the reports. The program does not open communicators or allocate device memory.
-//! `new_backend` writes the sources of a plugin.
+//! `facts` queries the library through its safe interface, `environment` reads the environment
+//! variables, `plugins` and `manifest` examine plugin files, `probe` loads one in a child process,
+//! `text` and `json` write the reports. The program does not open communicators or allocate device
+//! memory. `new_backend` writes the sources of a plugin.
 
 mod environment;
 mod facts;

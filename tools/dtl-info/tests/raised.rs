@@ -1,4 +1,5 @@
-//! Tests of dtl-info with elevated privileges: variables that name code to load have no effect.
+//! Tests of dtl-info with elevated privileges: environment variables that name code to load have no
+//! effect.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -44,8 +44,8 @@ pub(super) fn options(words: &[CString]) -> Result<Vec<Choice>> {
     Ok(choices)
 }
 
-/// Driver into which code is loaded, with the properties of driver and device on which the error
-/// messages depend.
+/// Driver into which code is loaded, and the properties of the driver and of the device that
+/// determine the error messages.
 pub(super) struct LoadOptions {
     /// Function table of the driver.
     pub(super) cuda: &'static Functions,

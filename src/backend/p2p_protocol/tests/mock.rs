@@ -24,7 +24,7 @@ pub(super) struct Net {
     pub(super) can_cancel: bool,
     /// Number of simulated events so far.
     pub(super) activity: u64,
-    /// Status with which subsequent sends fail; `None`: sends succeed.
+    /// Error status that subsequent sends return; `None` if sends succeed.
     pub(super) refuse: Option<dtl_status_t>,
     pub(super) closed: Vec<i32>,
 }

@@ -24,9 +24,9 @@ pub(crate) struct Lane {
     pub(crate) received: u32,
     /// Number of the last posted work request.
     pub(crate) number: u32,
-    /// Mask that selects, by number, which of the work requests that need no completion are posted
-    /// signaled: every (mask + 1)-th, so that send queue entries and send slots (registered
-    /// buffers) are freed.
+    /// Bit mask. A work request that needs no completion is nevertheless posted signaled if its
+    /// number has none of these bits set (one in mask + 1), so that send queue entries and send
+    /// slots (registered buffers) are freed.
     quiet: u32,
     pub(crate) in_flight: VecDeque<InFlightWork>,
     pub(crate) mending: QpRecovery,

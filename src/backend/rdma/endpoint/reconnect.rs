@@ -5,10 +5,11 @@
 //! over the control sockets as for a first connection (`connect`), with the count of the peer's
 //! messages that it has received. When both sides are connected, each sends again, in order, the
 //! messages that the other has not received. The payload comes from its original location or from
-//! the copy of an inline payload. Writes that no message followed, and all reads, are repeated as a
-//! whole: their bytes are unchanged, and neither the source nor the destination may be used
-//! otherwise before they complete. An atomic operation on an element may have been executed: it is
-//! not repeated, and its operation completes with CONNECTION_LOST.
+//! the copy of an inline payload. Reads, and writes that were not followed by a message, are
+//! repeated as a whole: their source data is unchanged, because the source and the destination must
+//! not be used for anything else until they complete. An atomic work request may have been executed
+//! before the connection broke, so it is not repeated, and the operation to which it belongs
+//! completes with CONNECTION_LOST.
 //!
 //! No data of the old connection arrives later: the requests in flight of a queue pair end when the
 //! peer's queue pair stops, and that queue pair stops before the peer reports its count of received

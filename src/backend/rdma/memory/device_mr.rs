@@ -1,5 +1,5 @@
-//! Registrations of device memory: one for each allocation that has held a large message, by the
-//! allocation's dma-buf or by its address.
+//! Registrations of device memory: one for each allocation that has contained the buffer of a large
+//! message. An allocation is registered by its dma-buf or by its address.
 //!
 //! These registrations count towards the limit of the host registrations (`reg_cache`). Freeing an
 //! allocation ends its registration, in the thread that frees the allocation and before the

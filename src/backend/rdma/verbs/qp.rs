@@ -244,7 +244,7 @@ impl QueuePair {
         self.modify(&mut attr, mask, "ready to send")
     }
 
-    /// Posts a receive; `into` is `None` for a receive that only takes immediate data.
+    /// Posts a receive; `into` is `None` for a receive that accepts only immediate data.
     pub(crate) fn receive(&self, id: u64, into: Option<MrRange>) -> Result<()> {
         let mut sge = into.map_or(Sge { addr: 0, length: 0, lkey: 0 }, sge_of);
         let mut wr = RecvWr {

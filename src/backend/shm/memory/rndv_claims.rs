@@ -223,7 +223,8 @@ impl PeerClaims {
         false
     }
 
-    /// Releases the state words of request `claim`; returns false if the request is not canceled.
+    /// Releases the state words of the canceled request `claim`; returns false if the request has
+    /// not been canceled.
     pub(crate) fn release_withdrawn(&self, claim: u16) -> bool {
         change(&self.words, claim, WITHDRAWN, FREE)
     }

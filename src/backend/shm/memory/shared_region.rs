@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Offset of the number of ranks that have the part (shared window memory) mapped. The number is 0
-/// before the part is created and after the last rank has released the part.
+/// Offset of the number of ranks that have this shared window memory mapped. The number is 0 before
+/// the memory is created and after the last rank has released it.
 const LIVES_AT: usize = 0;
 const NONCE_AT: usize = 8;
 /// Offset of the size of the data, in bytes.

@@ -108,9 +108,7 @@ pub(crate) fn attach(
 /// `mine` and the words of rank 0.
 fn together<T>(comm: &Comm, mine: Result<T>, words: BootstrapId) -> Result<(T, BootstrapId)> {
     let (mine, all) = all_or_none(comm, mine, &words, part_failed)?;
-    let mut first = BootstrapId::default();
-    first.iter_mut().zip(&all).for_each(|(to, from)| *to = *from);
-    Ok((mine, first))
+    Ok((mine, all.first_chunk().copied().unwrap_or_default()))
 }
 
 fn part_failed(rank: i32, status: dtl_status_t) -> Error {

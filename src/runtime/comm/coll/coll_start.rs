@@ -31,14 +31,14 @@ fn check(comm: &Comm, args: &CollArgs) -> Result<()> {
 
 fn check_root(comm: &Comm, args: &CollArgs) -> Result<()> {
     let root = args.root;
-    if !(0..comm.size()).contains(&root) {
+    if !(0..comm.size).contains(&root) {
         return fail!(
             DTL_ERROR_INVALID_RANK,
             "root {root}: the communicator has ranks 0 to {}",
-            comm.size() - 1
+            comm.size - 1
         );
     }
-    if args.in_place && comm.rank() != root {
+    if args.in_place && comm.rank != root {
         let name = if args.row.root == Root::Send { "rbuf" } else { "sbuf" };
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,

@@ -37,48 +37,60 @@ pub(crate) enum Step {
 /// List of steps in rounds. All sends and receives of a round are started, then all are completed;
 /// then its local steps run in order.
 pub(crate) trait Steps {
-    fn step(&mut self, step: Step);
+    /// Returns the steps so far, to append to them.
+    fn steps(&mut self) -> &mut Vec<Step>;
 
     /// Appends a send. Messages of zero bytes are sent too, because they synchronize.
     fn send(&mut self, to: i32, data: Region) {
-        self.step(Step::Send { to, data });
+        self.steps().push(Step::Send { to, data });
     }
 
     fn recv(&mut self, from: i32, data: Region) {
-        self.step(Step::Recv { from, data });
+        self.steps().push(Step::Recv { from, data });
     }
 
     /// Appends `into = into op from`; `from` may be overwritten.
     fn reduce(&mut self, into: Region, from: Region) {
-        self.step(Step::Reduce { into, from });
+        self.steps().push(Step::Reduce { into, from });
     }
 
     /// Appends `right = left op right`; `left` is only read, and may be the caller's buffer.
     fn reduce_to_right(&mut self, left: Region, right: Region) {
-        self.step(Step::ReduceToRight { left, right });
+        self.steps().push(Step::ReduceToRight { left, right });
     }
 
     /// Appends a copy, unless source and destination are the same.
     fn copy(&mut self, into: Region, from: Region) {
         if into != from {
-            self.step(Step::Copy { into, from });
+            self.steps().push(Step::Copy { into, from });
         }
     }
 
     /// Ends the round: all previous steps complete before any later step starts.
     fn round(&mut self) {
-        self.step(Step::Round);
+        self.steps().push(Step::Round);
     }
 
     /// Returns `len` bytes of uninitialized memory that remains allocated until the steps have been
     /// executed.
     fn scratch(&mut self, len: usize) -> Result<Region>;
+}
 
+impl dyn Steps + '_ {
     /// Appends the steps that `list` generates for a subset of the ranks; `real` maps a rank of the
     /// subset to its rank in the whole collective.
-    fn renamed(
+    pub(crate) fn renamed(
         &mut self,
-        real: &dyn Fn(i32) -> i32,
-        list: &mut dyn FnMut(&mut dyn Steps) -> Result<()>,
-    ) -> Result<()>;
+        real: impl Fn(i32) -> i32,
+        list: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let first = self.steps().len();
+        list(self)?;
+        for step in self.steps().iter_mut().skip(first) {
+            if let Step::Send { to: peer, .. } | Step::Recv { from: peer, .. } = step {
+                *peer = real(*peer);
+            }
+        }
+        Ok(())
+    }
 }

@@ -153,16 +153,25 @@ impl CollectivePlan {
         if let Some(levels) = &mut self.levels {
             levels.rank = rank;
         }
-        let mut sink =
-            StepSink { visit, waiting: Vec::new(), depth: 0, next: FIRST, size: Size::default() };
+        let mut sink = StepSink { steps: Vec::new(), next: FIRST, scratch: 0 };
         let g = Group { rank, size: self.job.ranks };
         let choice = AlgorithmChoice { how: self.how, levels: self.levels.as_ref() };
         let args = self.args(&mut sink, g)?;
         (self.row.list)(&mut sink, g, choice, &args)?;
-        Ok(sink.size)
+        for step in &sink.steps {
+            visit(match *step {
+                Step::Send { to, data } => PlanStep::Send { to, bytes: data.len() as u64 },
+                Step::Recv { from, data } => PlanStep::Recv { from, bytes: data.len() as u64 },
+                Step::Reduce { .. } | Step::ReduceToRight { .. } | Step::Copy { .. } => {
+                    PlanStep::Local
+                }
+                Step::Round => PlanStep::Round,
+            });
+        }
+        Ok(Size { steps: sink.steps.len() as u64, scratch: sink.scratch })
     }
 
-    fn args<F: FnMut(PlanStep)>(&self, s: &mut StepSink<'_, F>, g: Group) -> Result<CollArgs> {
+    fn args(&self, s: &mut StepSink, g: Group) -> Result<CollArgs> {
         let (row, DryRunJob { bytes, root, element, commutes, .. }) = (self.row, self.job);
         // No data is reduced, so only these two properties of the operation matter.
         let reduction = match row.reduces {
@@ -202,18 +211,16 @@ fn with_neighbors(args: CollArgs, g: Group) -> CollArgs {
 /// address 0.
 const FIRST: usize = 4096;
 
-/// Sink that passes steps to the callback. Steps that are generated inside `renamed` are passed
-/// only after all of them are generated and `renamed` has converted their ranks.
-struct StepSink<'a, F> {
-    visit: &'a mut F,
-    waiting: Vec<PlanStep>,
-    depth: u32,
+/// Sink that collects the steps of one rank.
+struct StepSink {
+    steps: Vec<Step>,
     /// Address of the next imaginary buffer (address range that is never accessed).
     next: usize,
-    size: Size,
+    /// Bytes of scratch memory.
+    scratch: u64,
 }
 
-impl<F: FnMut(PlanStep)> StepSink<'_, F> {
+impl StepSink {
     /// Returns an imaginary buffer (address range that is never accessed) that is not adjacent to
     /// any other buffer.
     fn buffer(&mut self, len: usize) -> Region {
@@ -223,47 +230,17 @@ impl<F: FnMut(PlanStep)> StepSink<'_, F> {
     }
 }
 
-impl<F: FnMut(PlanStep)> Steps for StepSink<'_, F> {
-    fn step(&mut self, step: Step) {
-        let step = match step {
-            Step::Send { to, data } => PlanStep::Send { to, bytes: data.len() as u64 },
-            Step::Recv { from, data } => PlanStep::Recv { from, bytes: data.len() as u64 },
-            Step::Reduce { .. } | Step::ReduceToRight { .. } | Step::Copy { .. } => PlanStep::Local,
-            Step::Round => PlanStep::Round,
-        };
-        self.size.steps += 1;
-        match self.depth {
-            0 => (self.visit)(step),
-            _ => self.waiting.push(step),
-        }
+impl Steps for StepSink {
+    fn steps(&mut self) -> &mut Vec<Step> {
+        &mut self.steps
     }
 
     fn scratch(&mut self, len: usize) -> Result<Region> {
         if len == 0 {
             return Ok(Region::EMPTY);
         }
-        self.size.scratch += len as u64;
+        self.scratch += len as u64;
         Ok(self.buffer(len))
-    }
-
-    fn renamed(
-        &mut self,
-        real: &dyn Fn(i32) -> i32,
-        list: &mut dyn FnMut(&mut dyn Steps) -> Result<()>,
-    ) -> Result<()> {
-        let first = self.waiting.len();
-        self.depth += 1;
-        let listed = list(self);
-        self.depth -= 1;
-        for step in self.waiting.iter_mut().skip(first) {
-            if let PlanStep::Send { to: peer, .. } | PlanStep::Recv { from: peer, .. } = step {
-                *peer = real(*peer);
-            }
-        }
-        if self.depth == 0 {
-            self.waiting.drain(..).for_each(&mut *self.visit);
-        }
-        listed
     }
 }
 

@@ -14,7 +14,7 @@
 //! other ranks can decide with the messages that a late rank has already sent, and the late rank
 //! adopts their decision.
 
-use super::group::derive;
+use super::group::{derive, or_absent};
 use super::shrinking::{AgreeMessage, Agreement, MailboxReservation, places_told};
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::*;
@@ -98,8 +98,8 @@ fn continue_shrink(
              others have been told"
         );
     };
-    let made = derive(comm, &survivors, context, Some((reservation, places)), number)?;
-    insert(coll_device::pass_on(comm, made)?)
+    let made = derive(comm, &survivors, context, (reservation, places), number);
+    insert(coll_device::pass_on(comm, or_absent(comm, number, made)?)?)
 }
 
 impl Agreement {

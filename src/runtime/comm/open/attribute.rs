@@ -111,7 +111,7 @@ impl Attributes {
                          returned"
                     );
                     let error = before.explain(Error::of_status(&what, status));
-                    to.delete_all(dtl_comm_t::NULL);
+                    to.delete_all(dtl_comm_t { id: 0 });
                     return Err(error);
                 }
             }

@@ -16,25 +16,40 @@ use crate::runtime::comm::rank_map::Members;
 use crate::sys::os::process;
 use std::sync::Arc;
 
-/// Returns, on rank 0, the context (context ID) that rank 0 proposes for a new communicator, or 0
-/// if no context is left. Returns 0 on all other ranks.
-fn proposal(comm: &Comm) -> u64 {
-    if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 }
-}
+/// Reservation of a mailbox slot (shared memory for small collectives) for this rank, and the slot
+/// numbers of all members of a new communicator.
+type MailboxSlots = (MailboxReservation, Vec<u32>);
 
-fn context_of(proposal: u64) -> Result<u32> {
-    u32::try_from(proposal).ok().filter(|context| *context > 0).ok_or_else(|| {
-        failure!(
+/// Gathers what the creation of a communicator needs, and the `N` 64-bit words `payload` of every
+/// rank. Returns the context that rank 0 has assigned, the mailbox slots, and the words of all
+/// ranks.
+fn exchange<const N: usize>(
+    comm: &Comm,
+    kind: Kind,
+    payload: [u64; N],
+) -> Result<(u32, MailboxSlots, Vec<[u64; N]>)> {
+    let reservation = MailboxReservation::reserve(&comm.link);
+    // 0 if no context is left, and on all other ranks.
+    let context = if comm.rank == 0 { comm.link.new_context().map_or(0, u64::from) } else { 0 };
+    let mine: Vec<u64> =
+        [context, u64::from(reservation.place)].into_iter().chain(payload).collect();
+    let words = allgather_words(comm, kind, &mine)?;
+    let context = words.first().map_or(0, |context| *context as u32);
+    if context == 0 {
+        return fail!(
             DTL_ERROR_LIMIT,
             "rank 0 has no context left for another communicator: open a new one"
-        )
-    })
+        );
+    }
+    let places = words.iter().skip(1).step_by(mine.len()).map(|place| *place as u32);
+    let payloads = words.chunks_exact(mine.len()).filter_map(<[u64]>::last_chunk).copied();
+    Ok((context, (reservation, places.collect()), payloads.collect()))
 }
 
 /// Returns `made`, the result of creating a communicator on this rank. If it is an error, notifies
 /// the other ranks, on which the creation may have succeeded. `number` is the number of the
 /// collective that creates the communicator.
-fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
+pub(super) fn or_absent<T>(comm: &Comm, number: u64, made: Result<T>) -> Result<T> {
     made.inspect_err(|_| hang_report::absent(comm, number))
 }
 
@@ -44,25 +59,13 @@ fn place_of(rank: i32, ranks: &[i32]) -> Option<i32> {
     (0..).zip(ranks).find(|(_, member)| **member == rank).map(|(place, _)| place)
 }
 
-/// Creates a communicator of the members `ranks` of `comm`, which include this rank. `mailboxes`
-/// contains this rank's reservation of a mailbox slot (shared memory for small collectives) and the
-/// slot numbers of all members. `number` is the number of the collective that creates the
-/// communicator.
+/// Creates a communicator of the members `ranks` of `comm`, which include this rank. `number` is
+/// the number of the collective that creates the communicator.
 pub(crate) fn derive(
     comm: &Comm,
     ranks: &[i32],
     context: u32,
-    mailboxes: Option<(MailboxReservation, Vec<u32>)>,
-    number: u64,
-) -> Result<Comm> {
-    or_absent(comm, number, derive_part(comm, ranks, context, mailboxes, number))
-}
-
-fn derive_part(
-    comm: &Comm,
-    ranks: &[i32],
-    context: u32,
-    mailboxes: Option<(MailboxReservation, Vec<u32>)>,
+    (mut reservation, places): MailboxSlots,
     number: u64,
 ) -> Result<Comm> {
     let rank = place_of(comm.rank, ranks)
@@ -76,14 +79,12 @@ fn derive_part(
     let members = Members::new(outer, comm.link.transport.size());
     let made = Comm::new(Arc::clone(&comm.link), context, members, (rank, size), comm.timeout_ns);
     let made = made.made_by(comm, number);
-    match mailboxes {
-        // Mailboxes are for communicators all of whose ranks have a slot (0: none).
-        Some((mut reservation, places)) if !places.contains(&0) => {
-            reservation.place = 0;
-            made.with_mailboxes(places.into_iter())
-        }
-        _ => Ok(made),
+    // Mailboxes are for communicators all of whose ranks have a slot (0: none).
+    if places.contains(&0) {
+        return Ok(made);
     }
+    reservation.place = 0;
+    made.with_mailboxes(places.into_iter())
 }
 
 /// Duplicates a communicator. The copy callback of each attribute key decides whether the attribute
@@ -110,17 +111,11 @@ fn dup_and_exchange<const N: usize>(
     kind: Kind,
     payload: [u64; N],
 ) -> Result<(Comm, Vec<[u64; N]>)> {
-    let reservation = MailboxReservation::reserve(&comm.link);
-    let mine: Vec<u64> =
-        [proposal(comm), u64::from(reservation.place)].into_iter().chain(payload).collect();
-    let words = allgather_words(comm, kind, &mine)?;
-    let context = context_of(words.first().copied().unwrap_or(0))?;
-    let places = words.iter().skip(1).step_by(mine.len()).map(|place| *place as u32).collect();
-    let exchanged = words.chunks_exact(mine.len()).filter_map(<[u64]>::last_chunk).copied();
-    let exchanged = exchanged.collect();
+    let (context, slots, exchanged) = exchange(comm, kind, payload)?;
     let ranks: Vec<i32> = (0..comm.size).collect();
     let number = comm.latest_number();
-    Ok((derive(comm, &ranks, context, Some((reservation, places)), number)?, exchanged))
+    let made = derive(comm, &ranks, context, slots, number);
+    Ok((or_absent(comm, number, made)?, exchanged))
 }
 
 /// Creates a communicator of the same ranks for internal use; its handle is never returned to the
@@ -149,29 +144,23 @@ fn split_as(kind: Kind, comm: &Comm, color: i32, key: i32) -> Result<dtl_comm_t>
     if color < 0 && color != DTL_UNDEFINED {
         return fail!(DTL_ERROR_INVALID_ARGUMENT, "color {color}: use 0 or more, or DTL_UNDEFINED");
     }
-    let reservation = MailboxReservation::reserve(&comm.link);
-    let mine =
-        [color as u32 as u64, key as u32 as u64, proposal(comm), u64::from(reservation.place)];
-    let words = allgather_words(comm, kind, &mine)?;
-    let context = context_of(words.get(2).copied().unwrap_or(0))?;
+    let payload = [color as u32 as u64, key as u32 as u64];
+    let (context, (reservation, places), all) = exchange(comm, kind, payload)?;
     if color == DTL_UNDEFINED {
-        return Ok(dtl_comm_t::NULL);
+        return Ok(dtl_comm_t { id: 0 });
     }
-    let all = (0..).zip(words.chunks_exact(4));
-    let mut same: Vec<(i32, i32, u32)> = all
-        .filter_map(|(rank, words)| match *words {
-            [its, key, _, place] if its as u32 as i32 == color => {
-                Some((key as u32 as i32, rank, place as u32))
-            }
-            _ => None,
-        })
-        .collect();
+    let all = (0..).zip(places).zip(all);
+    let same = all.filter(|(_, [its, _])| *its as u32 as i32 == color);
+    let mut same: Vec<(i32, i32, u32)> =
+        same.map(|((rank, place), [_, key])| (key as u32 as i32, rank, place)).collect();
     same.sort_unstable();
     let (ranks, places): (Vec<i32>, Vec<u32>) =
         same.into_iter().map(|(_, rank, place)| (rank, place)).unzip();
     let number = comm.latest_number();
-    let made = derive(comm, &ranks, context, Some((reservation, places)), number)?;
-    or_absent(comm, number, coll_device::pass_on(comm, made).and_then(insert))
+    let made = derive(comm, &ranks, context, (reservation, places), number)
+        .and_then(|made| coll_device::pass_on(comm, made))
+        .and_then(insert);
+    or_absent(comm, number, made)
 }
 
 /// Creates one communicator for each node, with its ranks ordered by key.

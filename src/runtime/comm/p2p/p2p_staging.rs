@@ -468,8 +468,9 @@ impl Staged {
         cancel::until(&comm.link, || self.try_cancel(comm))
     }
 
-    /// Tries once to cancel the message (nonblocking). Returns `Some` if the message was matched
-    /// and is complete, and Pending if it is matched but not complete.
+    /// Tries once to cancel the message (nonblocking). Returns `Ready(None)` if the message was
+    /// canceled, `Ready(Some)` if it is complete, and `Pending` if it was matched and is not
+    /// complete yet.
     pub(crate) fn try_cancel(&mut self, comm: &Comm) -> Result<Poll<Option<Ended>>> {
         let mut ended = self.poll(comm)?;
         if ended.is_none() {

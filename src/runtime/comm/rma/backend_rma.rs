@@ -140,24 +140,18 @@ impl RmaPath for BackendRma {
         self.active.lock(targets, exclusive)
     }
 
-    fn unlock(&self, targets: Range<i32>) -> Result<()> {
-        let flushed = self.flush_own(&targets, FlushScope::Target);
-        if flushed.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT) {
-            return flushed;
-        }
-        flushed.and(self.active.unlock(targets))
-    }
-
-    fn leave(&self, targets: Range<i32>) {
-        self.active.leave(targets);
+    fn leave(&self, targets: Range<i32>) -> Result<()> {
+        // The transport reports no death of a target to which no operation was in flight.
+        self.active.check_alive(&targets).and(self.active.leave(targets))
     }
 
     fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
         let flushed = self.flush_own(&targets, reach);
-        if self.has_messages.load(Ordering::Relaxed) {
-            return flushed.and(self.active.flush(targets, reach));
+        let is_late = flushed.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT);
+        if is_late || !self.has_messages.load(Ordering::Relaxed) {
+            return flushed;
         }
-        flushed
+        flushed.and(self.active.flush(targets, reach))
     }
 
     fn is_over(&self, Ticket(op): Ticket) -> Result<bool> {

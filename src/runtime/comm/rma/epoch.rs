@@ -22,7 +22,7 @@ const OPEN: u8 = 1;
 /// State of the fence epoch: open, and an operation has run in it.
 const USED: u8 = 2;
 
-/// Lock state: this rank does not have the lock.
+/// Lock state: this rank does not hold the lock.
 const FREE: u8 = 0;
 /// Lock state: this rank holds the lock.
 const HELD: u8 = 1;
@@ -142,14 +142,8 @@ impl Epochs {
         Error::new(DTL_ERROR_INVALID_STATE, text)
     }
 
-    /// Checks, before the window is destroyed, that this rank has no lock, that no fence is in
-    /// progress, and that no operation has run since the last fence.
-    pub(super) fn check_ended(&self, name: &str) -> Result<()> {
-        self.check_unlocked(name)?;
-        self.check_fence(name)
-    }
-
-    fn check_fence(&self, name: &str) -> Result<()> {
+    /// Checks that no operation has run since the last fence.
+    pub(super) fn check_fence(&self, name: &str) -> Result<()> {
         if self.fence.load(Relaxed) == USED {
             return fail!(
                 DTL_ERROR_INVALID_STATE,

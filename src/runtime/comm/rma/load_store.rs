@@ -144,45 +144,6 @@ impl Direct {
         i32::try_from(rank).is_ok_and(|rank| self.comm.has_closed(rank))
     }
 
-    /// Waits for a lock: polls until `attempt` acquires it or, if all ranks that hold it have died
-    /// or closed the transport, until `take_over` succeeds. In the error message, `what` names the
-    /// lock and `who` names its holders.
-    #[cold]
-    fn wait(
-        &self,
-        deadline: Deadline,
-        (what, who): (impl Fn() -> String, impl Fn() -> String),
-        mut attempt: impl FnMut(u32) -> bool,
-        take_over: impl Fn() -> bool,
-    ) -> Result<()> {
-        let (mut backoff, mut polls) = (Backoff::new(), 0_u32);
-        loop {
-            // No rank wakes a thread that waits for a lock word: it sleeps by the clock.
-            self.comm.link.pause_with(&mut backoff, |_, _| false);
-            polls = polls.saturating_add(1);
-            if attempt(polls) {
-                return Ok(());
-            }
-            if !backoff.is_long() {
-                continue;
-            }
-            self.comm.check_open()?;
-            self.look_around();
-            if take_over() {
-                return Ok(());
-            }
-            if deadline.passed() {
-                return fail!(
-                    DTL_ERROR_TIMEOUT,
-                    "{} did not become free within {} ms (the communicator's time limit): {}",
-                    what(),
-                    self.comm.timeout_ns / 1_000_000,
-                    who()
-                );
-            }
-        }
-    }
-
     /// Makes progress on all operations, which also detects dead ranks.
     fn look_around(&self) {
         self.comm.look_around();
@@ -211,7 +172,8 @@ impl Direct {
         waited
     }
 
-    /// Waits for `lock`, which another rank holds, and acquires it for this rank.
+    /// Waits for `lock`, which another rank has: polls until `attempt` acquires it or, if all ranks
+    /// that hold it have died or left, takes it over. In the error message, `what` names the lock.
     #[cold]
     fn wait_for(
         &self,
@@ -221,17 +183,40 @@ impl Direct {
         attempt: impl Fn(u32) -> bool,
     ) -> Result<()> {
         let (own, mut is_next) = (self.own(), false);
-        let attempt_again = |polls: u32| {
+        let (mut backoff, mut polls) = (Backoff::new(), 0_u32);
+        let waited = loop {
+            // No rank wakes a thread that waits for a lock word: it sleeps by the clock.
+            self.comm.link.pause_with(&mut backoff, |_, _| false);
+            polls = polls.saturating_add(1);
             if exclusive && polls % WISH_EVERY == 1 {
                 is_next |= lock.wish(own);
             }
             // Other ranks yield to a rank that published its wish.
-            attempt(if is_next { POLITE } else { polls })
+            if attempt(if is_next { POLITE } else { polls }) {
+                break Ok(());
+            }
+            if !backoff.is_long() {
+                continue;
+            }
+            if let Err(closed) = self.comm.check_open() {
+                break Err(closed);
+            }
+            self.look_around();
+            if lock.take_over(own, exclusive, |other| self.has_left(other)) {
+                break Ok(());
+            }
+            if deadline.passed() {
+                let holders =
+                    (0..self.targets.len()).filter(|other| lock.is_in_the_way(*other, exclusive));
+                break fail!(
+                    DTL_ERROR_TIMEOUT,
+                    "{} did not become free within {} ms (the communicator's time limit): {}",
+                    what(),
+                    self.comm.timeout_ns / 1_000_000,
+                    who(holders)
+                );
+            }
         };
-        let take_over = || lock.take_over(own, exclusive, |other| self.has_left(other));
-        let in_the_way =
-            || (0..self.targets.len()).filter(|other| lock.is_in_the_way(*other, exclusive));
-        let waited = self.wait(deadline, (what, || who(in_the_way())), attempt_again, take_over);
         if exclusive {
             lock.forget_wish(own);
         }
@@ -252,8 +237,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Calls `act` while this rank has the element lock of the target `rank`, if no other rank has
-    /// this lock or waits for it. Otherwise returns `None` without calling `act`.
+    /// Calls `act` while this rank holds the element lock of the target `rank`, provided that no
+    /// other rank holds this lock or waits for it. Otherwise returns `None` without calling `act`.
     #[inline]
     pub(super) fn locked_at_once(&self, rank: i32, act: impl FnOnce()) -> Option<()> {
         let lock = self.target(rank).ok()?.elements();
@@ -285,22 +270,18 @@ impl Direct {
             self.looked_ns.store(now, Relaxed);
             self.look_around();
         }
-        self.find_dead(targets)
-    }
-
-    fn find_dead(&self, targets: &Range<i32>) -> Result<()> {
-        let mut targets = targets.clone().filter_map(|rank| usize::try_from(rank).ok());
-        let is_closed = |rank: &usize| self.targets.get(*rank).is_some_and(Target::is_closed);
-        match targets.find(|rank| self.has_left(*rank) || is_closed(rank)) {
-            Some(rank) if self.has_left(rank) => {
-                fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has died or left")
+        for rank in targets.clone() {
+            if self.comm.has_closed(rank) {
+                return fail!(DTL_ERROR_RANK_FAILURE, "target {rank} has died or left");
             }
-            Some(rank) => fail!(
-                DTL_ERROR_RANK_FAILURE,
-                "target {rank} has destroyed the window after a failure: destroy it here, too"
-            ),
-            None => Ok(()),
+            if self.target(rank)?.is_closed() {
+                return fail!(
+                    DTL_ERROR_RANK_FAILURE,
+                    "target {rank} has destroyed the window after a failure: destroy it here, too"
+                );
+            }
         }
+        Ok(())
     }
 }
 
@@ -362,22 +343,16 @@ impl RmaPath for Direct {
         // deadlock.
         for rank in targets.clone() {
             if let Err(error) = self.lock_one(rank, exclusive, deadline) {
-                self.leave(targets.start..rank);
-                return Err(error);
+                return self.leave(targets.start..rank).and(Err(error));
             }
         }
         Ok(())
     }
 
-    fn unlock(&self, targets: Range<i32>) -> Result<()> {
-        let flushed = self.flush(targets.clone(), FlushScope::Target);
-        self.leave(targets);
-        flushed
-    }
-
-    fn leave(&self, targets: Range<i32>) {
+    fn leave(&self, targets: Range<i32>) -> Result<()> {
         let locks = targets.filter_map(|rank| self.target(rank).ok()?.lock());
         locks.for_each(|lock| lock.leave(self.own()));
+        Ok(())
     }
 
     /// Makes the effects of all operations visible to the other ranks with a memory fence,

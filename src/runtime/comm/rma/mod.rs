@@ -68,8 +68,6 @@ static TABLE: HandleTable<Window> = HandleTable::new(TAG, 0);
 struct RankWindow {
     size: u64,
     disp_unit: u64,
-    /// Number that identifies the process in which the rank runs.
-    process: u64,
     /// Window memory of the rank, as mapped in this process; empty if this process cannot access it
     /// with loads and stores.
     memory: Region,
@@ -155,6 +153,8 @@ pub fn create(comm: &Comm, offer: Result<WindowOffer>) -> Result<(dtl_win_t, Add
     build(&own, had, &records).inspect_err(|_| drop(super::destroy(&own)))
 }
 
+/// What a rank tells the others about its part of a window: its status, a number that identifies
+/// its process, and its encoded [`OfferMemory`].
 type PartRecord = [u64; 8];
 
 fn build(
@@ -164,21 +164,13 @@ fn build(
 ) -> Result<(dtl_win_t, Addr)> {
     let had = had?;
     select::check_all("make its part of the window", records.iter().map(|[status, ..]| *status))?;
-    let mut parts: Vec<RankWindow> = records
-        .iter()
-        .map(|&[_, process, size, disp_unit, ..]| RankWindow {
-            size,
-            disp_unit,
-            process,
-            memory: Region::EMPTY,
-        })
-        .collect();
-    let words: Vec<select::Words> =
-        records.iter().map(|&[_, _, a, b, c, d, e, f]| [a, b, c, d, e, f]).collect();
-    let PathChoice { path, direct, memory, kept } = select::choose(own, had, &parts, &words)?;
-    for (part, memory) in parts.iter_mut().zip(direct.iter().flat_map(|direct| direct.memories())) {
-        part.memory = memory;
-    }
+    let PathChoice { path, direct, memory, kept } = select::choose(own, had, records)?;
+    let mut memories = direct.iter().flat_map(|direct| direct.memories());
+    let part = move |&[_, _, size, disp_unit, ..]: &PartRecord| {
+        let memory = memories.next().unwrap_or(Region::EMPTY);
+        RankWindow { size, disp_unit, memory }
+    };
+    let parts: Vec<RankWindow> = records.iter().map(part).collect();
     let epochs = Epochs::new(parts.len());
     let needs_thread = path.needs_thread();
     let served = Arc::clone(&path);
@@ -220,14 +212,14 @@ pub fn pin_to_destroy(inside: &Guard, handle: dtl_win_t) -> Result<Option<Arc<Wi
 pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     window.comm.check_open()?;
     if window.epochs.is_stuck() {
-        window.epochs.take_all(|targets| window.path.leave(targets));
+        // Errors are dropped: an unreachable target detects that this rank left.
+        window.epochs.take_all(|targets| drop(window.path.leave(targets)));
         window.epochs.set_broken();
     }
     let mut is_whole = !window.epochs.is_broken() && !window.comm.has_died();
-    if !is_whole {
-        window.epochs.check_unlocked("dtl_win_destroy")?;
-    } else {
-        window.epochs.check_ended("dtl_win_destroy")?;
+    window.epochs.check_unlocked("dtl_win_destroy")?;
+    if is_whole {
+        window.epochs.check_fence("dtl_win_destroy")?;
         is_whole = meet_last(window)?;
     }
     if TABLE.remove(&inside_out::enter(), handle.id).is_none() {
@@ -241,10 +233,10 @@ pub fn destroy(window: &Arc<Window>, handle: dtl_win_t) -> Result<()> {
     super::destroy(&window.comm)
 }
 
-/// Waits until no other call uses a window that has been removed from the handle table. The
-/// reference of the table is released once the calls that found the window in the table have
-/// returned; nested calls have separate references. None of these calls is in an access epoch of
-/// the window, so they return soon.
+/// Waits until no other call uses a window that has been removed from the handle table. The table's
+/// reference is released once the calls that found the window in the table have returned; nested
+/// calls hold references of their own. None of these calls is in an access epoch of the window, so
+/// they return soon.
 fn wait_for_others(window: &Arc<Window>) {
     let mut backoff = Backoff::new();
     while Arc::strong_count(window) > 1 {
@@ -315,8 +307,9 @@ pub fn info(window: &Window, rank: i32) -> Result<dtl_win_info_t> {
 pub fn destroy_all() {
     rma_progress::stop();
     for window in TABLE.drain(&inside_out::enter()) {
-        // The other ranks must not wait for locks of a rank that has left.
-        window.epochs.take_all(|targets| window.path.leave(targets));
+        // The other ranks must not wait for locks of a rank that has left. Errors are dropped: an
+        // unreachable target detects by itself that this rank left.
+        window.epochs.take_all(|targets| drop(window.path.leave(targets)));
         window.path.close(false);
     }
 }

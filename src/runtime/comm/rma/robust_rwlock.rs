@@ -127,7 +127,7 @@ impl<'a> SharedLock<'a> {
         }
     }
 
-    /// Releases the exclusive or shared access of `rank`.
+    /// Releases the exclusive or shared lock that `rank` holds.
     pub fn leave(&self, rank: usize) {
         if self.state.load(Relaxed) >> WRITER == name(rank) {
             self.leave_exclusive();
@@ -141,7 +141,7 @@ impl<'a> SharedLock<'a> {
         self.state.store(0, Release);
     }
 
-    /// Releases the shared access of `rank`.
+    /// Releases the shared lock that `rank` holds.
     pub fn leave_shared(&self, rank: usize) {
         self.state.fetch_sub(1, Release);
         self.leave_line(rank);

@@ -5,7 +5,7 @@
 use super::active_messages::Active;
 use super::backend_rma::BackendRma;
 use super::load_store::{self, Direct};
-use super::{RankWindow, WindowOffer, no_memory};
+use super::{PartRecord, WindowOffer, no_memory};
 use crate::abi::status::DTL_SUCCESS;
 use crate::error::{self, Error, Result, fail};
 use crate::runtime::comm::op_desc::Kind;
@@ -14,6 +14,7 @@ use crate::runtime::comm::{Comm, coll};
 use crate::runtime::component::{self, WindowPart};
 use crate::runtime::explain;
 use crate::sys::memory::buf::{Region, Scratch};
+use std::mem;
 use std::sync::Arc;
 
 /// Source of the window memory of this rank: existing memory, or the number of bytes that the
@@ -36,11 +37,8 @@ pub(super) struct OfferMemory {
     windows: std::result::Result<bool, &'static str>,
 }
 
-/// Encoded [`OfferMemory`] of a rank, as exchanged among all ranks.
-pub(super) type Words = [u64; 6];
-
-// Bits in these words: the transport's windows accept memory, they also allocate it, and this rank
-// leaves the allocation to the transport.
+// Flags of an encoded offer: the transport's windows accept memory, they also allocate it, and this
+// rank leaves the allocation to the transport.
 const OF_GIVEN: u64 = 1;
 const OF_ITS_OWN: u64 = 3;
 const LATER: u64 = 4;
@@ -76,7 +74,7 @@ impl OfferMemory {
 
     /// Encodes the offer as words: size, displacement unit, key of the shared memory (2 words; 0 if
     /// the memory is not shared), flags, and address in this process.
-    pub(super) fn words(&self) -> Words {
+    pub(super) fn words(&self) -> [u64; 6] {
         let (size, later) = match self.source {
             Source::Later(size) => (size, LATER),
             _ => (self.region().len(), 0),
@@ -114,51 +112,47 @@ pub(super) struct PathChoice {
     pub(super) kept: Option<Source>,
 }
 
-/// Selects the RMA path and the memory of a window. `offers` contains the encoded offer of each
-/// rank.
+/// Selects the RMA path and the memory of a window. `records` contains the record of each rank.
 pub(super) fn choose(
     own: &Arc<Comm>,
     mut had: OfferMemory,
-    parts: &[RankWindow],
-    offers: &[Words],
+    records: &[PartRecord],
 ) -> Result<PathChoice> {
-    let keys: Vec<_> = offers.iter().map(|&[_, _, place, check, ..]| [place, check]).collect();
+    let keys: Vec<_> = records.iter().map(|&[.., place, check, _, _]| [place, check]).collect();
     if let Source::Shared(_) = &had.source {
         if keys.iter().all(|key| *key != [0; 2]) {
             return by_shared_memory(own, had, &keys);
         }
     }
-    let is_one_process =
-        parts.iter().all(|part| parts.first().is_some_and(|first| part.process == first.process));
-    let all = offers.iter().fold(OF_ITS_OWN | LATER, |all, [.., word, _]| all & word);
+    let mut processes = records.iter().map(|[_, process, ..]| process);
+    let first = processes.next();
+    let is_one_process = processes.all(|process| Some(process) == first);
+    let all = records.iter().fold(OF_ITS_OWN | LATER, |all, [.., word, _]| all & word);
     let why = if own.members.is_some() {
-        have_memory(own, &mut had, offers)?;
+        have_memory(own, &mut had, records)?;
         "windows of the transport's own are for all ranks in their order".to_owned()
     } else if all & OF_GIVEN == 0 {
-        have_memory(own, &mut had, offers)?;
-        why_none(own, &had, offers)
+        have_memory(own, &mut had, records)?;
+        why_none(own, &had, records)
     } else {
         if all != OF_ITS_OWN | LATER {
-            have_memory(own, &mut had, offers)?;
+            have_memory(own, &mut had, records)?;
         }
         loop {
-            let why = match by_transport(own, had, parts, is_one_process)? {
+            let why = match by_transport(own, &mut had, records, is_one_process)? {
                 Ok(chosen) => return Ok(chosen),
-                Err((rest, text)) => {
-                    had = rest;
-                    text
-                }
+                Err(why) => why,
             };
             // The transport may fail with memory of its own, but succeed with the library's.
             if !matches!(had.source, Source::Later(_)) {
                 break why;
             }
-            have_memory(own, &mut had, offers)?;
+            have_memory(own, &mut had, records)?;
         }
     };
     let memory = had.region();
     let mut path = Active::new(Arc::clone(own), memory, is_one_process)?;
-    let bases: Vec<u64> = offers.iter().map(|&[.., base]| base).collect();
+    let bases: Vec<u64> = records.iter().map(|&[.., base]| base).collect();
     let copies = path.use_copies(&bases);
     let path = Arc::new(path);
     record_choice(&*path, &format!("{why}{copies}"));
@@ -171,14 +165,14 @@ fn record_choice(path: &dyn RmaPath, why: &str) {
 }
 
 /// Returns the reason why the transports of the ranks cannot create this window, for `dtl_explain`.
-fn why_none(own: &Comm, had: &OfferMemory, offers: &[Words]) -> String {
+fn why_none(own: &Comm, had: &OfferMemory, records: &[PartRecord]) -> String {
     match had.windows {
-        _ if !load_store::has_room(offers.len()) => {
-            format!("{} ranks are too many to reach each other's memory", offers.len())
+        _ if !load_store::has_room(records.len()) => {
+            format!("{} ranks are too many to reach each other's memory", records.len())
         }
         Err(why) => why.to_owned(),
         _ => {
-            let first = offers.iter().position(|[.., word, _]| word & OF_GIVEN == 0).unwrap_or(0);
+            let first = records.iter().position(|[.., word, _]| word & OF_GIVEN == 0).unwrap_or(0);
             format!(
                 "the transport of rank {first} makes no windows; rank {} has one that does",
                 own.rank
@@ -206,8 +200,8 @@ fn by_shared_memory(
 
 /// Allocates the window memory of this rank if this rank had left the allocation to the transport.
 /// Collective: fails on all ranks if it fails on one of them.
-fn have_memory(own: &Comm, had: &mut OfferMemory, offers: &[Words]) -> Result<()> {
-    if offers.iter().all(|[.., word, _]| word & LATER == 0) {
+fn have_memory(own: &Comm, had: &mut OfferMemory, records: &[PartRecord]) -> Result<()> {
+    if records.iter().all(|[.., word, _]| word & LATER == 0) {
         return Ok(());
     }
     let outcome = match had.source {
@@ -219,15 +213,15 @@ fn have_memory(own: &Comm, had: &mut OfferMemory, offers: &[Words]) -> Result<()
     check_all("make its part of the window", statuses.into_iter())
 }
 
-/// Creates a window of the transport. If this fails on any rank, all ranks return their offer and
-/// the reason for the failure.
+/// Creates a window of the transport. If this fails on any rank, returns the reason for the failure
+/// on all ranks; the offer of this rank is then unchanged.
 fn by_transport(
     own: &Arc<Comm>,
-    had: OfferMemory,
-    parts: &[RankWindow],
+    had: &mut OfferMemory,
+    records: &[PartRecord],
     is_one_process: bool,
-) -> Result<std::result::Result<PathChoice, (OfferMemory, String)>> {
-    let sizes: Vec<u64> = parts.iter().map(|part| part.size).collect();
+) -> Result<std::result::Result<PathChoice, String>> {
+    let sizes: Vec<u64> = records.iter().map(|&[_, _, size, ..]| size).collect();
     let memory = (!matches!(had.source, Source::Later(_))).then(|| had.region());
     let part = WindowPart { memory, sizes: &sizes, number: own.context };
     let window = match own.link.transport.groups().rma {
@@ -236,7 +230,7 @@ fn by_transport(
     };
     if let Some(why) = introduce(own, &window)? {
         window.iter().for_each(|window| window.close(false));
-        return Ok(Err((had, why)));
+        return Ok(Err(why));
     }
     let path = window
         .and_then(|window| BackendRma::new(Arc::clone(own), window, is_one_process).map(Arc::new));
@@ -245,12 +239,12 @@ fn by_transport(
         (Ok(path), None) => path,
         (path, why) => {
             path.iter().for_each(|path| path.close(false));
-            return Ok(Err((had, why.unwrap_or_default())));
+            return Ok(Err(why.unwrap_or_default()));
         }
     };
     record_choice(&*path, "the transport has windows of its own");
     let memory = path.memory();
-    if let Source::Scratch(scratch) = had.source {
+    if let Source::Scratch(scratch) = mem::replace(&mut had.source, Source::Given(memory)) {
         path.keep(scratch);
     }
     Ok(Ok(PathChoice { path, direct: None, memory, kept: None }))

@@ -50,8 +50,14 @@ impl Window {
     pub fn unlock(&self, name: &str, target: Option<i32>) -> Result<()> {
         let Some(targets) = self.targets(name, target)? else { return Ok(()) };
         self.epochs.begin_unlock(name, target)?;
-        let unlocked = self.path.unlock(targets);
-        let is_stuck = unlocked.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT);
+        let is_late = |done: &Result<()>| {
+            done.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT)
+        };
+        let mut unlocked = self.path.flush(targets.clone(), FlushScope::Target);
+        if !is_late(&unlocked) {
+            unlocked = unlocked.and(self.path.leave(targets));
+        }
+        let is_stuck = is_late(&unlocked);
         self.epochs.set_stuck(is_stuck);
         if is_stuck {
             self.epochs.locked(target);

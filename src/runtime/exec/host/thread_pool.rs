@@ -35,8 +35,8 @@ const PIECES_PER_THREAD: u64 = 4;
 const WORTH_HELPING_NS: u64 = 500;
 /// Sampling interval: the duration of one in SAMPLE loops is measured.
 const SAMPLE: u32 = 4;
-/// Maximum number of spin-wait pauses that a worker makes between two polls, in total just under a
-/// microsecond.
+/// Maximum number of spin-wait pauses that a worker executes between two polls. Together they take
+/// just under a microsecond.
 const LAZIEST: u32 = 32;
 /// Number of sleeping workers that a thread wakes at a time. A woken worker that finds more work
 /// wakes further workers.

@@ -4,8 +4,9 @@
 use crate::sys::sync::AtomicUpdate;
 use crate::sys::sync::Ordering::{AcqRel, Acquire};
 
-/// Replaces the value of `cell` by the result of `apply`, and returns the old value. A thread that
-/// changes the cell afterwards sees everything that this thread has written before the call.
+/// Atomically replaces the value of `cell` with the result of `apply`, and returns the old value. A
+/// thread that changes the cell afterwards sees everything that this thread has written before the
+/// call.
 pub fn update<C: AtomicUpdate<Value: Copy>>(
     cell: &C,
     mut apply: impl FnMut(C::Value) -> C::Value,

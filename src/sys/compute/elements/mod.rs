@@ -331,7 +331,7 @@ pub fn is_counter(dtype: dtl_dtype_t, op: dtl_reduce_op_t) -> bool {
     op == DTL_OP_SUM && matches!(dtype, DTL_DTYPE_INT64 | DTL_DTYPE_UINT64)
 }
 
-/// Adds `operand` to `target`, an 8-byte integer that needs no lock. `old`, unless empty, receives
+/// Atomically adds `operand` to `target`, an aligned 8-byte integer. `old`, unless empty, receives
 /// the old value.
 pub fn add(target: Region, operand: Region, old: Region) {
     write::<AtomicU64>(
@@ -358,7 +358,7 @@ impl Update {
         self.size as usize
     }
 
-    /// Returns true if the elements of `target` need no lock.
+    /// Returns true if the elements of `target` can be updated without a lock.
     #[must_use]
     pub fn is_lock_free(&self, target: Region) -> bool {
         target.addr().get() & self.misplaced == 0
@@ -421,7 +421,7 @@ fn region_of<T>(value: &mut T) -> Region {
 /// instruction.
 trait Width: AtomicUpdate<Value: Copy + Default> + 'static {
     fn act(&self, act: Act, value: Self::Value) -> Self::Value;
-    /// Stores `to` if the value is `from`. Returns the old value.
+    /// Atomically replaces the value with `to` if it equals `from`. Returns the old value.
     fn swap_if(&self, from: Self::Value, to: Self::Value) -> Self::Value;
 }
 

@@ -5,7 +5,7 @@ use super::*;
 static STATE: AtomicU32 = AtomicU32::new(4);
 static ASKED: AtomicU32 = AtomicU32::new(0);
 
-/// Test function that reports completion at every third call, and that returns an error for request
+/// Test function that reports completion on every third call, and that returns an error for request
 /// 9.
 unsafe extern "C" fn third(request: *mut u64, over: *mut c_int, status: *mut Status) -> c_int {
     // SAFETY: `test` passes a writable place, which no other code uses during the call.

@@ -25,17 +25,18 @@ impl ThreadRecord {
 /// child, which has no other threads, reads it from outside. The child's memory is a snapshot that
 /// respects the order of the owner's stores: each of them either came before the fork
 /// write-protected its page, or waits in the page fault until the fork has completed. So a child
-/// that sees a locked lock sees the count above 0, as long as the owner's stores stay in program
-/// order: the release store comes before the acquiring exchange of the lock, and the releasing
-/// unlock before the release store at the end.
+/// that finds a lock held also finds the count greater than 0, as long as the owner's stores stay
+/// in program order: the release store to the count comes before the acquire exchange that takes
+/// the lock, and the release store that unlocks it comes before the release store to the count at
+/// the end.
 #[must_use]
 pub fn aside() -> ForkGuard {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     ForkGuard::of(unsafe { mine().as_ref() }.unwrap_or_else(adopt_record))
 }
 
-/// Returns true if the calling thread is marked by [`aside`]: the thread then runs a user callback
-/// that the library has called from marked code.
+/// Returns true if the calling thread is marked by [`aside`], which means that the thread is
+/// running a user callback that marked library code has called.
 pub fn is_aside() -> bool {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
     unsafe { mine().as_ref() }.is_some_and(|record| record.aside.load(Ordering::Relaxed) > 0)

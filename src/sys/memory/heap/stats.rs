@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub const TAGS: usize = 64;
 /// Number of blocks with one tag that a thread frees before it must call `Heap::housekeeping`.
 pub(super) const ROUND: usize = 256;
-/// Maximum number of bytes that `settle` leaves in the total of a tag although the thread that
-/// added them has not allocated them.
+/// Maximum number of bytes that a thread has added to the total of a tag in advance but not
+/// allocated, and that `settle` nevertheless leaves in the total.
 const SLACK: i64 = 1 << 20;
 
 struct Total {

@@ -77,8 +77,8 @@ fn bad_frees_are_told_apart() {
 }
 
 /// Checks that `slab_of` returns a slab of the segment even if the address is outside the segment.
-/// Such a call occurs if the descriptor is reused for other memory after the look-up of the
-/// segment.
+/// Such a call occurs if the segment's descriptor is reused for other memory after the segment was
+/// looked up.
 #[test]
 fn a_description_that_serves_other_memory_by_now_gives_a_slab_of_its_own() {
     for size in [64, 5000, 100_000, 3 << 20] {

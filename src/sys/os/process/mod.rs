@@ -83,8 +83,7 @@ pub fn program_of(pid: i32) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe"))
 }
 
-/// Returns a process's start time in clock ticks since boot. The process id and the start time
-/// together identify a process uniquely.
+/// Returns a process's start time in clock ticks since boot; with the process id it is unique.
 pub fn start_time(pid: i32) -> io::Result<u64> {
     stat_field(pid, 22)
 }
@@ -146,8 +145,7 @@ pub fn affinity() -> Vec<usize> {
 
 /// Returns the numbers in a list of numbers and ranges such as "0-3,8"; skips invalid entries.
 pub fn listed(text: &str) -> Vec<usize> {
-    /// Maximum number of returned numbers, which bounds the memory that an invalid, very large
-    /// range needs.
+    /// Maximum number of returned numbers; limits the memory for a very large range.
     const MOST: usize = 1 << 18;
     let ranges = text.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -225,8 +223,7 @@ impl PidFd {
         let _ = rustix::process::pidfd_send_signal(&self.0, Signal::KILL);
     }
 
-    /// Waits until the process has ended, and reaps it if it is a child that has not been reaped
-    /// yet.
+    /// Waits until the process has ended. Reaps it if it is a child that is not reaped yet.
     pub fn reap(&self) {
         let _ = rustix::process::waitid(WaitId::PidFd(self.0.as_fd()), WaitIdOptions::EXITED);
     }
@@ -264,8 +261,7 @@ pub fn new_fd(given: RawFd) -> io::Result<OwnedFd> {
     keep_fd(unsafe { OwnedFd::from_raw_fd(given) })
 }
 
-/// Moves a descriptor to a number above the standard streams (3 or higher), unless it already has
-/// such a number.
+/// Moves a descriptor whose number is below 3 to a number above the standard streams.
 pub fn keep_fd(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() >= FIRST { Ok(fd) } else { again(&fd) }
 }
@@ -280,8 +276,8 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
 }
 
-/// Writer to standard error that does not use the lock of the standard library. If another thread
-/// held that lock when the process forked, the child would wait for it forever.
+/// Writer to standard error that does not use the standard library's lock. If another thread held
+/// that lock when the process forked, the child would wait for the lock forever.
 pub struct StandardError;
 
 impl io::Write for StandardError {
@@ -439,8 +435,7 @@ fn has_exited(id: u32) -> bool {
     code != 0 || ended != 0 // -1: other code has reaped the child
 }
 
-/// Starts a program that writes its output into a pipe. Returns the child and the read end of the
-/// pipe.
+/// Starts a program that writes into a pipe. Returns the child and the read end of the pipe.
 fn start(command: &mut Command, hear: Capture) -> io::Result<(Child, OwnedFd)> {
     let (ours, theirs) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let (ours, theirs) = (keep_fd(ours)?, keep_fd(theirs)?);
@@ -456,8 +451,7 @@ fn start(command: &mut Command, hear: Capture) -> io::Result<(Child, OwnedFd)> {
     Ok((child?, ours))
 }
 
-/// Kills all processes of the process group with the leader `leader`. An empty group is not an
-/// error.
+/// Kills all processes of the process group of `leader`. An empty group is not an error.
 fn kill_group(leader: u32) {
     if let Ok(leader) = i32::try_from(leader) {
         // SAFETY: takes integers only.

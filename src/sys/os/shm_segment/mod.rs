@@ -199,8 +199,8 @@ impl SharedMapping {
         Self::map(Some(Arc::clone(file)), 0, offset, len, 1)
     }
 
-    /// Releases all pages of the memfd that this mapping covers. No process may be using them any
-    /// more.
+    /// Releases all pages of the memfd that this mapping covers. The caller must ensure that no
+    /// process uses them any more.
     pub fn discard(&self) {
         if let Some(file) = &self.file {
             // If this fails, the pages are released with the file.
@@ -273,8 +273,8 @@ impl Span {
         self.region
     }
 
-    /// Returns the 64-bit word at a byte offset of the span; `None` if the offset is not a multiple
-    /// of 8 or the word exceeds the span.
+    /// Returns the 64-bit word at a byte offset in the span; `None` if the offset is not a multiple
+    /// of 8 or the word extends beyond the span.
     pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
         self.words(offset, 1)?.first()
     }

@@ -120,8 +120,7 @@ fn latency<E: Endpoint>(
 }
 
 /// Measures the time of a window of nonblocking messages from rank 0 to rank 1. The measurement
-/// ends when rank 0 receives the message with which rank 1 confirms that it has received all
-/// messages of the window.
+/// ends when rank 0 receives rank 1's confirmation that all messages of the window have arrived.
 fn bandwidth<E: Endpoint>(
     end: &mut E,
     from: &[u8],

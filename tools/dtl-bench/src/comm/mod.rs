@@ -48,7 +48,7 @@ impl Peer {
         }
     }
 
-    /// Returns the name and version of the implementation for the head of the table.
+    /// Returns the name and version of the communication library, for the table header.
     fn facts(&self) -> Value {
         match self {
             Peer::Mpi(raw) => {

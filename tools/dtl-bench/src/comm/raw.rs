@@ -1,10 +1,10 @@
-//! MPI functions on MPI_COMM_WORLD, called as in a program that is compiled with the MPI under
-//! measurement.
+//! MPI functions on MPI_COMM_WORLD, called as in a program that is compiled with the measured MPI
+//! implementation.
 //!
-//! This program is not linked with an MPI. libdtl loads the MPI library that matches the launcher,
-//! and the functions come from libdtl's table of MPI functions. This file initializes MPI and
-//! requests MPI_THREAD_FUNNELED, like a single-threaded program, or MPI_THREAD_MULTIPLE if libdtl
-//! is measured over the same MPI.
+//! This program is not linked with an MPI library. libdtl loads the MPI library that matches the
+//! launcher, and the functions come from libdtl's table of MPI functions. This file initializes MPI
+//! and requests MPI_THREAD_FUNNELED, like a single-threaded program, or MPI_THREAD_MULTIPLE if
+//! libdtl is measured over the same MPI.
 
 use super::endpoint::{ELEMENT, Endpoint};
 use crate::out::Outcome;

@@ -93,10 +93,10 @@ impl Counter {
     }
 }
 
-/// Returns the ranks whose steps differ from those of other ranks in some algorithm: the first and
-/// the last rank, the root, the middle rank, the first rank after those that are combined in pairs
-/// if the number of ranks is not a power of two, and the first rank of the second node. Also
-/// returns the ranks immediately before and after each of these ranks.
+/// Returns the ranks whose steps differ from those of other ranks in at least one algorithm: the
+/// first and the last rank, the root, the middle rank, the first rank after those that are combined
+/// in pairs if the number of ranks is not a power of two, and the first rank of the second node.
+/// Also returns the ranks immediately before and after each of these ranks.
 pub(crate) fn chosen(job: &DryRunJob) -> Vec<i32> {
     let (size, root) = (job.ranks, job.root);
     let extra = 2 * (size - (1 << size.ilog2()));

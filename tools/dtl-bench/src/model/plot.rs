@@ -1,4 +1,4 @@
-//! Plots of a model: steps, time, bytes and memory by number of ranks, as SVG.
+//! Plots of a model, as SVG: steps, time, bytes and memory versus the number of ranks.
 
 use super::Row;
 use crate::report::COLOURS;

@@ -190,7 +190,8 @@ fn table(runs: &[&Run], regime: Regime) -> String {
     text
 }
 
-/// Formats a table cell: the peer's value, and the ratio of the library's value to the peer's.
+/// Formats a table cell: the value of the library compared with, and the ratio of this library's
+/// value to it.
 fn cell(row: &Row, pair: Pair) -> String {
     let Some((theirs, ratio)) = pair.theirs.zip(row.ratio(pair)) else { return " |".to_owned() };
     format!(" {} ({ratio:.2}) |", digits(row.unit.of(theirs)))

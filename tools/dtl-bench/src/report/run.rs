@@ -156,8 +156,8 @@ fn row(value: &Value) -> Option<Row> {
     })
 }
 
-/// Returns the values of the library ("dtl") and of its peer from `sides`, the results of both
-/// implementations in JSON.
+/// Extracts the values of this library ("dtl") and of the library it is compared with from `sides`,
+/// the results of both libraries in JSON.
 fn pair(sides: &Value) -> Option<Pair> {
     let theirs = sides.as_object()?.iter().find(|(name, _)| *name != "dtl");
     let ours = &sides["dtl"];
@@ -183,7 +183,8 @@ impl Row {
         format!("{} {}", self.test, self.size()).trim_end().to_owned()
     }
 
-    /// Returns the ratio of the library's value to the peer's, in the unit of the row.
+    /// Returns the library's value divided by the value of the library it is compared with, both in
+    /// the unit of the row; `None` if there is no value to compare with.
     pub(crate) fn ratio(&self, pair: Pair) -> Option<f64> {
         Some(self.unit.of(pair.ours) / self.unit.of(pair.theirs?))
     }

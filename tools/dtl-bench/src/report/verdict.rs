@@ -1,5 +1,6 @@
-//! Table of targets in a report: each row that has a target, in each regime, compared with the
-//! fastest peer in that regime.
+//! Table of performance targets in a report: each row that has a target, in each regime (class of
+//! the distance between the processors), compared with the fastest peer (implementation that the
+//! library is compared with) in that regime.
 
 use super::notes::Notes;
 use super::run::{Of, Row, Run};
@@ -184,8 +185,9 @@ impl Finding<'_> {
     }
 }
 
-/// Returns a string that lists, for each regime with results, the peers that have rows with too few
-/// batches in this regime. Only runs between two processes are considered.
+/// Returns a string that lists, for each regime (class of the distance between the processors) with
+/// results, the libraries compared with for which a row has too few batches in this regime. Only
+/// runs between two processes are considered.
 fn unseen(runs: &[Run], found: &[Finding]) -> String {
     let mut text = String::new();
     for regime in [Regime::Near, Regime::Far] {

@@ -66,7 +66,7 @@ pub(crate) struct Test {
     pub(crate) least: i32,
     /// Function under test in a backend's table, for example "memory.alloc".
     pub(crate) slot: &'static str,
-    /// Requirements of the test on a backend.
+    /// Requirements that a backend must meet for the test to run.
     pub(crate) needs: Vec<Need>,
     /// Rule in dtl.h that the test checks.
     pub(crate) rule: &'static str,

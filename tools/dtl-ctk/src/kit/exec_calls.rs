@@ -176,7 +176,7 @@ impl<T: Clone> Notes<T> {
     }
 }
 
-/// Defines handle types that are destroyed on drop, or earlier by `destroy`.
+/// Defines handle types whose objects are destroyed on drop, or earlier by `destroy`.
 macro_rules! owned {
     ($($name:ident $handle:ident $destroy:ident;)+) => {$(
         pub(crate) struct $name {

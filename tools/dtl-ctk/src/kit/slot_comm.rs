@@ -163,7 +163,7 @@ impl SlotComm {
         Ok(())
     }
 
-    /// Tests an operation once. If it is complete, every field of the result is checked.
+    /// Tests an operation once. If the operation is complete, checks every field of the result.
     pub(crate) fn test(&self, op: &Op) -> Outcome<Option<Got>> {
         let Some(test) = self.table.test else { skip!("the comm table has no test") };
         let mut done = 0;

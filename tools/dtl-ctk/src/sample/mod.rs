@@ -66,7 +66,7 @@ pub(crate) struct Parts {
     /// True for each component whose table is registered, in the order device, memory, transfer,
     /// exec, comm.
     pub(crate) has: [bool; 5],
-    /// Wrong `struct_size` with which the main table is registered, if any.
+    /// Incorrect `struct_size` to use when the main table is registered, if any.
     pub(crate) size: Option<u32>,
     /// Extra 64-bit words appended to the main table and included in its `struct_size`.
     pub(crate) tail: Option<[u64; 8]>,

@@ -100,7 +100,7 @@ pub(crate) fn transfers_only(table: &mut dtl_comm_vtable_t) {
 }
 
 /// # Safety
-/// `window` was returned by `create` and is not destroyed.
+/// `window` was returned by `create` and has not been destroyed.
 unsafe fn side<'a>(window: Ptr) -> &'a mut Side {
     // SAFETY: the caller's contract.
     unsafe { &mut *window.cast::<Side>() }

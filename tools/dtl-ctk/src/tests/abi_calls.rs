@@ -1,5 +1,5 @@
-//! Tests of calls with wrong handles, pointers and structs, which the library rejects for every
-//! backend.
+//! Tests of calls with invalid handles, pointers and structs. The library rejects these calls for
+//! every backend.
 
 use crate::kit::prelude::*;
 

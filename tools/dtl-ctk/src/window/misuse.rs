@@ -49,8 +49,8 @@ enum When {
 
 type Try = fn(&Tries) -> Result<(), Failure>;
 
-/// All tests, indexed by test number. Each entry contains the time of the calls, a description, and
-/// the function.
+/// All tests, indexed by test number. Each entry states when the calls are made, and contains a
+/// description and the function.
 const ALL: [(When, &str, Try); 15] = [
     (When::Before, "a window with steps of 0 bytes on one rank", nothing),
     (When::Before, "a window without memory on one rank", nothing),

@@ -96,7 +96,7 @@ pub struct CollArgs {
     pub reduction: Option<Reduction>,
     /// Data that this rank contributes.
     pub send: Buffer,
-    /// Buffer of the result; for a broadcast, the buffer of the data on all ranks.
+    /// Result buffer; for a broadcast, the buffer that contains the data on every rank.
     pub recv: Buffer,
     /// Peers of a neighborhood collective; `None` for all other collectives.
     pub neighbors: Option<Box<Neighbors>>,

@@ -128,7 +128,7 @@ impl Levels {
         let ranks = self.node(self.own());
         let g = Group { rank: self.place(self.rank).1, size: int(ranks.len()) };
         let real = |place: i32| ranks.get(place.unsigned_abs() as usize).copied().unwrap_or(place);
-        s.renamed(&real, &mut |s| list(s, g))
+        s.renamed(real, |s| list(s, g))
     }
 
     /// If this rank is the leader of its node, appends the steps that `list` generates for the
@@ -147,7 +147,7 @@ impl Levels {
             Some(first) if node != self.node_of(root) => *first,
             _ => root,
         };
-        s.renamed(&real, &mut |s| list(s, g))
+        s.renamed(real, |s| list(s, g))
     }
 }
 

@@ -133,12 +133,13 @@ fn halving_gather(
 ) -> Result<()> {
     let v = Group { rank: (g.rank - root - 1).rem_euclid(g.size), size: g.size };
     let fold = Fold::new(v);
-    let (mut starts, piece) = pieces(send.len(), element, shared_piece(fold.core));
+    let (starts, piece) = pieces(send.len(), element, shared_piece(fold.core));
     let room = piece.min(send.len());
     let is_root = g.rank == root;
     let (result, other) = (if is_root { recv } else { s.scratch(room)? }, s.scratch(room)?);
-    s.renamed(&|rank| (rank + root + 1) % g.size, &mut |s| {
-        for start in starts.by_ref() {
+    let real = |rank: i32| (rank + root + 1) % g.size;
+    s.renamed(real, |s| {
+        for start in starts {
             let own = send.part(start, piece);
             let result = result.part(if is_root { start } else { 0 }, own.len());
             let Some((me, own)) = fold.enter(s, v, (own, result), other) else { continue };

@@ -40,9 +40,9 @@ type List = fn(&mut dyn Steps, Group, AlgorithmChoice<'_>, &CollArgs) -> Result<
 pub struct CollectiveRow {
     /// Kind of the collective.
     pub kind: Kind,
-    /// Extent of the buffer with the data that a rank contributes.
+    /// Extent of the send buffer, which contains the data that a rank contributes.
     pub send: Extent,
-    /// Extent of the buffer of the result.
+    /// Extent of the receive buffer, which contains the result.
     pub recv: Extent,
     /// Role of the root.
     pub root: Root,

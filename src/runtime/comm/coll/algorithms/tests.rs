@@ -26,8 +26,9 @@ const APART: usize = 1 << 40;
 /// buffer, and `t0`, `t1` and so on are scratch buffers.
 #[derive(Default)]
 struct Recorder {
-    lines: Vec<String>,
-    scratch: usize,
+    steps: Vec<Step>,
+    /// Number of steps before the request for each scratch buffer, and the size of the buffer.
+    scratch: Vec<(usize, usize)>,
 }
 
 /// Returns the imaginary buffer (address range that is never accessed) with the number `index`.
@@ -47,51 +48,42 @@ fn name(region: Region) -> String {
     }
 }
 
-/// Character before the peer's rank in a line that describes a send or receive.
-const PEER: char = '@';
+fn text(step: &Step) -> String {
+    match *step {
+        Step::Send { to, data } => format!("send @{to} {}", name(data)),
+        Step::Recv { from, data } => format!("recv @{from} {}", name(data)),
+        Step::Reduce { into, from } => format!("reduce {} {}", name(into), name(from)),
+        Step::ReduceToRight { left, right } => {
+            format!("reduce_to_right {} {}", name(left), name(right))
+        }
+        Step::Copy { into, from } => format!("copy {} {}", name(into), name(from)),
+        Step::Round => "round".to_owned(),
+    }
+}
 
 impl Recorder {
-    fn line(&mut self, line: String) {
-        self.lines.push(line);
+    /// Returns the line of each step and of each scratch buffer, in order.
+    fn lines(&self) -> Vec<String> {
+        let scratch = self.scratch.iter().enumerate();
+        let scratch =
+            scratch.map(|(number, (before, len))| (*before, format!("scratch t{number} {len}")));
+        let mut lines: Vec<_> = scratch.chain(self.steps.iter().map(text).enumerate()).collect();
+        lines.sort_by_key(|(place, _)| *place);
+        lines.into_iter().map(|(_, line)| line).collect()
     }
 }
 
 impl Steps for Recorder {
-    fn step(&mut self, step: Step) {
-        self.line(match step {
-            Step::Send { to, data } => format!("send {PEER}{to} {}", name(data)),
-            Step::Recv { from, data } => format!("recv {PEER}{from} {}", name(data)),
-            Step::Reduce { into, from } => format!("reduce {} {}", name(into), name(from)),
-            Step::ReduceToRight { left, right } => {
-                format!("reduce_to_right {} {}", name(left), name(right))
-            }
-            Step::Copy { into, from } => format!("copy {} {}", name(into), name(from)),
-            Step::Round => "round".to_owned(),
-        });
+    fn steps(&mut self) -> &mut Vec<Step> {
+        &mut self.steps
     }
 
     fn scratch(&mut self, len: usize) -> Result<Region> {
         if len == 0 {
             return Ok(Region::EMPTY);
         }
-        self.line(format!("scratch t{} {len}", self.scratch));
-        self.scratch += 1;
-        Ok(buffer(self.scratch + 1, len))
-    }
-
-    fn renamed(
-        &mut self,
-        real: &dyn Fn(i32) -> i32,
-        list: &mut dyn FnMut(&mut dyn Steps) -> Result<()>,
-    ) -> Result<()> {
-        let first = self.lines.len();
-        list(self)?;
-        for line in self.lines.iter_mut().skip(first) {
-            let Some((verb, rest)) = line.split_once(PEER) else { continue };
-            let (peer, data) = rest.split_once(' ').unwrap();
-            *line = format!("{verb}{PEER}{} {data}", real(peer.parse().unwrap()));
-        }
-        Ok(())
+        self.scratch.push((self.steps.len(), len));
+        Ok(buffer(self.scratch.len() + 1, len))
     }
 }
 
@@ -152,7 +144,7 @@ impl Case {
             let choice = AlgorithmChoice { how: self.how, levels: levels.as_ref() };
             self.list(&mut s, Group { rank, size: self.ranks }, choice).unwrap();
             writeln!(text, "rank {rank}").unwrap();
-            for line in s.lines {
+            for line in s.lines() {
                 text.push_str(&line);
                 text.push('\n');
             }

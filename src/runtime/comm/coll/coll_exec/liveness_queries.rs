@@ -5,22 +5,19 @@ use crate::error::{Result, failure};
 use crate::runtime::comm::Comm;
 use crate::runtime::comm::diagnostics::hang_report::{self, DeadlineQuery};
 use crate::runtime::comm::op_desc::OpDesc;
-use crate::sys::sync::wait::now_ns;
+use crate::sys::sync::wait::Deadline;
 use std::collections::BTreeSet;
 
 /// Timer for the queries that a rank sends during a long wait, to compare its collective with those
 /// of the ranks that it waits for.
+#[derive(Default)]
 pub(super) struct LivenessQueries {
-    since: u64,
-    next_ns: u64,
+    /// Time of the next query; `None` before the first call of `send_due`.
+    next: Option<Deadline>,
     news: u64,
 }
 
 impl LivenessQueries {
-    pub(super) fn new() -> Self {
-        LivenessQueries { since: 0, next_ns: hang_report::FIRST_QUESTION_NS, news: 0 }
-    }
-
     pub(super) fn send_due(
         &mut self,
         comm: &Comm,
@@ -28,11 +25,10 @@ impl LivenessQueries {
         inquiry: &DeadlineQuery,
         awaited: impl FnOnce() -> BTreeSet<i32>,
     ) -> Result<()> {
-        if self.since == 0 {
-            self.since = now_ns();
-        }
-        if now_ns().saturating_sub(self.since) > self.next_ns {
-            self.next_ns += hang_report::NEXT_QUESTION_NS;
+        let first = || Deadline::after(hang_report::FIRST_QUESTION_NS);
+        let next = self.next.get_or_insert_with(first);
+        if next.passed() {
+            *next = Deadline::after(hang_report::NEXT_QUESTION_NS);
             hang_report::query(comm, &awaited());
         }
         let news = comm.reports.news();

@@ -412,7 +412,7 @@ impl Run {
         let deadline = comm.deadline();
         let mut backoff = Backoff::new();
         let (mut questions, mut inquiry) =
-            (LivenessQueries::new(), DeadlineQuery::before(deadline, comm.timeout_ns));
+            (LivenessQueries::default(), DeadlineQuery::before(deadline, comm.timeout_ns));
         loop {
             match self.advance(comm) {
                 Ok(Advance::Done) => return Ok(()),

@@ -77,18 +77,10 @@ impl Schedule {
         let mut count = 0;
         for step in self.round_steps() {
             count += 1;
-            match step {
-                Step::Reduce { into, from } => {
-                    if let Some(reduction) = &self.reduction {
-                        reduction.apply(into, from);
-                    }
-                }
-                Step::ReduceToRight { left, right } => {
-                    if let Some(reduction) = &self.reduction {
-                        reduction.apply_to_right(left, right);
-                    }
-                }
-                Step::Copy { into, from } => into.copy_from(from),
+            match (step, &self.reduction) {
+                (Step::Reduce { into, from }, Some(by)) => by.apply(into, from),
+                (Step::ReduceToRight { left, right }, Some(by)) => by.apply_to_right(left, right),
+                (Step::Copy { into, from }, _) => into.copy_from(from),
                 _ => {}
             }
         }

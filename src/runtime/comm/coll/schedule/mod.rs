@@ -70,8 +70,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the bytes of the step list, of the list of operations in flight, and of the scratch
-    /// memory.
+    /// Returns the total size, in bytes, of the step list, the list of operations in flight, and
+    /// the scratch memory.
     pub(crate) fn bytes(&self) -> usize {
         let scratch = self.spare.iter().chain(&self.scratch).map(|scratch| scratch.region().len());
         let pending = self.pending.capacity() * size_of::<Pending>();
@@ -112,23 +112,8 @@ impl Drop for Schedule {
 }
 
 impl Steps for Schedule {
-    fn step(&mut self, step: Step) {
-        self.steps.push(step);
-    }
-
-    fn renamed(
-        &mut self,
-        real: &dyn Fn(i32) -> i32,
-        list: &mut dyn FnMut(&mut dyn Steps) -> Result<()>,
-    ) -> Result<()> {
-        let first = self.steps.len();
-        list(self)?;
-        for step in self.steps.iter_mut().skip(first) {
-            if let Step::Send { to: peer, .. } | Step::Recv { from: peer, .. } = step {
-                *peer = real(*peer);
-            }
-        }
-        Ok(())
+    fn steps(&mut self) -> &mut Vec<Step> {
+        &mut self.steps
     }
 
     fn scratch(&mut self, len: usize) -> Result<Region> {

@@ -5,9 +5,9 @@
 //! it. Calls that complete without a long wait execute none of this code.
 //!
 //! In reading order:
-//! - `notice`: message that reports operations or an abandoned collective
+//! - `notice`: message (notice) that reports operations or an abandoned collective
 //! - `reports`: notices that a communicator has received
-//! - `retired`: notices to communicators that were destroyed meanwhile
+//! - `retired`: notices to communicators that this rank has destroyed
 
 mod notice;
 pub(crate) mod reports;
@@ -60,7 +60,7 @@ fn own(comm: &Comm, why: NoticeKind, status: dtl_status_t, number: u64) -> Notic
     let mut calls: Vec<_> = comm.recorder.latest().take(TOLD - 2).collect();
     // Later operations may fill the notice: the stuck collective and `number` are always reported.
     let stuck = comm.recorder.stuck().map(|call| (call, false));
-    let meant = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
+    let meant = comm.recorder.collective(number);
     for more in [stuck, meant].into_iter().flatten() {
         if !calls.contains(&more) {
             calls.push(more);
@@ -120,8 +120,7 @@ pub(crate) fn give_up(comm: &Comm, number: u64, status: dtl_status_t) {
         let cause = comm.reports.notices.lock().cause.clone();
         notice.gone = cause.unwrap_or_default().or(reported).or(|| comm.gone());
     }
-    let call = i32::try_from(number).ok().and_then(|number| comm.recorder.collective(number));
-    match call {
+    match comm.recorder.collective(number) {
         Some((call, _)) if !call.kind.makes_comm() => notify_present(comm, &notice),
         // The communicator that this collective creates may exist on other ranks, which may have
         // destroyed this communicator.

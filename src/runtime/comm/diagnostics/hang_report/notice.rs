@@ -55,17 +55,10 @@ impl Notice {
     }
 
     pub(super) fn parse(words: &[u64]) -> Option<Notice> {
+        use NoticeKind::{Absent, Answer, Ask, GaveUp, Revoke};
         let (&[why, status, number], words) = words.split_first_chunk()?;
         let (gone, calls) = words.split_first_chunk::<NAMED>()?;
-        let why = [
-            NoticeKind::Ask,
-            NoticeKind::Answer,
-            NoticeKind::GaveUp,
-            NoticeKind::Revoke,
-            NoticeKind::Absent,
-        ]
-        .into_iter()
-        .find(|w| *w as u64 == why)?;
+        let why = [Ask, Answer, GaveUp, Revoke, Absent].into_iter().find(|w| *w as u64 == why)?;
         let calls = calls.chunks_exact(4).filter_map(|entry| match *entry {
             [state @ 1..=2, a, b, c] => Some((OpDesc::from_words([a, b, c])?, state == 2)),
             _ => None,

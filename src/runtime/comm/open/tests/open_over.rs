@@ -50,7 +50,7 @@ fn within(timeout_ns: u64) -> dtl_comm_desc_t {
         job: std::ptr::null(),
         timeout_ns,
         native: std::ptr::null_mut(),
-        over: dtl_comm_t::NULL,
+        over: dtl_comm_t { id: 0 },
     }
 }
 

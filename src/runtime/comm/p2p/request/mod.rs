@@ -145,10 +145,10 @@ fn refuse(comm: &Comm, make: impl FnOnce() -> Request) -> Error {
     failure!(DTL_ERROR_LIMIT, "too many requests in flight: complete some first")
 }
 
-/// Inserts the request of a started message into the handle table, or returns the error with which
-/// the start failed. (The caller records the message in the flight recorder before it starts the
-/// message. Otherwise a trace could show that the peer has received the message before this rank
-/// has sent it.)
+/// Inserts the request of a started message into the handle table. If the start failed, returns its
+/// error. (The caller records the message in the flight recorder before it starts the message.
+/// Otherwise a trace could show that the peer has received the message before this rank has sent
+/// it.)
 #[inline(always)] // row: message_8
 fn started(
     inside: &Guard,

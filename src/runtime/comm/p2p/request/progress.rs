@@ -15,15 +15,12 @@ pub(crate) fn standing(handle: dtl_request_t) -> Result<Option<PollState>> {
 }
 
 impl Progress for SlotMap<Request> {
-    fn progress(&self, handle: dtl_request_t) {
-        drop(standing(handle));
-    }
-
-    fn progress_from_thread(&self, handle: dtl_request_t) {
+    fn progress(&self, handle: dtl_request_t, is_library_thread: bool) {
         let may = |request: &Request, comm: &Comm| {
-            comm.link.transport.properties().allows_progress_thread
-                && !matches!(&request.life, RequestPhase::Active(RequestOp::Other(other))
-                    if other.calls_program())
+            !is_library_thread
+                || comm.link.transport.properties().allows_progress_thread
+                    && !matches!(&request.life, RequestPhase::Active(RequestOp::Other(other))
+                        if other.calls_program())
         };
         // A failure is returned to the thread that waits for the request.
         drop(standing_if(handle, may));

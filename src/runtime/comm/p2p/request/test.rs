@@ -26,7 +26,7 @@ pub(crate) enum RequestState {
     /// Persistent request that is not started.
     AtRest,
     Active,
-    /// The request is active on a communicator that is destroyed or being shrunk.
+    /// The request is active on a communicator that has been destroyed or is being shrunk.
     Closed,
     /// The handle does not refer to a request, or refers to a request that has already ended.
     Stale,

@@ -206,7 +206,7 @@ fn handles(requests: &mut [dtl_request_t]) -> impl Iterator<Item = (usize, &mut 
 /// or could not be polled).
 fn clear_if_over(handle: &mut dtl_request_t) {
     if !request::is_alive(*handle) {
-        *handle = dtl_request_t::NULL;
+        *handle = dtl_request_t { id: 0 };
     }
 }
 

@@ -69,8 +69,8 @@ impl Copies {
         usize::try_from(rank).ok().and_then(|rank| self.targets.get(rank))
     }
 
-    /// Executes a put or get as a copy by the operating system's kernel to or from the target's
-    /// memory. Returns false if the operation must be sent as a request.
+    /// Executes a put or get by having the operating system's kernel copy the data to or from the
+    /// target's memory. Returns false if the operation must be sent as a request.
     pub(super) fn copy(&self, comm: &Comm, spot: TargetRange, op: &RmaOp) -> Result<bool> {
         let target = self.target(spot.target).filter(|target| target.base != 0);
         let Some(target) = target else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! Origin side of window locks: lock requests, their cancellation, and the release of locks.
+//! Origin side of window locks: lock requests and their cancellation.
 //!
 //! The target sends exactly one reply to every request that expects a reply. A call that stops
 //! waiting for a reply passes the posted receive to `Origin::abandon`, which keeps it posted.
@@ -8,6 +8,7 @@
 use super::wire_format::{Head, RequestKind};
 use super::{Active, PendingReply, text};
 use crate::error::Result;
+use crate::runtime::comm::rma_path::RmaPath;
 use crate::sys::sync::wait::Deadline;
 use std::ops::Range;
 
@@ -41,7 +42,7 @@ impl Active {
             Ok(())
         };
         // The first failure is returned, so that of the release is dropped.
-        lock().inspect_err(|_| drop(self.give_back(targets.start..end)))
+        lock().inspect_err(|_| drop(self.leave(targets.start..end)))
     }
 
     /// Acquires shared locks on the targets, up to the first target whose lock is not free. Returns
@@ -53,7 +54,7 @@ impl Active {
         let Some(first) = refused.min() else { return Ok(targets.end) };
         let above = answers.iter().filter(|answer| answer.target > first && !answer.is_refused);
         // An error is dropped: the next request to that target fails, too.
-        above.for_each(|answer| drop(self.give_back(answer.target..answer.target + 1)));
+        above.for_each(|answer| drop(self.leave(answer.target..answer.target + 1)));
         Ok(first)
     }
 
@@ -101,17 +102,5 @@ impl Active {
                 origin.abandon(answer.started);
             }
         }
-    }
-
-    /// Releases the locks of the targets by sending messages to which the targets do not reply.
-    /// Returns the first failure.
-    pub(super) fn give_back(&self, targets: Range<i32>) -> Result<()> {
-        let mut given = Ok(());
-        for target in targets {
-            let head = Head::new(RequestKind::Unlock);
-            let posted = self.lock_origin().and_then(|mut origin| origin.post(target, &head, &[]));
-            given = given.and(posted);
-        }
-        given
     }
 }

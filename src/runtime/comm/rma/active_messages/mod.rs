@@ -30,7 +30,6 @@ use self::cma::Copies;
 use self::target::Server;
 use self::wire_format::{FRAGMENT, Head, INLINE, RequestKind, answer_tag, data_tag};
 use super::rma_progress as serving;
-use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::comm::p2p::op_handle::OpHandle;
 use crate::runtime::comm::posted::Posted;
@@ -215,7 +214,7 @@ impl Active {
 
     /// Fails if one of the targets is known to have died. A flush reports the death even if no
     /// operation was in flight to that target.
-    fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
+    pub(super) fn check_alive(&self, targets: &Range<i32>) -> Result<()> {
         self.copies.check_there(targets)?;
         if !self.comm.has_died() {
             return Ok(());
@@ -370,17 +369,15 @@ impl RmaPath for Active {
         }
     }
 
-    fn unlock(&self, targets: Range<i32>) -> Result<()> {
-        let flushed = self.flush(targets.clone(), FlushScope::Target);
-        if flushed.as_ref().is_err_and(|error| error.status() == DTL_ERROR_TIMEOUT) {
-            return flushed;
+    /// Releases the locks by messages to which the targets send no reply.
+    fn leave(&self, targets: Range<i32>) -> Result<()> {
+        let mut left = Ok(());
+        for target in targets {
+            let head = Head::new(RequestKind::Unlock);
+            let posted = self.lock_origin().and_then(|mut origin| origin.post(target, &head, &[]));
+            left = left.and(posted);
         }
-        flushed.and(self.give_back(targets))
-    }
-
-    fn leave(&self, targets: Range<i32>) {
-        // The error is dropped: an unreachable target detects that this rank left.
-        drop(self.give_back(targets));
+        left
     }
 
     /// Waits until all operations on the targets are complete, then returns their first failure.

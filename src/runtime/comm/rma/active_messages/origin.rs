@@ -50,7 +50,7 @@ pub(super) struct Origin {
     failed: Vec<(i32, Error)>,
     peers: Vec<TargetCounts>,
     number: u64,
-    /// Posted receives for replies for which no call waits any more.
+    /// Posted receives of replies that no call is waiting for any more.
     abandoned: Vec<OpHandle>,
 }
 
@@ -142,7 +142,7 @@ impl Origin {
         Ok(())
     }
 
-    /// Polls the receives for replies for which no call waits any more. Returns true if all of
+    /// Polls the receives of replies that no call is waiting for any more. Returns true if all of
     /// these receives have ended.
     pub(super) fn is_answered(&mut self) -> bool {
         self.abandoned.retain(|started| match self.comm.poll(*started) {
@@ -155,8 +155,8 @@ impl Origin {
         self.abandoned.is_empty()
     }
 
-    /// Adds `started`, a posted receive, to `abandoned`, the list of receives for replies for which
-    /// no call waits any more.
+    /// Adds `started`, a posted receive, to `abandoned`, the list of receives of replies that no
+    /// call is waiting for any more.
     pub(super) fn abandon(&mut self, started: OpHandle) {
         self.abandoned.push(started);
     }
@@ -205,8 +205,8 @@ impl Origin {
         }
     }
 
-    /// Returns the first failure of an operation on the targets that no flush has returned yet, and
-    /// discards the other failures of operations on these targets.
+    /// Of the failures that no flush has returned yet, returns the first one of an operation on the
+    /// targets, and discards the others of operations on these targets.
     pub(super) fn failure(&mut self, targets: &Range<i32>) -> Result<()> {
         let failed = std::mem::take(&mut self.failed).into_iter();
         let (ours, rest): (Vec<_>, Vec<_>) = failed.partition(|(of, _)| targets.contains(of));

@@ -11,7 +11,7 @@ use crate::abi::word::{
 use crate::error::fail;
 use crate::runtime::comm::rma::rma_ops::change;
 use crate::runtime::comm::rma::select::{OfferMemory, PathChoice, choose};
-use crate::runtime::comm::rma::{RankWindow, WindowOffer, rma_progress as serving};
+use crate::runtime::comm::rma::{WindowOffer, rma_progress as serving};
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::component::{
     BackendProbe, Completion, Groups, Matched, Properties, RecvMode, Rma, Selector, SendMode,
@@ -216,9 +216,8 @@ fn make(
         u64::MAX,
     ));
     let had = OfferMemory::of(&comm, WindowOffer { memory, disp_unit: 1 }).unwrap();
-    let words = had.words();
-    let part = RankWindow { size: words[0], disp_unit: 1, process: 1, memory: Region::EMPTY };
-    let chosen = choose(&comm, had, &[part], &[words]).unwrap();
+    let [size, unit, place, check, windows, base] = had.words();
+    let chosen = choose(&comm, had, &[[0, 1, size, unit, place, check, windows, base]]).unwrap();
     // Any waiting call serves all windows in the list.
     serving::add(&chosen.path, false).unwrap();
     (chosen, log)
@@ -253,7 +252,8 @@ fn data_and_some_atomics_are_the_transports() {
         let swap = RmaOp::CompareAndSwap(Swap { value, expected, result, dtype });
         path.start(FIRST, &swap, false).unwrap();
     }
-    path.unlock(0..1).unwrap();
+    path.flush(0..1, FlushScope::Target).unwrap();
+    path.leave(0..1).unwrap();
     assert_eq!(log.lock().calls, ["put", "flush", "accumulate", "swap", "flush"]);
     path.start(FIRST, &RmaOp::Get(into.region()), false).unwrap();
     path.flush(0..1, FlushScope::Local).unwrap();

@@ -306,7 +306,7 @@ proptest! {
     }
 
     /// Checks that the kernels that write the left operand and the kernels that write the right
-    /// operand give equal bits, also for NaNs and zeros.
+    /// operand produce bitwise equal results, including for NaNs and zeros.
     #[test]
     fn sides_do_not_matter(
         a in proptest::collection::vec(any::<u8>(), 64),

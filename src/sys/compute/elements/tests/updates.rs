@@ -1,5 +1,5 @@
 //! Tests that compare the updates of every dtype and operation with the kernels for private memory,
-//! and tests of updates by many threads at once.
+//! and tests in which several threads update the same elements concurrently.
 
 use super::*;
 use proptest::prelude::*;
@@ -168,8 +168,8 @@ fn a_look_needs_no_operand() {
     assert_eq!((pair, was), ([1, 2], [1, 2]));
 }
 
-/// Updates elements in the way that is required of every caller: with `apply` if they need no lock,
-/// otherwise with `apply_locked` under the lock.
+/// Updates elements as every caller must: with `apply` if the elements can be updated without a
+/// lock, otherwise with `apply_locked` while holding the lock.
 fn change(update: &Update, lock: &Mutex<()>, regions: [Region; 3]) {
     let [target, operand, old] = regions;
     if update.is_lock_free(target) {
