@@ -133,7 +133,9 @@ pub extern "C" fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t {
     Entry("dtl_policy_release").wait(
         |inside| policy::release(inside, policy.id),
         |last| {
-            last.iter().for_each(|policy| policy.close());
+            if let Some(policy) = last {
+                policy.close();
+            }
             Ok(())
         },
     )
@@ -321,7 +323,9 @@ unsafe fn give<T: Copy>(from: &[T], out: *mut T, cap: u64, out_len: *mut u64) ->
     if is_wanted {
         Out::new(out, "out")?;
     }
-    Out::optional(out_len, "out_len")?.iter().for_each(|out| out.set(count));
+    if let Some(out_len) = Out::optional(out_len, "out_len")? {
+        out_len.set(count);
+    }
     if is_wanted {
         if cap < count {
             return fail!(

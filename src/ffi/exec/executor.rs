@@ -52,7 +52,9 @@ pub extern "C" fn dtl_executor_destroy(executor: dtl_executor_t) -> dtl_status_t
     Entry("dtl_executor_destroy").wait(
         |inside| handles::remove::<Executor>(inside, executor.id),
         |executor| {
-            executor.iter().for_each(|executor| executor.close());
+            if let Some(executor) = executor {
+                executor.close();
+            }
             Ok(())
         },
     )

@@ -70,7 +70,9 @@ pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
     Entry("dtl_stream_destroy").wait(
         |inside| handles::remove_stream(inside, stream.id),
         |stream| {
-            stream.iter().for_each(Stream::close);
+            if let Some(stream) = stream {
+                stream.close();
+            }
             Ok(())
         },
     )

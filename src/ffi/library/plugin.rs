@@ -47,7 +47,9 @@ pub unsafe extern "C" fn dtl_backend_load(
         |_| Ok((Out::optional(out, "out")?, path?)),
         |(out, path)| {
             let first = plugins::load(Path::new(path), "dtl_backend_load", &|_| {})?;
-            out.iter().for_each(|out| out.set(first));
+            if let Some(out) = out {
+                out.set(first);
+            }
             Ok(())
         },
     )
@@ -76,7 +78,9 @@ pub unsafe extern "C" fn dtl_backend_load_dir(
         |_| Ok((Out::optional(out_loaded, "out_loaded")?, path?)),
         |(out, path)| {
             let loaded = plugins::load_folder(Path::new(path), "dtl_backend_load_dir")?;
-            out.iter().for_each(|out| out.set(loaded));
+            if let Some(out) = out {
+                out.set(loaded);
+            }
             Ok(())
         },
     )

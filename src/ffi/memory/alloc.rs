@@ -276,7 +276,9 @@ pub unsafe extern "C" fn dtl_mem_import(
         let handle = unsafe { args::read(handle, "handle") }?;
         let (addr, size) = ipc_handle::import(device::backend(inside, backend)?, &handle)?;
         out.set(addr.ptr());
-        out_size.iter().for_each(|out| out.set(size));
+        if let Some(out) = out_size {
+            out.set(size);
+        }
         Ok(())
     })
 }
