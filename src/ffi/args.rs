@@ -45,6 +45,14 @@ impl<T> Out<T> {
     }
 }
 
+/// Writes both values of a successful result; returns the error of a failed one.
+pub(super) fn put_both<A, B>(outputs: (Out<A>, Out<B>), result: Result<(A, B)>) -> Result<()> {
+    result.map(|(first, second)| {
+        outputs.0.set(first);
+        outputs.1.set(second);
+    })
+}
+
 /// Writes one value after the other to the caller's array.
 pub(super) fn put_all<T: Copy>(pointer: *mut T, values: &[T], name: &str) -> Result<()> {
     for (index, &value) in values.iter().enumerate() {
@@ -199,6 +207,15 @@ pub(super) unsafe fn put_text(
     // SAFETY: `end` is within the `cap` writable bytes of `buf`.
     unsafe { end.write(0) };
     Ok(())
+}
+
+/// Copies a struct that may be omitted; `None` if `pointer` is null.
+///
+/// # Safety
+/// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
+pub(super) unsafe fn take_optional<T: Described>(pointer: *const T) -> Result<Option<T>> {
+    // SAFETY: the caller guarantees that `pointer` points to a sized struct unless it is null.
+    if pointer.is_null() { Ok(None) } else { unsafe { take(pointer) }.map(Some) }
 }
 
 /// Copies a struct; if `pointer` is null, all fields are 0, their default.

@@ -55,10 +55,9 @@ unsafe fn copy(args: *const dtl_dispatch_copy_t, by: Option<&Arc<Backend>>) -> R
     let args = unsafe { args::take(args) }?;
     if args.ndim > 0 {
         let sides = (args.dst, args.dst_strides_bytes, args.src, args.src_strides_bytes);
+        let shape = (args.shape, args.ndim);
         // SAFETY: the caller's contract: `ndim` counts and strides, and the elements they lead to.
-        return unsafe {
-            transfer::strided(&inside, sides, (args.shape, args.ndim), args.element_bytes)
-        };
+        return unsafe { transfer::strided(&inside, sides, shape, args.element_bytes) };
     }
     // SAFETY: the caller's contract: both sides hold size_bytes.
     let dst = unsafe { args::region(args.dst, args.size_bytes, "dst") }?;
@@ -67,10 +66,8 @@ unsafe fn copy(args: *const dtl_dispatch_copy_t, by: Option<&Arc<Backend>>) -> R
     match by {
         None => crate::runtime::memory::transfer::copy(&inside, dst, src),
         Some(by) => {
-            let (dst, src) = (
-                memory::locate(&inside, "destination", dst)?,
-                memory::locate(&inside, "source", src)?,
-            );
+            let dst = memory::locate(&inside, "destination", dst)?;
+            let src = memory::locate(&inside, "source", src)?;
             memory::handlers::copy_by(by, &dst, &src)
         }
     }
@@ -80,16 +77,9 @@ unsafe fn launch(args: *const dtl_dispatch_launch_t) -> Result<()> {
     let inside = epoch::enter();
     // SAFETY: the caller's contract.
     let args = unsafe { args::take(args) }?;
+    let given = (args.args, args.sizes, args.count);
     // SAFETY: the caller's contract: what dtl_kernel_launch wants.
-    unsafe {
-        kernel::launch(
-            &inside,
-            args.stream,
-            args.kernel,
-            args.launch,
-            (args.args, args.sizes, args.count),
-        )
-    }
+    unsafe { kernel::launch(&inside, args.stream, args.kernel, args.launch, given) }
 }
 
 unsafe fn compile(out: *mut dtl_dispatch_compile_t, by: Option<&Arc<Backend>>) -> Result<()> {

@@ -13,6 +13,7 @@ use crate::sys::handles::epoch::Guard;
 
 const ALL_FLAGS: u64 = DTL_DISPATCH_REPLACE | DTL_DISPATCH_ILLEGAL | DTL_DISPATCH_DEFAULT;
 const LONGEST_NAME: usize = 127;
+const MOST_KEYS: u64 = bitmap_index::MOST as u64;
 
 /// Registers a handler under keys, as dtl_dispatch_register documents.
 ///
@@ -52,12 +53,8 @@ unsafe fn take_keys(
             "key_count is 0: a handler needs at least one key"
         );
     }
-    if count > bitmap_index::MOST as u64 {
-        return fail!(
-            DTL_ERROR_LIMIT,
-            "key_count is {count}, at most {} are taken",
-            bitmap_index::MOST
-        );
+    if count > MOST_KEYS {
+        return fail!(DTL_ERROR_LIMIT, "key_count is {count}, at most {MOST_KEYS} are taken");
     }
     // SAFETY: not null, aligned, `count` elements by the contract.
     let keys = unsafe { std::slice::from_raw_parts(keys, count as usize) };

@@ -268,12 +268,10 @@ unsafe fn list<'a>(
 /// opts.ops is null or points to a struct as long as its struct_size.
 unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<ResourceKind> {
     let has_table = !opts.ops.is_null();
-    let usual = if has_table {
-        DTL_RESOURCES_CUSTOM
-    } else if has_list {
-        DTL_RESOURCES_GENERIC
-    } else {
-        DTL_RESOURCES_STREAMS
+    let usual = match (has_table, has_list) {
+        (true, _) => DTL_RESOURCES_CUSTOM,
+        (false, true) => DTL_RESOURCES_GENERIC,
+        (false, false) => DTL_RESOURCES_STREAMS,
     };
     let number = if opts.kind == 0 { usual } else { opts.kind };
     if has_table && number != DTL_RESOURCES_CUSTOM {
@@ -282,10 +280,10 @@ unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<ResourceKind>
             "opts.ops is given, and opts.kind is {number}: set it to 0 or DTL_RESOURCES_CUSTOM"
         );
     }
-    Ok(match number {
-        DTL_RESOURCES_GENERIC => ResourceKind::Generic,
-        DTL_RESOURCES_INLINE => ResourceKind::Inline,
-        DTL_RESOURCES_STREAMS => ResourceKind::Streams(opts.backend),
+    match number {
+        DTL_RESOURCES_GENERIC => Ok(ResourceKind::Generic),
+        DTL_RESOURCES_INLINE => Ok(ResourceKind::Inline),
+        DTL_RESOURCES_STREAMS => Ok(ResourceKind::Streams(opts.backend)),
         DTL_RESOURCES_CUSTOM => {
             required(has_table, "opts.ops")?;
             // SAFETY: passed on.
@@ -293,16 +291,14 @@ unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<ResourceKind>
             args::check_reserved(ops.reserved, "opts.ops->reserved")?;
             required(ops.submit.is_some(), "opts.ops->submit")?;
             check_info(ops.supported_info, "opts.ops->supported_info")?;
-            ResourceKind::Custom(CustomKind { ops, own: Addr::new(opts.ops_self) })
+            Ok(ResourceKind::Custom(CustomKind { ops, own: Addr::new(opts.ops_self) }))
         }
-        _ => {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "opts.kind {number} is unknown; use 0 or DTL_RESOURCES_GENERIC, _INLINE, _STREAMS \
-                 or _CUSTOM"
-            );
-        }
-    })
+        _ => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "opts.kind {number} is unknown; use 0 or DTL_RESOURCES_GENERIC, _INLINE, _STREAMS or \
+             _CUSTOM"
+        ),
+    }
 }
 
 fn check_info(info: u64, name: &str) -> Result<()> {

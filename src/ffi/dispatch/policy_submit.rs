@@ -73,7 +73,10 @@ pub unsafe extern "C" fn dtl_policy_submit(
         let call = SubmitArgs { policy, key, function: task, arg, out };
         Entry("dtl_policy_submit").wait(
             |inside| call.pin(inside),
-            |pinned| call.submit(&pinned, Some(Deadline::after(timeout_ns))),
+            |(task, policy)| {
+                let submitted = policy.submit(&task, Some(Deadline::after(timeout_ns)));
+                submitted.map(|submission| give(out, submission))
+            },
         )
     }
 
@@ -107,8 +110,10 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
         out: *mut dtl_submission_t,
     ) -> dtl_status_t {
         let call = SubmitArgs { policy, key, function: task, arg, out };
-        Entry("dtl_policy_try_submit")
-            .wait(|inside| call.pin(inside), |pinned| call.submit(&pinned, None))
+        Entry("dtl_policy_try_submit").wait(
+            |inside| call.pin(inside),
+            |(task, policy)| policy.submit(&task, None).map(|submission| give(out, submission)),
+        )
     }
 
     guard::quick(
@@ -267,31 +272,14 @@ pub unsafe extern "C" fn dtl_selection_end(
 }
 
 impl SubmitArgs {
-    fn task(&self) -> Result<Task> {
+    #[cold]
+    fn pin(&self, inside: &Guard) -> Result<(Task, Arc<Policy>)> {
         let Some(function) = self.function else {
             return fail!(DTL_ERROR_NULL_POINTER, "task is NULL; pass the function to call");
         };
-        let is_kept = !self.out.is_null();
-        if is_kept {
-            Out::new(self.out, "out")?;
-        }
-        Ok(Task { key: key_of(self.key, function), function, arg: Addr::new(self.arg), is_kept })
-    }
-
-    #[cold]
-    fn pin(&self, inside: &Guard) -> Result<(Task, Arc<Policy>)> {
-        Ok((self.task()?, policy::pin(inside, self.policy.id)?))
-    }
-
-    /// The way of everything that is not quick.
-    #[cold]
-    fn submit(
-        &self,
-        (task, policy): &(Task, Arc<Policy>),
-        patience: Option<Deadline>,
-    ) -> Result<()> {
-        give(self.out, policy.submit(task, patience)?);
-        Ok(())
+        let is_kept = Out::optional(self.out, "out")?.is_some();
+        let (key, arg) = (key_of(self.key, function), Addr::new(self.arg));
+        Ok((Task { key, function, arg, is_kept }, policy::pin(inside, self.policy.id)?))
     }
 }
 
@@ -406,15 +394,11 @@ fn returned(
             Err(gone) => Err(gone),
         },
         |found| {
-            give(
-                out,
-                match found {
-                    Some(found) => {
-                        found.returned(&picked, (status, before), &left, !out.is_null())?
-                    }
-                    None => dtl_submission_t { policy, ticket: 0, resource: picked.index, status },
-                },
-            );
+            let submission = match found {
+                Some(found) => found.returned(&picked, (status, before), &left, !out.is_null())?,
+                None => dtl_submission_t { policy, ticket: 0, resource: picked.index, status },
+            };
+            give(out, submission);
             Ok(())
         },
     )

@@ -11,14 +11,8 @@ use crate::runtime::exec::event::Event;
 use crate::runtime::exec::executor::Executor;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::host::reduce::{self, Reduction};
-use crate::sys::handles::epoch::Guard;
 use crate::sys::memory::buf::Addr;
 use std::ffi::c_void;
-use std::sync::Arc;
-
-fn pin(inside: &Guard, executor: dtl_executor_t) -> Result<Arc<Executor>> {
-    handles::pin(inside, executor.id)
-}
 
 /// Insists on a function pointer.
 fn given<F>(function: Option<F>, name: &str) -> Result<F> {
@@ -78,7 +72,7 @@ pub extern "C" fn dtl_executor_run(
     user: *mut c_void,
 ) -> dtl_status_t {
     Entry("dtl_executor_run").wait(
-        |inside| Ok((given(r#fn, "fn")?, pin(inside, executor)?)),
+        |inside| Ok((given(r#fn, "fn")?, handles::pin::<Executor>(inside, executor.id)?)),
         |(function, executor)| executor.run(function, Addr::new(user)),
     )
 }
@@ -103,7 +97,7 @@ pub extern "C" fn dtl_executor_run_async(
         |inside| {
             let event =
                 if event.id == 0 { None } else { Some(handles::pin::<Event>(inside, event.id)?) };
-            Ok((given(r#fn, "fn")?, pin(inside, executor)?, event))
+            Ok((given(r#fn, "fn")?, handles::pin::<Executor>(inside, executor.id)?, event))
         },
         |(function, executor, event)| {
             executor.run_async(function, Addr::new(user), event.as_deref())
@@ -193,8 +187,10 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
 ///         succeeds (on POOL, while such functions run, only in the thread that started the loop).
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_synchronize(executor: dtl_executor_t) -> dtl_status_t {
-    Entry("dtl_executor_synchronize")
-        .wait(|inside| pin(inside, executor), |executor| executor.synchronize())
+    Entry("dtl_executor_synchronize").wait(
+        |inside| handles::pin::<Executor>(inside, executor.id),
+        |executor| executor.synchronize(),
+    )
 }
 
 /// Tells what an executor is and how parallel.

@@ -172,13 +172,10 @@ unsafe fn pack(args: *const *const c_void, sizes: *const u64, count: u32) -> Res
     let sizes = unsafe { std::slice::from_raw_parts(sizes, count as usize) };
     let mut few = [Region::EMPTY; FEW_ARGS];
     let mut many = Vec::new();
-    let regions = match few.get_mut(..args.len()) {
-        Some(few) => few,
-        None => {
-            many.resize(args.len(), Region::EMPTY);
-            many.as_mut_slice()
-        }
-    };
+    let regions = few.get_mut(..args.len()).unwrap_or_else(|| {
+        many.resize(args.len(), Region::EMPTY);
+        &mut many
+    });
     for (index, ((arg, size), region)) in args.iter().zip(sizes).zip(&mut *regions).enumerate() {
         // SAFETY: each argument has its size in bytes by the contract.
         *region = unsafe { args::region(*arg, *size, "it") }

@@ -8,6 +8,7 @@ use crate::abi::word::*;
 use crate::error::{Error, Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
+use crate::from_c::blank;
 use crate::runtime::component::{KernelQuery, Source, SourceFile};
 use crate::runtime::dispatch::{self, Action, Query, Registration};
 use crate::runtime::environment::Requirement;
@@ -69,13 +70,7 @@ pub unsafe extern "C" fn dtl_module_compile(
             handles::check_device(&owner, device)?;
             // SAFETY: the caller's contract: a struct as long as its struct_size.
             let language = unsafe { args::take(source) }?.language;
-            let mut wanted = dtl_dispatch_compile_t {
-                struct_size: size_of::<dtl_dispatch_compile_t>() as u32,
-                device,
-                backend,
-                source,
-                module: dtl_module_t { id: 0 },
-            };
+            let mut wanted = dtl_dispatch_compile_t { device, backend, source, ..blank() };
             Ok((out, by_language(inside, language, &mut wanted)?, wanted))
         },
         |(out, theirs, wanted)| {
@@ -142,30 +137,30 @@ pub(crate) unsafe fn compile(
     // SAFETY: the caller's contract: a struct as long as its struct_size.
     let source = unsafe { args::take(source) }?;
     // SAFETY: the caller's contract: what the struct points to is there.
-    let needs = unsafe { take_needs(&source) }?;
+    let needs = unsafe {
+        args::texts(source.environments, source.environment_count, "dtl_source_t.environments")
+    }?;
+    let needs = needs.iter().map(|need| Requirement::parse(need)).collect::<Result<Vec<_>>>()?;
     // SAFETY: as above.
     let mut source = unsafe { take_over(&source) }?;
     let mut log = String::new();
-    match Module::compile(owner, device, &mut source, &needs, &mut log) {
-        Ok(module) => Ok(dtl_module_t { id: handles::insert(module)? }),
-        Err(error) => Err(failed(&source, error, log)),
-    }
+    let module = Module::compile(owner, device, &mut source, &needs, &mut log)
+        .map_err(|error| failed(&source, error, log))?;
+    handles::insert(module).map(|id| dtl_module_t { id })
 }
 
 /// Keeps the log, and puts its first errors into the text.
-fn failed(source: &Source, error: Error, log: String) -> Error {
-    if error.status() != DTL_ERROR_COMPILE_FAILED {
-        let _ = LAST_LOG.try_with(|last| last.replace(log));
-        return error;
+fn failed(source: &Source, mut error: Error, log: String) -> Error {
+    if error.status() == DTL_ERROR_COMPILE_FAILED {
+        let (name, text) = (source.name.to_string_lossy(), error.text());
+        let text = match first_errors(&log).as_str() {
+            "" => format!("{name}: {text}"),
+            first => format!("{name}: {text}: {first} (all of the log: dtl_module_log)"),
+        };
+        error = Error::new(DTL_ERROR_COMPILE_FAILED, text);
     }
-    let first = first_errors(&log);
-    let (name, text) = (source.name.to_string_lossy(), error.text());
-    let text = match first.as_str() {
-        "" => format!("{name}: {text}"),
-        first => format!("{name}: {text}: {first} (all of the log: dtl_module_log)"),
-    };
     let _ = LAST_LOG.try_with(|last| last.replace(log));
-    Error::new(DTL_ERROR_COMPILE_FAILED, text)
+    error
 }
 
 /// The first lines of a log that say what is wrong; without any the first line.
@@ -245,34 +240,19 @@ unsafe fn size_of_text(text: *const c_char, size: u64) -> u64 {
 /// # Safety
 /// `list` is null or has `count` entries that do not change during `'a`.
 unsafe fn entries<'a, T>(list: *const T, count: u32, noun: &str) -> Result<&'a [T]> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if list.is_null() {
+    if list.is_null() && count > 0 {
         return fail!(DTL_ERROR_NULL_POINTER, "dtl_source_t.{noun} is NULL for {count} {noun}");
     }
     if count > MOST_ENTRIES {
         return fail!(DTL_ERROR_LIMIT, "{count} {noun}; at most {MOST_ENTRIES} are taken");
     }
-    // SAFETY: `list` is not null, so it has `count` entries by the contract.
-    Ok(unsafe { std::slice::from_raw_parts(list, count as usize) })
+    // SAFETY: `list` has `count` entries by the contract.
+    unsafe { args::array(list, count as usize, noun) }
 }
 
 /// Whether what is written in a language is text; of those of other backends nobody knows.
 fn is_text(language: dtl_enum_word_t) -> bool {
     [0, DTL_LANGUAGE_C, DTL_LANGUAGE_CUDA, DTL_LANGUAGE_OPENCL].contains(&language)
-}
-
-/// Reads the environments.
-///
-/// # Safety
-/// `environments` has `environment_count` texts, or is null.
-unsafe fn take_needs(source: &dtl_source_t) -> Result<Vec<Requirement>> {
-    // SAFETY: the caller's contract.
-    let names = unsafe {
-        args::texts(source.environments, source.environment_count, "dtl_source_t.environments")
-    }?;
-    names.iter().map(|name| Requirement::parse(name)).collect()
 }
 
 /// Copies the files.
@@ -288,14 +268,10 @@ unsafe fn take_files(source: &dtl_source_t) -> Result<Vec<SourceFile>> {
         // SAFETY: what the file points to is there.
         let file = unsafe { take_file(file, index, &mut room) }?;
         if let Some(known) = taken.iter().find(|known| clash(&known.name, &file.name)) {
-            let what = match known.name == file.name {
-                true => format!("there are two files {:?}", file.name),
-                false => {
-                    format!(
-                        "of {:?} and {:?} one is a file and the other's folder",
-                        known.name, file.name
-                    )
-                }
+            let (known, new) = (&known.name, &file.name);
+            let what = match known == new {
+                true => format!("there are two files {new:?}"),
+                false => format!("of {known:?} and {new:?} one is a file and the other's folder"),
             };
             return fail!(
                 DTL_ERROR_ALREADY_EXISTS,
@@ -342,21 +318,15 @@ unsafe fn take_file(file: &dtl_source_file_t, index: usize, room: &mut u64) -> R
     if size > 0 && file.text.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "{place}.text is NULL for {size} bytes");
     }
-    match room.checked_sub(size) {
-        Some(rest) => *room = rest,
-        None => {
-            return fail!(
-                DTL_ERROR_LIMIT,
-                "{place}: all files together have more than {MOST_BYTES} bytes"
-            );
-        }
-    }
-    let bytes = if size == 0 {
-        Vec::new()
-    } else {
-        // SAFETY: `size` bytes by the contract.
-        unsafe { std::slice::from_raw_parts(file.text.cast::<u8>(), size as usize) }.to_vec()
+    let Some(rest) = room.checked_sub(size) else {
+        return fail!(
+            DTL_ERROR_LIMIT,
+            "{place}: all files together have more than {MOST_BYTES} bytes"
+        );
     };
+    *room = rest;
+    // SAFETY: `size` bytes by the contract.
+    let bytes = unsafe { args::array(file.text.cast::<u8>(), size as usize, "text") }?;
     let Ok(text) = CString::new(bytes) else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,

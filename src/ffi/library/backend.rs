@@ -76,25 +76,17 @@ pub unsafe fn take_tables(vtable: *const dtl_backend_vtable_t) -> Result<Tables>
     let main = unsafe { args::take(vtable) }?;
     Ok(Tables {
         // SAFETY: the caller's contract, as in the four lines below.
-        device: unsafe { take_optional(main.device) }?,
+        device: unsafe { args::take_optional(main.device) }?,
         // SAFETY: as above.
-        memory: unsafe { take_optional(main.memory) }?,
+        memory: unsafe { args::take_optional(main.memory) }?,
         // SAFETY: as above.
-        transfer: unsafe { take_optional(main.transfer) }?,
+        transfer: unsafe { args::take_optional(main.transfer) }?,
         // SAFETY: as above.
-        exec: unsafe { take_optional(main.exec) }?,
+        exec: unsafe { args::take_optional(main.exec) }?,
         // SAFETY: as above.
-        comm: unsafe { take_optional(main.comm) }?,
+        comm: unsafe { args::take_optional(main.comm) }?,
         main,
     })
-}
-
-unsafe fn take_optional<T: crate::abi::layouts::Described>(table: *const T) -> Result<Option<T>> {
-    if table.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: the caller's contract: a table as long as its struct_size.
-    unsafe { args::take(table) }.map(Some)
 }
 
 /// Removes a registered backend; its `destroy` runs once its last user is gone. If it had replaced
@@ -238,9 +230,7 @@ pub unsafe extern "C" fn dtl_backend_supports(
         |inside| {
             Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?, feature?))
         },
-        |(backend, out, feature): (Arc<registry::Backend>, _, _)| {
-            out.put(backend.supports(feature).map(i32::from))
-        },
+        |(backend, out, feature)| out.put(backend.supports(feature).map(i32::from)),
     )
 }
 

@@ -5,7 +5,7 @@ use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
-use crate::runtime::device;
+use crate::runtime::{array, device};
 
 /// Number of devices of a backend.
 ///
@@ -58,16 +58,10 @@ pub unsafe extern "C" fn dtl_backend_dlpack_device(
     out_id: *mut i32,
 ) -> dtl_status_t {
     Entry("dtl_backend_dlpack_device").call(|inside| {
-        let (out_type, out_id) = (Out::new(out_type, "out_type")?, Out::new(out_id, "out_id")?);
+        let outputs = (Out::new(out_type, "out_type")?, Out::new(out_id, "out_id")?);
         let backend = device::backend(inside, backend)?;
         device::check(backend, device)?;
-        let (kind, id) = backend
-            .device()?
-            .dlpack(device)
-            .unwrap_or_else(|| Err(backend.lacks("DLPack number")))?;
-        out_type.set(kind);
-        out_id.set(id);
-        Ok(())
+        args::put_both(outputs, array::number(backend, device))
     })
 }
 
@@ -103,13 +97,9 @@ pub unsafe extern "C" fn dtl_device_memory_info(
     out_total_bytes: *mut u64,
 ) -> dtl_status_t {
     Entry("dtl_device_memory_info").call(|inside| {
-        let (out_free, out_total) = (
-            Out::new(out_free_bytes, "out_free_bytes")?,
-            Out::new(out_total_bytes, "out_total_bytes")?,
-        );
-        let (free, total) = device::memory_info(device::backend(inside, backend)?, device)?;
-        out_free.set(free);
-        out_total.set(total);
-        Ok(())
+        let free = Out::new(out_free_bytes, "out_free_bytes")?;
+        let total = Out::new(out_total_bytes, "out_total_bytes")?;
+        let backend = device::backend(inside, backend)?;
+        args::put_both((free, total), device::memory_info(backend, device))
     })
 }

@@ -8,7 +8,7 @@ use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
 use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
-use crate::ffi::guard;
+use crate::ffi::guard::{Locks, always};
 use crate::from_c::blank;
 use crate::runtime::enums::attrs::{Attr, FIELD_LIMIT, Value, bits_of, check_count};
 use crate::runtime::enums::{self, json, schedule};
@@ -30,12 +30,8 @@ pub unsafe extern "C" fn dtl_enum_create(
     flags: u32,
     out: *mut dtl_enum_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
-        let out = Out::new(out, "out")?;
-        // SAFETY: the caller's contract: NULL or a NUL-terminated text.
-        let name = unsafe { args::text(name, "name") }?;
-        out.put(enums::create(name, flags))
-    })
+    // SAFETY: the caller's contract: NULL or a NUL-terminated text.
+    unsafe { by_name(name, out, |name| enums::create(name, flags)) }
 }
 
 /// The number of an enumeration, built-in ("Schedule") or not.
@@ -43,12 +39,8 @@ pub unsafe extern "C" fn dtl_enum_create(
 /// @return DTL_ERROR_NOT_FOUND: no such name; the text lists what there is. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_find(name: *const c_char, out: *mut dtl_enum_t) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
-        let out = Out::new(out, "out")?;
-        // SAFETY: the caller's contract: NULL or a NUL-terminated text.
-        let name = unsafe { args::text(name, "name") }?;
-        out.put(enums::find(name))
-    })
+    // SAFETY: the caller's contract: NULL or a NUL-terminated text.
+    unsafe { by_name(name, out, enums::find) }
 }
 
 /// Adds a member to an enumeration. It is then as good as a built-in one: a backend that has memory
@@ -71,12 +63,8 @@ pub unsafe extern "C" fn dtl_enum_register(
     name: *const c_char,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
-        let out = Out::new(out, "out")?;
-        // SAFETY: the caller's contract: NULL or a NUL-terminated text.
-        let name = unsafe { args::text(name, "name") }?;
-        out.put(enums::register(enumeration, name, None, &[]))
-    })
+    // SAFETY: the caller's contract: NULL or a NUL-terminated text.
+    unsafe { by_name(name, out, |name| enums::register(enumeration, name, None, &[])) }
 }
 
 /// Adds a member with a value of the caller's choice: its word is DTL_EV_WORD(enumeration, value)
@@ -93,12 +81,8 @@ pub unsafe extern "C" fn dtl_enum_register_value(
     value: u32,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
-        let out = Out::new(out, "out")?;
-        // SAFETY: the caller's contract: NULL or a NUL-terminated text.
-        let name = unsafe { args::text(name, "name") }?;
-        out.put(enums::register(enumeration, name, Some(value), &[]))
-    })
+    // SAFETY: the caller's contract: NULL or a NUL-terminated text.
+    unsafe { by_name(name, out, |name| enums::register(enumeration, name, Some(value), &[])) }
 }
 
 /// Adds a template: a member whose instances have attributes, "a kernel of block size 128". Value
@@ -120,15 +104,14 @@ pub unsafe extern "C" fn dtl_enum_register_template(
     n: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
-        let out = Out::new(out, "out")?;
-        // SAFETY: the caller's contract: NULL or a NUL-terminated text.
-        let name = unsafe { args::text(name, "name") }?;
+    let register = |name: &str| {
         let mut room = [NO_ATTR; FIELD_LIMIT];
         // SAFETY: the caller's contract: `n` fields.
         let given = unsafe { take_attrs(fields, n, "fields", &mut room) }?;
-        out.put(enums::register_template(enumeration, name, given))
-    })
+        enums::register_template(enumeration, name, given)
+    };
+    // SAFETY: the caller's contract: NULL or a NUL-terminated text.
+    unsafe { by_name(name, out, register) }
 }
 
 /// The member of this name; of a template's name, the template.
@@ -141,12 +124,8 @@ pub unsafe extern "C" fn dtl_enum_from_name(
     name: *const c_char,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
-        let out = Out::new(out, "out")?;
-        // SAFETY: the caller's contract: NULL or a NUL-terminated text.
-        let name = unsafe { args::text(name, "name") }?;
-        out.put(enums::from_name(enumeration, name))
-    })
+    // SAFETY: the caller's contract: NULL or a NUL-terminated text.
+    unsafe { by_name(name, out, |name| enums::from_name(enumeration, name)) }
 }
 
 /// The member of this value: DTL_EV_WORD(enumeration, value) if that is registered.
@@ -158,9 +137,7 @@ pub unsafe extern "C" fn dtl_enum_from_value(
     value: u32,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
-        Out::new(out, "out")?.put(enums::from_value(enumeration, value))
-    })
+    always(Locks::Some, || Out::new(out, "out")?.put(enums::from_value(enumeration, value)))
 }
 
 /// How many members an enumeration has: templates count, Undefined too, instances do not.
@@ -171,7 +148,7 @@ pub unsafe extern "C" fn dtl_enum_count(
     enumeration: dtl_enum_t,
     out_count: *mut u64,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
+    always(Locks::Some, || {
         Out::new(out_count, "out_count")?.put(enums::count(enumeration).map(|count| count as u64))
     })
 }
@@ -188,7 +165,7 @@ pub unsafe extern "C" fn dtl_enum_at(
     index: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || Out::new(out, "out")?.put(enums::at(enumeration, index)))
+    always(Locks::Some, || Out::new(out, "out")?.put(enums::at(enumeration, index)))
 }
 
 /// The template Undefined of an enumeration: DTL_MEMORY_UNDEFINED of DTL_ENUM_MEMORY. Its instances
@@ -202,7 +179,7 @@ pub unsafe extern "C" fn dtl_enum_undefined(
     enumeration: dtl_enum_t,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || Out::new(out, "out")?.put(enums::undefined(enumeration)))
+    always(Locks::Some, || Out::new(out, "out")?.put(enums::undefined(enumeration)))
 }
 
 /// The word for a template with these attributes. Instances are interned: equal attributes of one
@@ -230,7 +207,7 @@ pub unsafe extern "C" fn dtl_ev_instance(
     n: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::None, || {
+    always(Locks::None, || {
         let out = Out::new(out, "out")?;
         let mut room = [NO_ATTR; FIELD_LIMIT];
         // SAFETY: the caller's contract: `n` attributes.
@@ -252,13 +229,11 @@ pub unsafe extern "C" fn dtl_ev_get(
     name: *const c_char,
     out_attr: *mut dtl_attr_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::None, || {
+    always(Locks::None, || {
         let out = Out::new(out_attr, "out_attr")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let name = unsafe { args::text(name, "name") }?;
-        let (field, value) = enums::get(word, name)?;
-        out.set(give_attr(field, value));
-        Ok(())
+        out.put(enums::get(word, name).map(give_attr))
     })
 }
 
@@ -271,9 +246,7 @@ pub unsafe extern "C" fn dtl_ev_name(
     word: dtl_enum_word_t,
     out_name: *mut *const c_char,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::None, || {
-        Out::new(out_name, "out_name")?.put(enums::name(word).map(CStr::as_ptr))
-    })
+    always(Locks::None, || Out::new(out_name, "out_name")?.put(enums::name(word).map(CStr::as_ptr)))
 }
 
 /// A word as JSON, which dtl_ev_from_json reads back into the same word:
@@ -302,11 +275,8 @@ pub unsafe extern "C" fn dtl_ev_to_json(
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
-        let text = json::to_text(word)?;
-        // SAFETY: the caller's contract.
-        unsafe { args::put_text(&text, buf, cap, out_len) }
-    })
+    // SAFETY: the caller's contract.
+    always(Locks::Some, || unsafe { args::put_text(&json::to_text(word)?, buf, cap, out_len) })
 }
 
 /// The word that a JSON text means; its forms are at dtl_ev_to_json.
@@ -332,7 +302,7 @@ pub unsafe extern "C" fn dtl_ev_from_json(
     flags: u32,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
+    always(Locks::Some, || {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let text = unsafe { args::text(text, "text") }?;
@@ -355,9 +325,7 @@ pub extern "C" fn dtl_schedule_set_defaults(
     default_memory_kind: dtl_enum_word_t,
     inner_schedule: dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
-        schedule::set_defaults(schedule, default_memory_kind, inner_schedule)
-    })
+    always(Locks::Some, || schedule::set_defaults(schedule, default_memory_kind, inner_schedule))
 }
 
 /// What goes with a schedule; with an instance, what goes with its template.
@@ -373,13 +341,27 @@ pub unsafe extern "C" fn dtl_schedule_defaults(
     out_memory_kind: *mut dtl_enum_word_t,
     out_inner_schedule: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
+    always(Locks::Some, || {
         let kind = Out::new(out_memory_kind, "out_memory_kind")?;
         let inner = Out::new(out_inner_schedule, "out_inner_schedule")?;
-        let defaults = schedule::defaults(schedule)?;
-        kind.set(defaults.0);
-        inner.set(defaults.1);
-        Ok(())
+        args::put_both((kind, inner), schedule::defaults(schedule))
+    })
+}
+
+/// Runs an entry that writes the result of `body`, which receives a name.
+///
+/// # Safety
+/// `name` is null or a NUL-terminated text that does not change during the call.
+unsafe fn by_name<T>(
+    name: *const c_char,
+    out: *mut T,
+    body: impl FnOnce(&str) -> Result<T>,
+) -> dtl_status_t {
+    always(Locks::Some, || {
+        let out = Out::new(out, "out")?;
+        // SAFETY: the caller guarantees that `name` is null or an unchanging NUL-terminated text.
+        let name = unsafe { args::text(name, "name") }?;
+        out.put(body(name))
     })
 }
 
@@ -400,11 +382,8 @@ unsafe fn take_attrs<'a, 'r>(
     check_count(count)?;
     let count = count as usize;
     for (index, place) in room.iter_mut().take(count).enumerate() {
-        // SAFETY: null, misaligned or in the array, by the contract; no address is computed from a
-        // null one.
-        let given = unsafe {
-            args::read(pointer.wrapping_add(if pointer.is_null() { 0 } else { index }), name)
-        }?;
+        // SAFETY: null, misaligned or in the array, by the contract. Null ends the loop at index 0.
+        let given = unsafe { args::read(pointer.wrapping_add(index), name) }?;
         // SAFETY: by the contract.
         *place = unsafe { take_attr(&given) }?;
     }
@@ -433,14 +412,12 @@ unsafe fn take_attr<'a>(given: &dtl_attr_t) -> Result<Attr<'a>> {
     Ok(Attr { name, kind: given.kind, flags: given.flags, value })
 }
 
-fn give_attr(field: &enums::attrs::Field, value: Value<'static>) -> dtl_attr_t {
-    let (name, kind) = (field.c_name.as_ptr(), field.kind);
-    let none = dtl_attr_t { name, kind, ..blank() };
+fn give_attr((field, value): (&enums::attrs::Field, Value<'static>)) -> dtl_attr_t {
+    let mut attr = dtl_attr_t { name: field.c_name.as_ptr(), kind: field.kind, ..blank() };
     match value {
-        Value::Text(text) => dtl_attr_t { text: text.as_ptr(), ..none },
-        Value::Bits(bits) if kind == DTL_ATTR_F64 => {
-            dtl_attr_t { real: f64::from_bits(bits), ..none }
-        }
-        Value::Bits(integer) => dtl_attr_t { integer, ..none },
+        Value::Text(text) => attr.text = text.as_ptr(),
+        Value::Bits(bits) if field.kind == DTL_ATTR_F64 => attr.real = f64::from_bits(bits),
+        Value::Bits(bits) => attr.integer = bits,
     }
+    attr
 }

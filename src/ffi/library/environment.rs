@@ -51,19 +51,11 @@ pub(crate) unsafe fn describe(desc: *const dtl_environment_desc_t) -> Result<Des
     args::check_reserved(desc.reserved, "dtl_environment_desc_t.reserved")?;
     check_state(name, desc.state_size, desc.state_align)?;
     // SAFETY: as many texts as are said, or null.
-    let depends =
-        unsafe { args::texts(desc.depends, desc.depends_count, "dtl_environment_desc_t.depends") }?;
-    // SAFETY: as above, as the next two.
-    let packages = unsafe {
-        args::texts(desc.packages, desc.packages_count, "dtl_environment_desc_t.packages")
-    }?;
-    // SAFETY: see above.
-    let headers =
-        unsafe { args::texts(desc.headers, desc.headers_count, "dtl_environment_desc_t.headers") }?;
-    // SAFETY: see above.
-    let libraries = unsafe {
-        args::texts(desc.libraries, desc.libraries_count, "dtl_environment_desc_t.libraries")
-    }?;
+    let read = |list, count, name: &str| unsafe { args::texts(list, count, name) };
+    let depends = read(desc.depends, desc.depends_count, "dtl_environment_desc_t.depends")?;
+    let packages = read(desc.packages, desc.packages_count, "dtl_environment_desc_t.packages")?;
+    let headers = read(desc.headers, desc.headers_count, "dtl_environment_desc_t.headers")?;
+    let libraries = read(desc.libraries, desc.libraries_count, "dtl_environment_desc_t.libraries")?;
     check_paths(name, &headers, &libraries)?;
     Ok(Description {
         name: name.to_owned(),
@@ -224,14 +216,8 @@ pub unsafe extern "C" fn dtl_environment_is_available(
 /// Number of environments that are registered. Searches for plugins if that was not done yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_count(out_count: *mut u64) -> dtl_status_t {
-    Entry("dtl_environment_count").wait(
-        |_| Out::new(out_count, "out_count"),
-        |out| {
-            crate::runtime::plugins::search();
-            out.set(environment::count() as u64);
-            Ok(())
-        },
-    )
+    Entry("dtl_environment_count")
+        .wait(|_| Out::new(out_count, "out_count"), |out| out.put(Ok(environment::count() as u64)))
 }
 
 /// How the environment of an index is, 0 ... count-1, in the order of registration.
@@ -243,10 +229,8 @@ pub unsafe extern "C" fn dtl_environment_at(
     index: u64,
     out_info: *mut dtl_environment_info_t,
 ) -> dtl_status_t {
-    Entry("dtl_environment_at").call(|_| {
-        // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, || environment::at(index)) }
-    })
+    // SAFETY: the caller's contract.
+    Entry("dtl_environment_at").call(|_| unsafe { args::fill(out_info, || environment::at(index)) })
 }
 
 /// How the environment of a name is.

@@ -91,14 +91,8 @@ pub unsafe extern "C" fn dtl_backend_load_dir(
 /// yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_plugin_count(out_count: *mut u64) -> dtl_status_t {
-    Entry("dtl_plugin_count").wait(
-        |_| Out::new(out_count, "out_count"),
-        |out| {
-            plugins::search();
-            out.set(plugins::count() as u64);
-            Ok(())
-        },
-    )
+    Entry("dtl_plugin_count")
+        .wait(|_| Out::new(out_count, "out_count"), |out| out.put(Ok(plugins::count() as u64)))
 }
 
 /// What became of the plugin file of an index, 0 ... count-1, in the order first tried.
@@ -110,10 +104,7 @@ pub unsafe extern "C" fn dtl_plugin_at(
     index: u64,
     out_info: *mut dtl_plugin_info_t,
 ) -> dtl_status_t {
-    let describe = || {
-        plugins::search();
-        plugins::at(index)
-    };
     // SAFETY: the caller's contract.
-    Entry("dtl_plugin_at").wait(|_| Ok(()), |()| unsafe { args::fill(out_info, describe) })
+    let describe = |()| unsafe { args::fill(out_info, || plugins::at(index)) };
+    Entry("dtl_plugin_at").wait(|_| Ok(()), describe)
 }

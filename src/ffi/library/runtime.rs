@@ -3,8 +3,8 @@
 use crate::abi::runtime::*;
 use crate::abi::status::dtl_status_t;
 use crate::error::{fail, status_message as message_of, status_name as name_of};
-use crate::ffi::args;
-use crate::ffi::guard::{self, Entry};
+use crate::ffi::guard::{Entry, Locks, always};
+use crate::ffi::{args, host};
 use crate::last_error;
 use crate::runtime::settings::{Settings, alias};
 use crate::runtime::{SHUTDOWN, explain, lifecycle, log};
@@ -23,17 +23,14 @@ use std::ffi::{c_char, c_void};
 /// Threads: any. Equivalent: MPI_Init (but repeatable).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
-    guard::always(guard::Locks::None, || {
+    always(Locks::None, || {
         // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
         let config = unsafe { args::take_or_zero(config) }?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let backend = unsafe { args::text_or_null(config.backend, "config.backend") }?;
         // SAFETY: as above.
         let comm = unsafe { args::text_or_null(config.comm, "config.comm") }?;
-        lifecycle::init(
-            |settings| apply(settings, &config, backend, comm),
-            crate::ffi::host::builtin,
-        )
+        lifecycle::init(|settings| apply(settings, &config, backend, comm), host::builtin)
     })
 }
 
@@ -60,12 +57,9 @@ fn apply(
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "config.strict {strict}: use 1, -1 or 0");
         }
     }
-    if config.reserved != 0 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "config.reserved is {}: it must be 0",
-            config.reserved
-        );
+    let reserved = config.reserved;
+    if reserved != 0 {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "config.reserved is {reserved}: it must be 0");
     }
     if let Some(name) = backend {
         settings.backend = Some(alias(name).to_owned());
@@ -89,7 +83,7 @@ fn apply(
 /// calls is DTL_ERROR_BUSY. Never call it from a static destructor: it is not needed.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_finalize() -> dtl_status_t {
-    guard::always(guard::Locks::None, || lifecycle::finalize(SHUTDOWN))
+    always(Locks::None, || lifecycle::finalize(SHUTDOWN))
 }
 
 /// Makes the library usable in a child that was forked from a process that used it. The parent's
@@ -105,9 +99,7 @@ pub extern "C" fn dtl_finalize() -> dtl_status_t {
 ///         held by a thread which does not exist here.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
-    guard::always(guard::Locks::None, || {
-        lifecycle::init_after_fork(SHUTDOWN, crate::ffi::host::builtin)
-    })
+    always(Locks::None, || lifecycle::init_after_fork(SHUTDOWN, host::builtin))
 }
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.
@@ -190,7 +182,7 @@ pub extern "C" fn dtl_log_set_callback(
     user: *mut c_void,
     level: i32,
 ) -> dtl_status_t {
-    guard::always(guard::Locks::Some, || {
+    always(Locks::Some, || {
         if !(DTL_LOG_OFF..=DTL_LOG_DEBUG).contains(&level) || level == 0 {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "level {level}: use a DTL_LOG_ constant");
         }
@@ -210,8 +202,6 @@ pub unsafe extern "C" fn dtl_explain(
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t {
-    Entry("dtl_explain").call(|_| {
-        // SAFETY: the caller's contract.
-        unsafe { args::put_text(&explain::text(), buf, cap, out_len) }
-    })
+    // SAFETY: the caller's contract.
+    Entry("dtl_explain").call(|_| unsafe { args::put_text(&explain::text(), buf, cap, out_len) })
 }

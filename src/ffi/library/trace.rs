@@ -35,11 +35,7 @@ pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
     UNTRACED.wait(
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         |_| Ok(unsafe { args::text(path, "path") }?.to_owned()),
-        |path| {
-            trace::start(&path)?;
-            lifecycle::retrace();
-            Ok(())
-        },
+        |path| trace::start(&path).map(|()| lifecycle::retrace()),
     )
 }
 
@@ -79,11 +75,8 @@ pub unsafe extern "C" fn dtl_trace_set_callbacks(
 ) -> dtl_status_t {
     UNTRACED.wait(
         |_| {
-            if callbacks.is_null() {
-                return Ok(None);
-            }
-            // SAFETY: the caller's contract: a struct as long as its struct_size.
-            let table = unsafe { args::take(callbacks) }?;
+            // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
+            let Some(table) = unsafe { args::take_optional(callbacks) }? else { return Ok(None) };
             if table.reserved != 0 {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,

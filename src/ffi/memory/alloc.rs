@@ -6,9 +6,9 @@ use crate::abi::devices::device::{
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};
 use crate::abi::word::{DTL_MEMORY_HOST, DTL_OPERATION_ALLOC, dtl_enum_word_t};
-use crate::error::fail;
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::{self, Entry, UNTRACED};
+use crate::from_c::check_pointer;
 use crate::runtime::memory::{host_alloc, ipc_handle};
 use crate::runtime::{device, library_ops, memory};
 use crate::sys::memory::buf::Addr;
@@ -228,9 +228,7 @@ pub unsafe extern "C" fn dtl_mem_export(
 ) -> dtl_status_t {
     Entry("dtl_mem_export").call(|inside| {
         let out = Out::new(out, "out")?;
-        if ptr.is_null() {
-            return fail!(DTL_ERROR_NULL_POINTER, "ptr is NULL");
-        }
+        check_pointer(ptr, "ptr")?;
         out.put(ipc_handle::export(inside, Addr::new(ptr.cast_mut())))
     })
 }

@@ -10,7 +10,6 @@ use crate::ffi::guard::Entry;
 use crate::runtime::array::{self, ForeignTensor};
 use crate::runtime::device;
 use crate::sys::compute::callback::TakenTensor;
-use crate::sys::memory::buf::Addr;
 
 /// Allocates an array on the calling thread's current device: one block in C's order (the last
 /// index runs fastest), aligned to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and
@@ -167,14 +166,12 @@ pub unsafe extern "C" fn dtl_array_import(
         let out = Out::new(out, "out")?;
         let backend = device::pin_backend(inside, backend)?;
         // SAFETY: the caller's contract: every version begins with its numbers.
-        let version = unsafe { args::read(tensor.cast::<dtl_dlpack_version_t>(), "tensor") }?;
-        if version.major != DTL_DLPACK_MAJOR {
+        let dtl_dlpack_version_t { major, minor } = unsafe { args::read(tensor.cast(), "tensor") }?;
+        if major != DTL_DLPACK_MAJOR {
             return fail!(
                 DTL_ERROR_INCOMPATIBLE_ABI,
-                "the tensor is of DLPack {}.{}, the library speaks {DTL_DLPACK_MAJOR}: ask its \
-                 producer for that (max_version)",
-                version.major,
-                version.minor
+                "the tensor is of DLPack {major}.{minor}, the library speaks {DTL_DLPACK_MAJOR}: \
+                 ask its producer for that (max_version)"
             );
         }
         // SAFETY: the caller's contract, of this version.
@@ -215,7 +212,7 @@ pub unsafe extern "C" fn dtl_array_import_unversioned(
 /// # Safety
 /// Its shape, and its strides unless NULL, have `ndim` values that stay through the call.
 unsafe fn given<'a>(
-    tensor: &dtl_dlpack_tensor_t,
+    tensor: &'a dtl_dlpack_tensor_t,
     read_only: bool,
     taken: TakenTensor,
 ) -> Result<ForeignTensor<'a>> {
@@ -227,16 +224,7 @@ unsafe fn given<'a>(
         // SAFETY: passed on.
         false => Some(unsafe { numbers(tensor.strides, ndim, "the tensor's strides") }?),
     };
-    Ok(ForeignTensor {
-        data: Addr::new(tensor.data),
-        byte_offset: tensor.byte_offset,
-        device: tensor.device,
-        dtype: tensor.dtype,
-        shape,
-        strides,
-        read_only,
-        taken,
-    })
+    Ok(ForeignTensor { tensor, shape, strides, read_only, taken })
 }
 
 /// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it

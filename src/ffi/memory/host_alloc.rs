@@ -44,12 +44,9 @@ pub unsafe extern "C" fn dtl_mem_register_host(
 }
 
 fn check_size(size_bytes: u64) -> crate::error::Result<()> {
-    if size_bytes == 0 || size_bytes > isize::MAX as u64 {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "size_bytes is {size_bytes}: use 1 to {}",
-            isize::MAX
-        );
+    const MOST: u64 = isize::MAX as u64;
+    if size_bytes == 0 || size_bytes > MOST {
+        return fail!(DTL_ERROR_INVALID_ARGUMENT, "size_bytes is {size_bytes}: use 1 to {MOST}");
     }
     Ok(())
 }
@@ -68,10 +65,7 @@ pub extern "C" fn dtl_mem_unregister_host(
 ) -> dtl_status_t {
     Entry("dtl_mem_unregister_host").call(|inside| {
         let backend = device::pin_backend(inside, backend)?;
-        if ptr.is_null() {
-            return Ok(());
-        }
-        registered::unregister(&backend, Addr::new(ptr))
+        if ptr.is_null() { Ok(()) } else { registered::unregister(&backend, Addr::new(ptr)) }
     })
 }
 
@@ -139,10 +133,7 @@ pub unsafe extern "C" fn dtl_mem_adopt(
 pub extern "C" fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
     Entry("dtl_mem_release").call(|inside| {
         let backend = device::pin_backend(inside, backend)?;
-        if ptr.is_null() {
-            return Ok(());
-        }
-        registered::release(&backend, Addr::new(ptr))
+        if ptr.is_null() { Ok(()) } else { registered::release(&backend, Addr::new(ptr)) }
     })
 }
 
@@ -166,16 +157,13 @@ pub unsafe extern "C" fn dtl_mem_export_dmabuf(
     out_offset_bytes: *mut u64,
 ) -> dtl_status_t {
     Entry("dtl_mem_export_dmabuf").call(|inside| {
-        let (fd, offset) =
-            (Out::new(out_fd, "out_fd")?, Out::new(out_offset_bytes, "out_offset_bytes")?);
+        let fd = Out::new(out_fd, "out_fd")?;
+        let offset = Out::new(out_offset_bytes, "out_offset_bytes")?;
         // SAFETY: the caller's contract: it holds size_bytes.
         let region = unsafe { args::region(ptr, size_bytes, "ptr") }?;
         if region.is_empty() {
             return fail!(DTL_ERROR_INVALID_ARGUMENT, "size_bytes is 0: export at least one byte");
         }
-        let (made, begin) = memory::dmabuf(inside, region)?;
-        fd.set(made);
-        offset.set(begin);
-        Ok(())
+        args::put_both((fd, offset), memory::dmabuf(inside, region))
     })
 }

@@ -149,10 +149,8 @@ pub(crate) unsafe fn strided(
         return fail!(DTL_ERROR_NULL_POINTER, "shape is NULL for {ndim} axes");
     }
     let shape = shape.unwrap_or_default();
-    let dense = match dst_strides.is_none() || src_strides.is_none() {
-        true => strided::dense(&shape, element_bytes),
-        false => Some(Vec::new()),
-    };
+    let is_dense = dst_strides.is_none() || src_strides.is_none();
+    let dense = if is_dense { strided::dense(&shape, element_bytes) } else { Some(Vec::new()) };
     let Some(dense) = dense else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -233,12 +231,11 @@ pub unsafe extern "C" fn dtl_mem_to_device(
         let addr = memory::alloc(Owner::Program, backend, &wanted, None)?;
         // SAFETY: just allocated with this size.
         let there = unsafe { args::region(addr.ptr(), size_bytes, "out") }?;
-        if let Err(error) = transfer::copy(inside, there, host) {
+        let copied = transfer::copy(inside, there, host);
+        if copied.is_err() {
             memory::free(Owner::Program, backend, addr)?;
-            return Err(error);
         }
-        out.set(addr.ptr());
-        Ok(())
+        out.put(copied.map(|()| addr.ptr()))
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};
-use crate::ffi::args::{Out, put_all, slice};
+use crate::ffi::args::{Out, put_all, put_both, slice};
 use crate::ffi::guard::Entry;
 use crate::runtime::topology::cart;
 
@@ -132,9 +132,7 @@ pub unsafe extern "C" fn dtl_cart_shift(
         let dims = unsafe { slice(dims, ndims, "dims") }?;
         // SAFETY: as above.
         let periods = unsafe { periodic(periods, ndims) }?;
-        let (from, to) = cart::shift(dims, periods, rank, dimension, displacement)?;
-        source.set(from);
-        dest.set(to);
-        Ok(())
+        let shifted = cart::shift(dims, periods, rank, dimension, displacement);
+        put_both((source, dest), shifted)
     })
 }

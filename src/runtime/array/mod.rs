@@ -282,20 +282,14 @@ fn no_pointer(backend: &Backend) -> Error {
 }
 
 /// Returns the DLPack device type and device id of a device.
-fn number(backend: &Backend, device: i32) -> Result<(i32, i32)> {
+pub fn number(backend: &Backend, device: i32) -> Result<(i32, i32)> {
     backend.device()?.dlpack(device).unwrap_or_else(|| Err(backend.lacks("DLPack number")))
 }
 
 /// Tensor that another library exported.
 pub struct ForeignTensor<'a> {
-    /// Address of the tensor's memory.
-    pub data: Addr,
-    /// Offset in bytes from `data` to the first element.
-    pub byte_offset: u64,
-    /// Device of the memory.
-    pub device: dtl_dlpack_device_t,
-    /// Type of the elements.
-    pub dtype: dtl_dlpack_dtype_t,
+    /// Description of the tensor by the other library.
+    pub tensor: &'a dtl_dlpack_tensor_t,
     /// Number of elements of each dimension.
     pub shape: &'a [i64],
     /// Distance between neighboring elements in each dimension, counted in elements; `None` =
@@ -310,13 +304,14 @@ pub struct ForeignTensor<'a> {
 /// Imports a tensor as an array and returns the array's handle. On failure the caller still owns
 /// the tensor.
 pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
-    let (device, kind) = place(&backend, given.device)?;
-    let Some(dtype) = dlpack::dtype_from(given.dtype) else {
+    let tensor = given.tensor;
+    let (device, kind) = place(&backend, tensor.device)?;
+    let Some(dtype) = dlpack::dtype_from(tensor.dtype) else {
         return fail!(
             DTL_ERROR_NOT_SUPPORTED,
             "no dtype is DLPack's type of {}: integers and floats of up to 64 bits, bfloat16, \
              complex numbers and bool of one lane are",
-            dlpack::dtype_text(given.dtype)
+            dlpack::dtype_text(tensor.dtype)
         );
     };
     let element = types::element_size(dtype)? as u64;
@@ -325,7 +320,7 @@ pub fn import(backend: Arc<Backend>, given: &ForeignTensor<'_>) -> Result<u64> {
         None => Layout::compact(given.shape, element)?,
     };
     let data =
-        if layout.count == 0 { Addr::NULL } else { first_element(given, dtype, layout.bytes)? };
+        if layout.count == 0 { Addr::NULL } else { first_element(tensor, dtype, layout.bytes)? };
     let entry = (kind != DTL_MEMORY_HOST && !data.is_null()).then(|| {
         external::enter(data, Allocation::of_others(&backend, device, kind, layout.bytes))
     });
@@ -390,19 +385,19 @@ fn place(backend: &Backend, wanted: dtl_dlpack_device_t) -> Result<(i32, dtl_enu
 }
 
 /// Returns the address of a tensor's first element.
-fn first_element(given: &ForeignTensor<'_>, dtype: dtl_dtype_t, bytes: u64) -> Result<Addr> {
-    if given.data.is_null() {
+fn first_element(tensor: &dtl_dlpack_tensor_t, dtype: dtl_dtype_t, bytes: u64) -> Result<Addr> {
+    let (data, byte_offset) = (Addr::new(tensor.data), tensor.byte_offset);
+    if data.is_null() {
         return fail!(DTL_ERROR_NULL_POINTER, "the tensor has elements, but its data is NULL");
     }
-    let offset = usize::try_from(given.byte_offset).ok();
-    let first = offset.and_then(|offset| given.data.get().checked_add(offset));
+    let offset = usize::try_from(byte_offset).ok();
+    let first = offset.and_then(|offset| data.get().checked_add(offset));
     let end = first.and_then(|first| first.checked_add(bytes as usize));
     let (Some(offset), Some(first), Some(_)) = (offset, first, end) else {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "byte_offset {} from {:?} and {bytes} bytes from there are beyond all memory",
-            given.byte_offset,
-            given.data
+            "byte_offset {byte_offset} from {data:?} and {bytes} bytes from there are beyond all \
+             memory"
         );
     };
     let element = types::element_size(dtype)?;
@@ -411,12 +406,11 @@ fn first_element(given: &ForeignTensor<'_>, dtype: dtl_dtype_t, bytes: u64) -> R
     if first % align != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "the first element (data {:?}, byte_offset {offset}) is not aligned to {align} bytes: \
-             pass a copy",
-            given.data
+            "the first element (data {data:?}, byte_offset {offset}) is not aligned to {align} \
+             bytes: pass a copy"
         );
     }
-    Ok(given.data.offset(offset))
+    Ok(data.offset(offset))
 }
 
 /// Destroyed array whose memory is not yet released.

@@ -307,8 +307,9 @@ fn add_new(all: &mut Vec<String>, more: &[String]) {
     }
 }
 
-/// Returns the number of registered environments.
+/// Loads the plugins and returns the number of registered environments.
 pub fn count() -> usize {
+    search_plugins();
     STATE.lock().records.len()
 }
 

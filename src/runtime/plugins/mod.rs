@@ -453,13 +453,17 @@ fn registered(handles: &[dtl_backend_t]) -> Vec<(dtl_backend_t, String)> {
     handles.iter().filter_map(name).collect()
 }
 
-/// Returns the number of plugin files and folders whose load attempts are recorded.
+/// Searches for plugins and returns the number of files and folders whose load attempts are
+/// recorded.
 pub fn count() -> usize {
+    search();
     STATE.lock().records.len()
 }
 
-/// Returns the load state of the plugin file or folder at an index; the strings are never freed.
+/// Searches for plugins and returns the load state of the file or folder at an index; the strings
+/// are never freed.
 pub fn at(index: u64) -> Result<dtl_plugin_info_t> {
+    search();
     entry_at(&STATE.lock().records, index, "plugin").map(describe)
 }
 
