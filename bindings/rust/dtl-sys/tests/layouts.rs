@@ -39,7 +39,7 @@ fn structs_have_the_layouts_of_the_library() {
 
 #[test]
 fn initial_values_are_those_of_the_header() {
-    const { assert!(dtl_sys::dtl_config_t::IS_VERSIONED) };
+    const { assert!(dtl_sys::dtl_config_t::LAYOUT.is_versioned()) };
     assert_eq!(dtl_sys::DTL_CONFIG_INIT.struct_size as usize, size_of::<dtl_sys::dtl_config_t>());
     assert_eq!(dtl_sys::DTL_LAUNCH_INIT.grid, [1; 3]);
     assert_eq!(dtl_sys::DTL_RDMA_CONFIG_INIT.rails, -1);
