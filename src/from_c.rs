@@ -36,7 +36,7 @@ pub(crate) fn text_in(bytes: &[u8]) -> String {
 /// Copies a NUL-terminated string that C code owns; returns `None` if `pointer` is null.
 ///
 /// # Safety
-/// `pointer` is null or points to a NUL-terminated string.
+/// `pointer` must be null or point to a NUL-terminated string.
 pub(crate) unsafe fn text_at(pointer: *const c_char) -> Option<String> {
     // SAFETY: the pointer is not null, so it points to a NUL-terminated string by the contract.
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
@@ -45,7 +45,8 @@ pub(crate) unsafe fn text_at(pointer: *const c_char) -> Option<String> {
 /// Reads a NUL-terminated string; returns `None` if `pointer` is null.
 ///
 /// # Safety
-/// `pointer` is null or points to a NUL-terminated string that is valid and unchanged during `'a`.
+/// `pointer` must be null or point to a NUL-terminated string that is valid and unchanged during
+/// `'a`.
 pub(crate) unsafe fn text_or_null<'a>(
     pointer: *const c_char,
     name: &str,
@@ -128,7 +129,7 @@ pub(crate) fn blank<T: Described>() -> T {
 /// Reads the caller's `struct_size`, checks it and returns it.
 ///
 /// # Safety
-/// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
+/// `pointer` must be null or point to a struct of at least as many bytes as its `struct_size`.
 pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usize> {
     const { assert!(T::LAYOUT.is_versioned()) };
     check_pointer(pointer, T::LAYOUT.name)?;
@@ -145,7 +146,7 @@ pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usi
 /// struct are zero.
 ///
 /// # Safety
-/// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
+/// `pointer` must be null or point to a struct of at least as many bytes as its `struct_size`.
 pub(crate) unsafe fn take<T: Described>(pointer: *const T) -> Result<T> {
     // SAFETY: the contract of `claimed_size` is also this function's, which the caller guarantees.
     let claimed = unsafe { claimed_size(pointer) }?;

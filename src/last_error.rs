@@ -112,7 +112,7 @@ pub fn text() -> *const c_char {
 pub struct Mark(u64);
 
 impl Mark {
-    /// Returns a mark for the present point in time.
+    /// Returns a mark for the current point in time.
     pub fn now() -> Mark {
         Mark(FAILURES.load(Ordering::Relaxed))
     }

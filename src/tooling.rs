@@ -72,7 +72,8 @@ pub mod plugins {
         /// function once per backend.
         ///
         /// # Safety
-        /// `vtable` is a dtl_backend_vtable_t that was registered with the self pointer `own`.
+        /// `vtable` must point to a dtl_backend_vtable_t that was registered with the self pointer
+        /// `own`.
         unsafe fn registered(vtable: *const c_void, own: *mut c_void);
     }
 

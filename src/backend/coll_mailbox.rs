@@ -38,8 +38,8 @@ pub(super) const MOST_RANKS: usize = 64;
 pub(super) const PLACES: usize = 64;
 /// Maximum size of a mailbox message, in bytes.
 pub(super) const ROOM: usize = sync::size(2048, 16);
-/// Number of blocks of a mailbox (one message each). `PAGES` is the number of pages for messages
-/// that do not fit into a block.
+/// Number of blocks in a mailbox; each block holds one message. `PAGES` is the number of pages for
+/// messages that do not fit into a block.
 const BLOCKS: u64 = sync::size(32, 2) as u64;
 const PAGES: u64 = sync::size(8, 1) as u64;
 
@@ -56,9 +56,9 @@ const GONE: u64 = 1 << 63;
 /// Flag in the word at `USER_AT`: the mailbox's owner is destroying the communicator. Other threads
 /// of the owner may still use the mailbox briefly.
 const LEFT: u64 = 1 << 62;
-/// Offset in a mailbox of the word with the last message number that the mailbox's owner has
-/// finished; the owner no longer reads messages with this number. The high 32 bits of the word are
-/// the communicator ID; its low 32 bits are the low 32 bits of the message number.
+/// Offset in a mailbox of the word with the number of the last message that the mailbox's owner has
+/// finished; the owner no longer reads any rank's message with this number. The high 32 bits of the
+/// word are the communicator ID; its low 32 bits are the low 32 bits of the message number.
 const OVER_AT: usize = 8;
 const BLOCKS_AT: usize = ALIGN;
 const BLOCK: usize = ALIGN;
@@ -75,9 +75,10 @@ pub(super) const SHEET: usize = (PAGES_AT + PAGES as usize * ROOM).next_multiple
 pub(super) struct MailboxView {
     /// Memory of all mailbox slots (a slot contains one mailbox per rank).
     memory: Span,
-    /// Offset of each rank's mailbox, indexed by rank in the communicator (at most `MOST_RANKS`).
+    /// Byte offset of each rank's mailbox, indexed by rank in the communicator (at most
+    /// `MOST_RANKS` ranks).
     members: Box<[u32]>,
-    /// Offset of this rank's own mailbox.
+    /// Byte offset of this rank's own mailbox.
     own: usize,
     context: u32,
     /// Number of the latest messages that all ranks are known to have finished reading: no rank
@@ -89,8 +90,8 @@ fn user_word(memory: &Span, mailbox: usize) -> Option<&AtomicU64> {
     memory.word(mailbox + USER_AT)
 }
 
-/// Returns the word at `USER_AT` of a mailbox without the flag `LEFT`; 0 if offset `mailbox` is out
-/// of bounds.
+/// Returns the word at offset `USER_AT` of a mailbox, with the flag `LEFT` cleared; 0 if the offset
+/// `mailbox` is out of bounds.
 fn user(memory: &Span, mailbox: usize) -> u64 {
     user_word(memory, mailbox).map_or(0, |word| word.load(Acquire) & !LEFT)
 }
@@ -255,7 +256,7 @@ enum SlotState {
     Free,
     /// Reserved for a communicator that is being created.
     Reserved,
-    /// A communicator uses the slot or has used it; `Last` describes the most recent one.
+    /// The slot is or was used by at least one communicator; `Last` describes the most recent user.
     Used(Last),
 }
 

@@ -33,7 +33,7 @@ const TRIES: usize = 8;
 const BEGUN: &str = ".new-";
 const ENDED: &str = ".old-";
 
-/// Cache of compiled kernels in one folder of the file system.
+/// Cache of compiled kernels in one folder.
 pub(super) struct KernelCache {
     folder: PathBuf,
     /// Name of the object file during compilation. The final name has the same extension.

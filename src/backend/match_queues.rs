@@ -27,7 +27,7 @@ struct Queues<P, U> {
 }
 
 impl<P, U> Matcher<P, U> {
-    /// Memory per source that has queues, in bytes, excluding the queued entries.
+    /// Memory, in bytes, for each source that has queues, excluding the queued entries.
     pub const SOURCE_BYTES: usize = size_of::<Queues<P, U>>();
 }
 
@@ -213,8 +213,8 @@ impl<P: PartialEq, U> Matcher<P, U> {
         take(&mut self.queues_mut(source)?.unexpected, index)
     }
 
-    /// Cancels a posted receive that names `source` (or DTL_ANY_SOURCE). Returns false if the
-    /// receive is not in the queue.
+    /// Cancels the posted receive `what`, whose source argument is `source` (a rank or
+    /// DTL_ANY_SOURCE). Returns false if the receive is not in the queue.
     pub fn cancel(&mut self, source: i32, what: &P) -> bool {
         let Some(queue) = self.posted_mut(source) else { return false };
         let index = queue.iter().position(|posted| posted.what == *what);

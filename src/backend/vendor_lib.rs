@@ -1,5 +1,5 @@
 //! Vendor libraries that backends load on first use: function tables of the opened libraries, and
-//! detection of a fork after the first library call.
+//! detection of a fork after the first call to a vendor library.
 
 use super::symbol_table::SymbolTable;
 use super::try_once::TryOnce;

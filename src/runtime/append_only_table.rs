@@ -4,7 +4,7 @@
 //! at a time. Objects that can be destroyed use `sys::handles::handle_table` instead.
 //!
 //! Memory ordering: each slot is a `OnceLock`, whose `set` publishes the value with release and
-//! whose `get` reads it with acquire. A chunk is a `OnceLock`, too. No other order is needed: a
+//! whose `get` reads it with acquire. A chunk is a `OnceLock`, too. No other ordering is needed: a
 //! thread that finds a slot empty and is about to set it checks the slot again under the caller's
 //! lock.
 

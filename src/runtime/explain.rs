@@ -36,7 +36,7 @@ pub fn text() -> String {
     choices.iter().map(|(topic, what)| format!("{topic}: {what}\n")).collect()
 }
 
-/// Removes all recorded choices (at finalize).
+/// Removes all recorded choices. Called at finalize.
 pub fn clear() {
     CHOICES.lock().clear();
 }

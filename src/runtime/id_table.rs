@@ -1,6 +1,6 @@
-//! Table of objects that are identified by small numbers (user-defined dtypes and operations). A
-//! number is never reused and always identifies the same object, so a lookup takes no lock. Objects
-//! whose handles contain a generation number are in `sys::handles::handle_table`.
+//! Table of objects that are identified by small numbers (user-defined dtypes and reduction
+//! operations). A number is never reused and always identifies the same object, so a lookup takes
+//! no lock. Objects whose handles contain a generation number are in `sys::handles::handle_table`.
 
 use crate::runtime::append_only_table::{AppendOnlyTable, CHUNK};
 use crate::sys::sync::AtomicUpdate;

@@ -22,8 +22,8 @@ static COUNT: Mutex<Count> = Mutex::new(Count { inits: 0, is_closing: false });
 
 struct Count {
     inits: u32,
-    /// True while a finalize destroys objects after it has closed the library. This finalize may be
-    /// waiting for the very thread that reads the flag.
+    /// True while a call to `dtl_finalize` destroys objects after it has closed the library. That
+    /// call may be waiting for the very thread that reads the flag.
     is_closing: bool,
 }
 
@@ -90,7 +90,7 @@ fn forked() -> Result<()> {
     )
 }
 
-/// Counts a call of `dtl_init`, and opens the library if it is closed. `overrides` changes the
+/// Counts a call to `dtl_init`, and opens the library if it is closed. `overrides` changes the
 /// settings that were read from environment variables.
 pub fn init(overrides: impl FnOnce(&mut Settings) -> Result<()>, builtins: Builtins) -> Result<()> {
     if GATE.state() == OpenState::FORKED {
@@ -214,8 +214,8 @@ fn set_gate(state: u32) -> Result<()> {
     Err(Error::new(crate::abi::status::DTL_ERROR_OUT_OF_MEMORY, "no page for the library's state"))
 }
 
-/// Counts a call of `dtl_finalize`. The last one destroys every live object by calling the
-/// functions of `shutdown`, in order.
+/// Counts a call to `dtl_finalize`. The last call destroys every live object by calling the
+/// functions in `shutdown`, in order.
 pub fn finalize(shutdown: &[Shutdown]) -> Result<()> {
     if GATE.state() == OpenState::FORKED {
         return forked();

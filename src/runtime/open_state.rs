@@ -48,8 +48,8 @@ pub fn is_open_for(backend: dtl_backend_t) -> bool {
     backend.id != 0 && GATE.pass() == backend.id
 }
 
-/// Returns true if the library is open and a call that takes only a few nanoseconds needs no other
-/// check.
+/// Returns true if the library is open. A call that takes only a few nanoseconds needs no further
+/// check if this function returns true.
 pub fn is_open_for_quick() -> bool {
     GATE.pass() != 0
 }

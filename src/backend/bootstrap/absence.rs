@@ -8,8 +8,8 @@ use crate::sys::sync::wait::Deadline;
 const DEFAULT_TIMEOUT_NS: u64 = 30_000_000_000;
 /// Time after the timeout within which rank 0's reply may still arrive, in nanoseconds.
 pub(super) const GRACE_NS: u64 = 2_000_000_000;
-/// Time, in nanoseconds, that rank 0 waits after a failure for the other ranks, so that it can
-/// report the failure to them.
+/// Time, in nanoseconds, that rank 0 continues to wait for the other ranks after a failure, so that
+/// it can report the failure to them.
 pub(super) const LINGER_NS: u64 = 2_000_000_000;
 
 /// Returns the timeout, in nanoseconds, for opening a communicator: `timeout_ns`, or the default if
@@ -46,9 +46,9 @@ impl OpenRequest {
         Deadline::after(self.deadline.left_ns().saturating_add(GRACE_NS))
     }
 
-    /// Creates the error for absent ranks. The arguments are appended to parts of the error
-    /// message: `at` is the address or folder at which rank 0 waited for these ranks, `reason` is a
-    /// further possible reason, and `hint` is additional information.
+    /// Creates the error for absent ranks. The arguments are strings that are inserted into the
+    /// error message: `at` is the address or folder at which rank 0 waited for these ranks,
+    /// `reason` is a further possible reason, and `hint` is additional information.
     pub(super) fn absent(&self, ranks: &[usize], [at, reason, hint]: [&str; 3]) -> Error {
         let ranks: Vec<String> = ranks.iter().map(ToString::to_string).collect();
         let text = format!(
@@ -104,8 +104,8 @@ impl OpenRequest {
     }
 }
 
-/// Deadline until which rank 0 waits for the other ranks to join, and the first failure that
-/// occurred meanwhile.
+/// Deadline for the other ranks to join rank 0, and the first failure that occurred while rank 0
+/// was waiting for them.
 pub(super) struct ArrivalDeadline {
     deadline: Deadline,
     failure: Option<Error>,

@@ -39,7 +39,7 @@ const CHANCES: u32 = 8;
 
 const INVITATION: &str = "root";
 const ANSWER: &str = "answer";
-/// Name suffix of the file with which a rank reports that its timeout has expired.
+/// Name suffix of the file that a rank creates to report that its timeout has expired.
 const LATE: &str = "late";
 
 /// Exchanges the contributions of all ranks. The inner result is the contributions or the error

@@ -1,4 +1,4 @@
-//! Pairing of the calls that open communicators of a job across ranks ("open calls"), and names of
+//! Pairs, across the ranks of a job, the calls that open communicators ("open calls"), and names
 //! the job's UNIX sockets: the socket on which rank 0 listens, and one socket per rank, which
 //! ensures that only one process joins as that rank.
 //!
@@ -31,9 +31,9 @@ pub(crate) struct JobId {
     pub(super) cookie: u64,
 }
 
-/// Exclusive ownership of a rank of the job by this process. The owner binds a socket to an
-/// abstract name. The OS kernel assigns the name to one socket at a time and releases it when the
-/// owner ends for any reason.
+/// Exclusive ownership of a rank of the job by this process. The owner binds a Unix socket to an
+/// abstract address. The kernel permits only one socket at a time to be bound to an address, and
+/// releases the address when the owner ends for any reason.
 pub(crate) struct Claim {
     _listener: Option<UnixListener>,
 }
@@ -46,13 +46,13 @@ struct Member {
     pid: i32,
 }
 
-/// Number of calls that opened a communicator, and ownership of the rank, for each job (hash of its
-/// name) and rank of this process.
+/// For each job (identified by a hash of its name) and each rank of this process: the number of
+/// calls to open a communicator, and the ownership of the rank.
 static MEMBERS: Mutex<BTreeMap<(u64, i32), Member>> = Mutex::new(BTreeMap::new());
 
-/// Counts a call that opens a communicator, for the job and rank `of`. Calls `with`, which can read
-/// and replace the stored ownership of the rank. Returns the number of the counted call, starting
-/// at 1, and the result of `with`.
+/// Counts a call that opens a communicator for the job and rank `of`. Calls `with`, which can read
+/// and replace the stored weak reference to the rank's [`Claim`]. Returns the number of the counted
+/// call, starting at 1, and the result of `with`.
 pub(super) fn count<R>(of: (u64, i32), with: impl FnOnce(&mut Weak<Claim>) -> R) -> (u64, R) {
     let new = || Member { opens: 0, claim: Weak::new(), pid: process::own_pid() };
     let mut members = MEMBERS.lock();

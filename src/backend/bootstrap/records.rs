@@ -16,7 +16,7 @@ pub(crate) fn words_of(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes)).collect()
 }
 
-/// Converts a string to words, padded with zero bytes.
+/// Converts a string to 64-bit words; the last word is padded with zero bytes.
 pub(crate) fn text_words(text: &str) -> Vec<u64> {
     let mut bytes = text.as_bytes().to_vec();
     bytes.resize(bytes.len().next_multiple_of(8), 0);

@@ -33,8 +33,8 @@ const OTHER: u8 = 3;
 pub(super) const ANSWER: u8 = 4;
 /// Number of 64-bit words that precede the contribution in a hello (first frame from a rank).
 const HEAD: usize = 5;
-/// Maximum number of bytes by which a contribution may be longer than rank 0's contribution. It may
-/// be longer because it may contain an error message.
+/// Maximum number of bytes by which a rank's contribution may exceed rank 0's contribution. A
+/// contribution is longer if it contains an error message.
 const MOST_TEXT: usize = 16 << 10;
 /// Timeout for the first frame (hello) on a connection from a possibly unrelated process, in
 /// nanoseconds.
@@ -44,7 +44,7 @@ const STRANGER_NS: u64 = 2_000_000_000;
 pub(super) trait Sockets {
     type Listener: AsFd;
     type Stream: Stream;
-    /// Magic number; changed with each protocol change on which the ranks must agree.
+    /// Magic number, which must be changed with each incompatible change of the protocol.
     const MAGIC: u64;
     /// True if only processes of this user can connect. If true, the first frame (hello) has no
     /// timeout, and rank 0 reports a failure even on connections on which no hello has arrived.
@@ -304,8 +304,8 @@ impl<N: Sockets> Root<N> {
     }
 
     /// Reads from a connection on which no complete hello (first frame) has arrived. When the hello
-    /// is complete, lets the rank join or rejects it. Drops the connection if the hello is invalid
-    /// or if the hello is still incomplete and `is_late` is true.
+    /// is complete, admits or rejects the rank. Drops the connection if the hello is invalid or if
+    /// the hello is still incomplete and `is_late` is true.
     fn hear(&mut self, mut guest: Guest<N::Stream>, is_late: bool) {
         let state = guest.channel.fill();
         let most = 8 * (HEAD + self.mine.len()) + MOST_TEXT;

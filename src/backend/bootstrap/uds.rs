@@ -43,8 +43,8 @@ pub(crate) struct NodeOpenRequest<'a> {
     /// PID namespace of this rank.
     namespace: u64,
     /// Time, halfway to the deadline, at which this rank searches for other users whose ranks use
-    /// the same job name. Ranks of different users cannot join each other; by this time, all ranks
-    /// that wait for each other in vain have started.
+    /// the same job name. Ranks of different users cannot join each other. By this time, ranks that
+    /// wait for each other in vain are expected to have started.
     half_time: Deadline,
     /// Error message that names other users whose ranks use the same job name; empty if there are
     /// none.

@@ -66,7 +66,7 @@ fn foreign(base: Addr, size: u64, device: i32, kind: dtl_enum_word_t) -> Block {
     Block { base, size, device, origin: AllocOrigin::Foreign(kind) }
 }
 
-/// Returns device `device`, or an error unless it supports the memory kind `kind`.
+/// Returns device `device`, or an error if the device does not support the memory kind `kind`.
 fn check_kind(driver: &CudaDriver, device: i32, kind: dtl_enum_word_t) -> Result<&Card> {
     let card = driver.card(device)?;
     match kind {
@@ -389,8 +389,8 @@ fn allocate<T>(
     taken.map_err(|error| explain(driver, device, size, error))
 }
 
-/// Adds the size, the device and the device's free memory to the error message of a failed
-/// allocation.
+/// If an allocation failed because memory is exhausted, adds the size, the device and the device's
+/// free memory to the error message.
 fn explain(driver: &CudaDriver, device: i32, size: u64, error: Error) -> Error {
     if !is_shortage(&error) {
         return error;

@@ -84,8 +84,8 @@ impl Drop for Word {
     }
 }
 
-/// Page-locked word that blocks one stream (cuStreamWaitValue32), with the latest value for which
-/// the stream waits.
+/// Page-locked word that blocks one stream (cuStreamWaitValue32), and the latest value that the
+/// stream waits for.
 pub(super) struct Gate {
     word: Arc<Word>,
     /// Latest value for which the stream waits.

@@ -34,8 +34,8 @@ impl<O: Copy> Blocks<O> {
         (((addr.get() - first) as u64) < block.size).then_some(*block)
     }
 
-    /// Adds an allocation under its first address that is a multiple of `align`, and returns this
-    /// address.
+    /// Adds an allocation with its first address that is a multiple of `align` as the key, and
+    /// returns this address.
     pub fn add(&self, block: Block<O>, align: u64) -> Addr {
         let base = block.base;
         let first = base.offset(base.get().next_multiple_of(align.max(1) as usize) - base.get());

@@ -1,5 +1,5 @@
-//! Tokens by which the runtime identifies the streams and events of a driver backend. The token of
-//! a stream owns a reference to a [`Stream`]. The token of an event points to an object that stores
+//! Tokens that identify the streams and events of a driver backend to the runtime. The token of a
+//! stream owns a reference to a [`Stream`]. The token of an event points to an object that stores
 //! the event's latest [`EventRecord`], because an application may record an event repeatedly and on
 //! any device, while a driver's event belongs to one device.
 

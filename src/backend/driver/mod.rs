@@ -1,5 +1,5 @@
 //! Common code of the backends that use a vendor's driver, `cuda` and `opencl`. A backend
-//! implements [`Driver`], [`Queue`] and [`Event`], and its own memory and copies.
+//! implements [`Driver`], [`Queue`] and [`Event`], and has its own code for memory and copies.
 //!
 //! In reading order:
 //! - `blocks`: table of allocations
@@ -50,8 +50,8 @@ pub trait Driver: Devices + Send + Sync + Sized + 'static {
     const CALLBACK_THREAD: &'static str;
     /// Alignment of every allocation, in bytes.
     const ALIGNMENT: u64;
-    /// Device that the calling thread selected, with the `generation` of the backend at that time
-    /// (thread-local).
+    /// Thread-local pair of the device that the thread selected and the `generation` of the backend
+    /// at that time.
     const CHOSEN: &'static CurrentDevice;
     /// Entry of the driver's device list.
     type Card;
@@ -170,7 +170,7 @@ pub struct DeviceBackend<D: Driver> {
     pub driver: OnDemand<D>,
     /// Live allocations of the backend, keyed by address.
     pub blocks: Blocks<D::Origin>,
-    /// Number that is unique to this object: the library creates a backend in each initialization.
+    /// Unique number of this object. Each initialization of the library creates a new object.
     generation: u64,
 }
 

@@ -4,7 +4,7 @@
 //! A driver reports the failure of a command either by that command's event alone (OpenCL), or by
 //! failing every later call (CUDA, after a device fault). No driver stores the status of a
 //! callback, and in no driver does a stream that waits for an event inherit the failures that
-//! precede the event. [`Stream`] provides both.
+//! precede the event. [`Stream`] does both.
 //!
 //! Callbacks run on a thread of the stream, because the driver's callback thread serves all streams
 //! and must not block. The queue is blocked while a callback runs. It is released even if the

@@ -1,11 +1,11 @@
 //! State of a stream in addition to the driver's queue: numbers of the queued work, failures, and a
 //! thread for host callbacks.
 //!
-//! A driver may report the failure of a command only by that command's event, and no driver stores
-//! the status of a host callback. Therefore each command that can fail has a number. Commands are
-//! stored in the order of their numbers. A waiting caller removes the commands that have ended and
-//! stores their failures with their numbers. An event record stores the range of command numbers
-//! that precede it.
+//! Some drivers report the failure of a command only through the event of that command, and no
+//! driver stores the status of a host callback. Therefore each command that can fail has a number.
+//! Commands are stored in the order of their numbers. A waiting caller removes the commands that
+//! have ended and stores their failures with their numbers. An event record stores the range of
+//! command numbers that precede it.
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail, failure};
@@ -102,8 +102,8 @@ impl Log {
 }
 
 /// Removes from the front of the log the work that has ended, up to number `upto`, and stores its
-/// failures. The log is not locked while a piece of work is queried: the query may query another
-/// stream, which may query this stream.
+/// failures. The log is not locked while the state of a piece of work is queried, because that
+/// query may query another stream, and the latter query may in turn query this stream.
 pub fn collect(log: &Mutex<Log>, upto: u64) {
     loop {
         let first = log.lock().unfinished.front().cloned();
@@ -134,11 +134,12 @@ pub trait Hold: Send {
     fn release(&self);
 }
 
-/// Host work that runs in the order of a queue's commands.
+/// Work that runs on a host thread, in order with the commands of a queue.
 pub enum HostTask {
     /// User callback, with its argument.
     Call(dtl_task_fn_t, Addr),
-    /// Internal work of the backend. If this work fails, the worker stores the failure in the log.
+    /// Internal work of the backend. If this work fails, the worker stores the failure in the
+    /// stream's `Log`.
     Own(Box<dyn FnOnce() -> Result<()> + Send>),
 }
 
@@ -179,8 +180,8 @@ impl Worker {
         })
     }
 
-    /// Ends the worker's thread after the queued tasks. Waits until it has ended, unless called on
-    /// that thread.
+    /// Ends the worker's thread after the queued tasks have run. Waits until the thread has ended,
+    /// unless this function is called on that thread.
     pub fn end(self) {
         let is_calling = self.is_calling();
         drop(self.jobs); // ends the loop of the thread

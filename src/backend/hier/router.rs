@@ -56,7 +56,7 @@ enum HierOperation {
         held: DeferredReceive,
         is_withdrawn: bool,
     },
-    /// A message that a matched probe of the transport at this level has reserved.
+    /// A message that a matched probe of the transport at this level has matched.
     Taken(HierLevel, OpId),
     /// A deferred receive, which has not been posted on either transport.
     Held,
@@ -67,7 +67,7 @@ enum HierOperation {
 #[derive(Clone, Copy)]
 struct DeferredReceive {
     id: OpId,
-    /// Position in the posting order of deferred receives.
+    /// Position of this receive in the order in which the deferred receives were posted.
     posted: u64,
     select: Selector,
     into: Region,
@@ -372,8 +372,8 @@ impl Router {
         }
     }
 
-    /// Starts the receive of the reserved message `message`. The ID of the message becomes the ID
-    /// of the receive.
+    /// Starts the receive of the matched message `message`. The ID of the message becomes the ID of
+    /// the receive.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         let Some(&HierOperation::Taken(level, taken)) = self.operations.get(message) else {
             return fail!(

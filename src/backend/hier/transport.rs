@@ -13,7 +13,7 @@ use crate::sys::sync::lock::Mutex;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Transport of a communicator: the router under one lock, which is held only briefly.
+/// Transport of a communicator: the router, protected by a lock that is held only briefly.
 pub(super) struct HierTransport {
     /// `None` once the communicator is closed.
     router: Mutex<Option<Router>>,

@@ -192,8 +192,8 @@ fn lock(addr: Addr, size: u64) -> Result<()> {
         .or_else(|why| explain::degraded("pinned host memory", &format!("not page-locked: {why}")))
 }
 
-/// Returns the properties that the memory kind `kind` has beyond those of all host memory, its
-/// alignment and its name; an error unless the host supports the kind. For the host,
+/// Returns three values for the memory kind `kind`: its properties in addition to those of all host
+/// memory, its alignment, and its name. Fails unless the host supports the kind. For the host,
 /// DTL_MEMORY_DEVICE means host memory, so that programs written for a device run unchanged.
 fn kind_properties(kind: dtl_enum_word_t) -> Result<(u64, u64, &'static str)> {
     match kind {

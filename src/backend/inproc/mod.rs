@@ -53,7 +53,8 @@ impl Comm for SelfComm {
     }
 }
 
-/// Backend "threads": opens all ranks of a communicator at once.
+/// Backend "threads", whose ranks are threads of one process. `open_ranks` opens all ranks of a
+/// communicator in one call.
 struct Threads;
 
 impl BackendProbe for Threads {}

@@ -73,8 +73,8 @@ impl Parts {
 }
 
 impl Made {
-    /// Returns the second word of the region's key. A key with another second word was not obtained
-    /// from this region and is rejected.
+    /// Returns the second word of the region's key. A key whose second word differs was not
+    /// obtained from this region and is rejected.
     fn check(&self) -> u64 {
         self.words.region().addr().get() as u64
     }

@@ -168,7 +168,7 @@ impl InprocTransport {
         Ok(())
     }
 
-    /// Completes a send to a rank that has left, with the status DTL_ERROR_RANK_FAILURE.
+    /// Completes a send to a rank that has disconnected, with the status DTL_ERROR_RANK_FAILURE.
     fn send_to_nobody(
         &self,
         target: &RankSlot,
@@ -232,8 +232,8 @@ impl InprocTransport {
         Ok(())
     }
 
-    /// Completes other ranks' operations that need this rank, which is leaving. Messages from this
-    /// rank that have already been copied can still be received.
+    /// Fails the receives that other ranks have posted for messages from this rank, which is
+    /// leaving. Messages from this rank that have already been copied can still be received.
     fn end_others(&self) {
         let mut was_needed = false;
         for (_, side) in self.fabric.all().filter(|(rank, _)| *rank != self.rank) {
@@ -432,7 +432,8 @@ impl SharedMemory for InprocTransport {
         self.fabric.side(rank).is_ok_and(RankSlot::has_left)
     }
 
-    /// Does nothing: a rank that leaves completes the operations of other ranks that depend on it.
+    /// Does nothing: when a rank leaves, it completes the operations of other ranks that depend on
+    /// it.
     fn look_around(&self) {}
 
     /// Does nothing: senders put messages directly into the receiver's queues.

@@ -55,7 +55,7 @@ fn address(op: OpId) -> *mut PersistentRequest {
     std::ptr::with_exposed_provenance_mut(plain(op).0 as usize)
 }
 
-/// Decodes the request of an operation that is not persistent, and whether it is a send.
+/// Decodes an operation that is not persistent: returns its MPI request, and true if it is a send.
 pub(super) fn plain(op: OpId) -> (Handle, bool) {
     (request_in(op.0), op.0 & SEND != 0)
 }

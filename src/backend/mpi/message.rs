@@ -221,8 +221,8 @@ fn commit(mpi: &Mpi, mut datatype: Handle) -> Result<Handle> {
     mpi.check("MPI_Type_commit", code).map(|()| datatype)
 }
 
-/// Creates a datatype of exactly `len` bytes: blocks of 1 MiB and the rest. It matches any datatype
-/// with the same number of bytes at the peer.
+/// Creates a datatype of exactly `len` elements of MPI_BYTE: blocks of 1 MiB and the remaining
+/// bytes. The peer can use any datatype of the same number of MPI_BYTE elements.
 fn make_bytes(mpi: &Mpi, len: usize) -> Result<Handle> {
     const BLOCK: usize = 1 << 20;
     let (Ok(blocks), Ok(rest)) = (c_int::try_from(len / BLOCK), c_int::try_from(len % BLOCK))
@@ -254,7 +254,7 @@ pub(super) fn takes_cuda(mpi: &Mpi) -> bool {
     mpi.call.MPIX_Query_cuda_support.is_some_and(|query| unsafe { query() } == 1)
 }
 
-/// Returns MPI_TAG_UB, the highest tag of this MPI.
+/// Returns MPI_TAG_UB, the highest tag that the loaded MPI library supports.
 pub(super) fn tag_limit(mpi: &Mpi) -> Result<c_int> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();

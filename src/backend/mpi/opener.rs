@@ -26,14 +26,15 @@ pub fn backend() -> Backend {
 }
 
 impl BackendProbe for MpiProbe {
-    /// Finds and loads MPI without initializing it, so that this function reports a missing symbol.
+    /// Finds and loads MPI without initializing it. Loading resolves the library's symbols, so this
+    /// function also reports a missing symbol.
     fn available(&self) -> Availability {
         mpi_library::loaded().map(Mpi::explain).map_err(|error| error.text().to_owned())
     }
 
-    /// Returns true only for the feature "comm.direct": messages of a communicator without a time
-    /// limit are passed directly to MPI. MPI then defines the result of a message that is longer
-    /// than its receive buffer.
+    /// Returns true only for the feature "comm.direct", which means that a communicator without a
+    /// time limit passes its messages directly to MPI. MPI then determines what happens if a
+    /// message is longer than its receive buffer.
     fn supports(&self, feature: &str) -> Option<Result<bool>> {
         Some(Ok(feature == "comm.direct"))
     }

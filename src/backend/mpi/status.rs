@@ -1,17 +1,17 @@
 //! Contents of an MPI status: source, tag and number of bytes of a message.
 //!
-//! MPI has a function for the number of bytes, which would be called after every receive. No
-//! standard fixes the offset of that number in a status, but each MPI family has always had it at
-//! the same offset: `Counter::of` has MPI write numbers into a status and checks whether they are
-//! at that offset. If they are not, the function is called.
+//! MPI has a function that returns the number of bytes, but it would have to be called after every
+//! receive. No standard fixes the offset of that number in a status, but each MPI family has always
+//! had it at the same offset: `Counter::of` has MPI write numbers into a status and checks whether
+//! they are at that offset. If they are not, the function is called.
 
 use super::library::functions::Status;
 use super::library::mpi_library::Mpi;
 use crate::abi::status::DTL_SUCCESS;
 use crate::runtime::component::Completion;
 
-/// Offsets of the fields in this MPI's statuses. The struct is small because the library reads it
-/// for every message.
+/// Offsets of the fields of MPI_Status in the loaded MPI library. `Reader` is small because the
+/// library reads it for every message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader {
     counter: Counter,
@@ -52,11 +52,11 @@ enum Counter {
     /// MPICH family: the first 64 bits of the status, except bit 32, which is the cancellation
     /// flag.
     Halves,
-    /// Call of an MPI function (such as MPI_Get_elements_x).
+    /// Call to an MPI function (such as MPI_Get_elements_x).
     Call,
 }
 
-/// Message sizes, in bytes, with which a `Counter` is checked. They are chosen so that another
+/// Message sizes, in bytes, that are used to check a `Counter`. They are chosen so that another
 /// field of the status is not mistaken for the size.
 const TRIED: [i64; 3] = [8, 0x1_2345_6789, 0];
 

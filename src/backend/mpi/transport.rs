@@ -50,7 +50,8 @@ pub(super) struct MpiTransport {
     over_at_once: Handle,
     /// Highest tag of this MPI.
     tag_limit: c_int,
-    /// Highest tag that the program's messages can have with this MPI.
+    /// Highest tag, at most DTL_TAG_MAX, that the loaded MPI library supports for the application's
+    /// messages.
     user_limit: u32,
     pub(super) rank: c_int,
     pub(super) reader: Reader,
@@ -67,7 +68,7 @@ pub(super) struct MpiTransport {
     /// Reason why MPI's windows are not used; `Ok` if they are.
     windows: std::result::Result<(), &'static str>,
     properties: Properties,
-    /// Messages that a matched probe has reserved and that have not been received, with their sizes
+    /// Messages that a matched probe has matched and that have not been received, with their sizes
     /// in bytes.
     taken: Mutex<Vec<(Handle, u64)>>,
     /// Reference to MPI, dropped after all other fields: if the library initialized MPI, MPI is

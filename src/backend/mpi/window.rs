@@ -1,4 +1,4 @@
-//! One-sided operations of MPI: each window of the library is an MPI window. MPI allocates the
+//! One-sided operations through MPI: each window of the library is an MPI window. MPI allocates the
 //! memory where possible, because the ranks of a node can then share it.
 //!
 //! The window is locked for all ranks (shared) from its creation until it is freed, so every
@@ -28,13 +28,12 @@ use std::ptr::null_mut;
 
 /// Alignment, in bytes, that `dtl_win_allocate` guarantees.
 const ALIGN: usize = 64;
-/// Required alignment, in bytes, of memory that the program passes: MPICH 4.0 treats the address of
-/// such memory as a multiple of 16, and accesses memory before the address if it is not a multiple
-/// of 16.
+/// Required alignment, in bytes, of memory that the program passes: MPICH 4.0 assumes that the
+/// address of such memory is a multiple of 16; otherwise it accesses memory before that address.
 const ALIGN_OF_GIVEN: usize = 16;
 /// Maximum number of elements in one MPI accumulate call.
 const PIECE: usize = 1 << 28;
-/// Maximum number of elements per step of an accumulate that updates each element with
+/// Maximum number of elements per step of an accumulate operation that updates each element with
 /// MPI_Compare_and_swap.
 const SWAPPED_PIECE: usize = 1 << 10;
 
@@ -153,7 +152,7 @@ fn free(mpi: &Mpi, mut win: Handle) -> Result<()> {
     mpi.check("MPI_Win_free", code)
 }
 
-/// Returns true if the public and the private copy of the window are identical (MPI_WIN_UNIFIED).
+/// Returns true if the public and private copies of the window are identical (MPI_WIN_UNIFIED).
 fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();
@@ -380,9 +379,9 @@ impl Window for MpiWindow {
 
     /// Returns true for integers of 4 and 8 bytes. On elements of other dtypes the library executes
     /// all operations, so that all operations on one element are atomic with respect to each other.
-    /// MPI cannot execute all of them with the library's results: Open MPI saturates sums of 8-bit
-    /// and 16-bit integers (op/avx), MPI does not define MIN and MAX of NaN, and MPI lacks many of
-    /// the other dtypes.
+    /// MPI cannot execute all operations with the results that the library guarantees: Open MPI
+    /// saturates sums of 8-bit and 16-bit integers (op/avx), MPI does not define MIN and MAX of
+    /// NaN, and MPI lacks many of the other dtypes.
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
         matches!(dtype, DTL_DTYPE_INT32 | DTL_DTYPE_INT64 | DTL_DTYPE_UINT32 | DTL_DTYPE_UINT64)
     }

@@ -197,8 +197,8 @@ impl NcclComm {
         state.entering = None;
     }
 
-    /// Finalizes and destroys the communicator; returns false if finalization fails or exceeds
-    /// `LEAVE_NS` nanoseconds, for example because another rank does not finalize.
+    /// Finalizes and destroys the communicator; returns false if finalization fails or takes longer
+    /// than `LEAVE_NS` nanoseconds, for example because another rank does not finalize.
     fn finalize(&self, state: &mut NcclState) -> bool {
         let Ok(_inside) = self.queue.enter() else { return false };
         // SAFETY: NCCL's communicator is alive and has no work in flight.

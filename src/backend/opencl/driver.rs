@@ -71,8 +71,8 @@ pub struct Card {
     pub(super) kind: dtl_enum_word_t,
     /// Name of the device, with the name of its platform.
     pub(super) name: String,
-    /// CL_DEVICE_SVM_... bits: shared virtual memory that the device supports; 0 if the host and
-    /// the device cannot share pointers.
+    /// Shared virtual memory (SVM) capabilities of the device, as CL_DEVICE_SVM_... bits; 0 if the
+    /// host and the device cannot share pointers.
     pub(super) sharing: u64,
     /// Internal queue for copies that the calling thread waits for.
     copies: TryOnce<Arc<ClQueue>>,

@@ -219,8 +219,8 @@ impl ClKernel {
         Ok(ready)
     }
 
-    /// Returns an error unless each `__local` argument can have `bytes` bytes. Drivers do not check
-    /// this, and some terminate the process.
+    /// Returns an error unless each `__local` argument can have a size of `bytes` bytes. Drivers do
+    /// not check this, and some terminate the process.
     fn check_shared(&self, bytes: u32) -> Result<()> {
         if bytes == 0 {
             return Ok(());

@@ -151,7 +151,7 @@ impl OpenCl {
 }
 
 /// Returns an OUT_OF_MEMORY error whose message contains the device's limits, because clSVMAlloc
-/// returns no error code.
+/// does not return an error code.
 fn no_memory(driver: &ClDriver, card: &Card, size: u64, align: u64) -> Result<Addr> {
     let most: u64 = driver.number(card, CL_DEVICE_MAX_MEM_ALLOC_SIZE).unwrap_or(0);
     let total: u64 = driver.number(card, CL_DEVICE_GLOBAL_MEM_SIZE).unwrap_or(0);

@@ -303,8 +303,8 @@ impl driver::Queue for ClQueue {
         Ok(false)
     }
 
-    /// Returns true if both queues belong to one platform: a driver cannot wait for events of
-    /// another driver.
+    /// Returns true if both queues belong to the same platform: the driver of one platform cannot
+    /// wait for events of another driver.
     fn can_wait_for(&self, other: &Self) -> bool {
         self.platform == other.platform
     }

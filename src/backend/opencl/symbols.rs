@@ -1,8 +1,8 @@
 //! Function table of the OpenCL loader: functions looked up by name in the loaded library.
 //!
-//! Types and constants are those of Khronos' CL/cl.h: [`super::opencl_sys`], which
-//! tools/vendor_sys.py generates. Result codes remain plain integers, because a driver may return a
-//! code that no enumeration lists.
+//! Types and constants are those of Khronos' CL/cl.h. Their declarations are in
+//! [`super::opencl_sys`], which tools/vendor_sys.py generates. Result codes remain plain integers,
+//! because a driver may return a code that no enumeration lists.
 //!
 //! See [`super::errors`] for the conversion of result codes, and [`super::driver`] for the callers.
 

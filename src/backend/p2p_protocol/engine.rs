@@ -59,8 +59,8 @@ pub(super) struct Engine {
     pub(super) payloads: VecDeque<Payload>,
     pub(super) last_payload: u32,
     /// `HostShadow` of each message in device memory, by operation. It records whether the bytes
-    /// are in device or host memory, and exists as long as the code that waits for the operation
-    /// owns it.
+    /// are in device or host memory. The code that waits for the operation owns the `HostShadow`;
+    /// this list only has a weak reference.
     pub(super) twins: super::device_mem::HostShadows,
     /// Failed ranks whose failure has not been handled yet, because the frames that they sent
     /// before the failure are read first.
@@ -151,7 +151,7 @@ pub(super) struct Receive {
     pub(super) source: i32,
     /// Position in the posting order, stored when the receive matches a message, so that the
     /// receive can return to it. `None` before the match, and for the receive of a message that a
-    /// matched probe reserved.
+    /// matched probe has matched.
     pub(super) place: Option<PostedReceive<OpId>>,
     pub(super) taken: Option<TakenOffer>,
 }
@@ -377,8 +377,9 @@ impl Engine {
         Ok(id)
     }
 
-    /// Starts the receive `place` if a matching unexpected message is queued. Otherwise fails the
-    /// receive if its source has failed, or posts it at its position in the posting order.
+    /// Starts the receive `place` if a matching unexpected message is queued. If there is no such
+    /// message, fails the receive if its source has failed, and otherwise posts the receive at its
+    /// position in the posting order.
     pub(super) fn find_message(&mut self, place: PostedReceive<OpId>) {
         let id = place.what;
         if let Some(message) = self.matcher.take_unexpected(&place.select) {

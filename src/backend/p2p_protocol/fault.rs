@@ -150,8 +150,8 @@ impl Engine {
         all.into_iter().for_each(|(id, peer)| self.finish_failed(id, peer, status));
     }
 
-    /// Sets the error message to the reason why `rank` failed, if the `Wire` stores a reason per
-    /// rank, even if other ranks failed later.
+    /// If the `Wire` stores a failure reason for each rank, sets the error message to the reason
+    /// why `rank` failed, even if other ranks have failed since.
     #[cold]
     pub(super) fn say_of(&mut self, rank: i32) {
         self.reason = self.wire.why_gone(rank).or_else(|| self.reason.take());

@@ -78,7 +78,7 @@ pub trait Wire: Send {
     fn isend(&mut self, data: Region, dest: i32, word: u64) -> Result<OpId>;
     /// Starts a receive from `source` (or DTL_ANY_SOURCE) for tag `word`.
     fn irecv(&mut self, data: Region, source: i32, word: u64) -> Result<OpId>;
-    /// Makes progress and tests `op`; returns its completion, or `None` while in progress.
+    /// Makes progress and tests `op`; returns its completion, or `None` if it is still in progress.
     fn test(&mut self, op: OpId) -> Result<Option<Completion>>;
     /// Returns true if `cancel` can cancel a pending receive.
     fn can_cancel(&self) -> bool;

@@ -59,8 +59,8 @@ impl Engine {
         self.operations.take(&mut self.matcher, &select, done).map(Some)
     }
 
-    /// Starts the receive of the message that a matched probe reserved under the operation ID
-    /// `message`. The receive keeps this ID.
+    /// Starts the receive of the message that a matched probe has matched; the probe has assigned
+    /// the operation ID `message`. The receive keeps this ID.
     pub(super) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         self.progress()?;
         let receive = Receive { into, source: DTL_ANY_SOURCE, place: None, taken: None };

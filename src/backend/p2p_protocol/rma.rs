@@ -98,8 +98,8 @@ struct Under<T> {
     what: T,
 }
 
-/// Operations on one target, oldest first. Those `in_flight` have been started on the `Wire`; those
-/// `waiting` returned BUSY or are queued behind such an operation.
+/// Operations on one target, oldest first. The operations in `in_flight` have been started on the
+/// `Wire`. The operations in `waiting` returned BUSY or are queued behind an operation that did.
 #[derive(Default)]
 struct Lane {
     in_flight: VecDeque<Under<OpId>>,

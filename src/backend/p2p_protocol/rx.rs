@@ -15,12 +15,12 @@ use crate::sys::memory::buf::{Region, Scratch};
 
 /// Maximum number of frames read per call to `progress`.
 const FRAMES: usize = 64;
-/// Maximum number of payloads tested per call to `progress`.
+/// Maximum number of payload sends and receives that one call to `progress` tests for completion.
 const PAYLOADS: usize = 64;
 
 impl Engine {
-    /// Advances all operations that can advance. Returns an error if the `Wire` could not be
-    /// called.
+    /// Advances all operations that can advance. Returns an error if a call to the `Wire` itself
+    /// failed.
     pub(super) fn progress(&mut self) -> Result<()> {
         if !self.windows.is_empty() {
             self.move_windows()?;
@@ -113,7 +113,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// Reads frames in buffers of the `Wire`; returns true if none is left.
+    /// Reads the frames that are in buffers of the `Wire`; returns true if no frame is left.
     fn read_lent(&mut self) -> Result<bool> {
         for round in 0..FRAMES {
             let Some(frames) = self.wire.frames() else { return Ok(true) };
@@ -292,8 +292,8 @@ impl Engine {
     }
 
     /// Resets a receive to the state before it matched a rendezvous request, because the sender has
-    /// canceled the request. If a matched probe had reserved the message, completes the receive
-    /// with CANCELED.
+    /// canceled the request. If a matched probe had matched the message, completes the receive with
+    /// CANCELED.
     fn put_back(&mut self, id: OpId) {
         let Some(Operation::Receive(receive)) = self.operations.get_mut(id) else { return };
         receive.taken = None;

@@ -12,9 +12,9 @@ use crate::sys::memory::buf::{Region, Scratch};
 
 /// Maximum number of frames in flight per rank; further sends are queued.
 const WINDOW: usize = 64;
-/// Bit that is set in the tag of every payload and of no frame. The other 27 bits are a counter. A
-/// receiver reuses a tag after 2^27 payloads, long after the earlier payload with this tag has
-/// arrived.
+/// Bit that is set in the tag of every payload and clear in the tag of every frame. The other 27
+/// bits are a counter. A receiver reuses a tag after 2^27 payloads, long after the earlier payload
+/// with this tag has arrived.
 const PAYLOAD: u32 = 1 << 27;
 
 impl Control {

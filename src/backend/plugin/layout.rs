@@ -1,8 +1,8 @@
 //! Comparison of the layouts that the structs of the public header have in a plugin and in this
 //! library.
 //!
-//! Structs that begin with struct_size may be shorter (an older header) or longer (a newer one) at
-//! their end. Fields that both layouts have must be at the same offset.
+//! A struct that begins with struct_size may lack fields at its end (an older header) or have more
+//! fields there (a newer header). Fields that both layouts have must be at the same offset.
 
 use crate::abi::layouts::LAYOUTS;
 use crate::error::{Result, fail};

@@ -113,7 +113,7 @@ fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
     unsafe { from_c::take(room.as_ptr().cast::<dtl_plugin_t>()) }
 }
 
-/// Checks the versions and strings of a plugin's description and returns them.
+/// Checks the versions and strings in a plugin's description, and converts the description.
 fn facts(raw: &dtl_plugin_t, host: &dtl_host_api_t) -> Result<PluginDescription> {
     let spoken =
         agree((raw.abi_version_min, raw.abi_version), (host.abi_version_min, host.abi_version))?;

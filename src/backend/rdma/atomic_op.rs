@@ -31,7 +31,7 @@ pub(crate) struct Atomic {
     pub(crate) over: usize,
 }
 
-/// Method by which an atomic operation reads or changes an element.
+/// Method that an atomic operation uses to read or change an element.
 #[derive(Clone, Copy)]
 pub(crate) enum AtomicKind {
     Look,

@@ -112,8 +112,8 @@ fn alike(config: &Config, rails: usize) -> [u64; ALIKE] {
     [u64::from_ne_bytes(*b"dtl-rdma") ^ PROTOCOL, shape]
 }
 
-/// Compares the bootstrap words that must be equal on all ranks: `its` of rank `rank`, and `own` of
-/// this rank. Returns an error that describes the first difference.
+/// Compares the bootstrap words that must be equal on all ranks: `its`, from rank `rank`, and
+/// `own`, from this rank. Returns an error that describes the first difference.
 fn compare(rank: usize, its: &[u64], own: &[u64]) -> Result<()> {
     let word = |of: &[u64], at: usize| of.get(at).copied().unwrap_or(0);
     if word(its, 0) != word(own, 0) {

@@ -64,7 +64,8 @@ pub(crate) struct RdmaWindow {
     pub(crate) remotes: Vec<Option<Remote>>,
 }
 
-/// State of an rdma communicator, and its progress engine. One thread at a time calls its methods.
+/// State and progress engine of an rdma communicator. Only one thread at a time may call the
+/// methods.
 pub(crate) struct RdmaEngine {
     pub(crate) properties: Arc<Properties>,
     pub(crate) rank: usize,
@@ -447,8 +448,8 @@ impl RdmaEngine {
         Ok(())
     }
 
-    /// Closes the connection to `rank` and completes all operations that involve that rank with the
-    /// failure status.
+    /// Closes the connection to `rank`, and completes all operations that involve that rank. These
+    /// operations complete with the failure status of the rank.
     fn lose(&mut self, rank: usize) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let why = peer.failing.clone().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Asynchronous events of a device: an entry in a completion queue, which wakes a sleeping thread,
-//! or the failure of a port, a queue pair or the device.
+//! Events of a device: completion events, which wake a sleeping thread, and asynchronous events,
+//! which report the failure of a port, a queue pair or the device.
 //!
 //! A waiting thread calls `RdmaEngine::sleep_mode` while it holds the engine's lock. That call
 //! consumes earlier events, arms the completion queues and then polls them once more, so no
-//! completion in between is lost. The thread sleeps without the lock, on one poller for the
-//! descriptors of the completion queues, of the devices and of the control sockets.
+//! completion that arrives in between is missed. The thread sleeps without the lock, on one poller
+//! for the descriptors of the completion queues, of the devices and of the control sockets.
 
 use super::engine::RdmaEngine;
 use super::verbs::errors::last_failed;
@@ -35,8 +35,8 @@ use std::sync::atomic::Ordering;
 const LOOK_NS: u64 = 10_000_000;
 
 impl Rail {
-    /// Makes the device's event descriptor non-blocking; if `sleeps`, also creates a channel for
-    /// events of completion queues.
+    /// Makes the device's asynchronous event descriptor nonblocking; if `sleeps` is true, also
+    /// creates a completion channel.
     pub(crate) fn listen(&mut self, sleeps: bool) -> Result<()> {
         let failed = |error| os_error(DTL_ERROR_BACKEND, "the descriptor of its events", &error);
         if let Some(events) = self.events_fd() {
@@ -154,7 +154,8 @@ impl RdmaEngine {
         Ok(SleepMode::On(bell, self.oob.due_in_ns().min(self.watch_due_ns())))
     }
 
-    /// Polls the devices' asynchronous events at intervals of `LOOK_NS`.
+    /// Polls the devices' asynchronous events if at least `LOOK_NS` have elapsed since the previous
+    /// poll.
     pub(crate) fn poll_devices(&mut self) {
         let now = now_ns();
         if now >= self.hear_at {

@@ -50,7 +50,7 @@ pub(crate) enum PayloadPath {
     Offered,
     /// Payload to be received in fragments or by RDMA writes from the sender's network card.
     Awaited,
-    /// Payload read by the receiver's device from the peer's memory.
+    /// Payload that the receiver's network card reads from the peer's memory.
     Read(Note),
 }
 

@@ -1,11 +1,11 @@
 //! Rendezvous: transfer of the payloads of large messages after both sides have agreed. The tag
 //! that `p2p_protocol` assigns to a payload (`word`) identifies it.
 //!
-//! If the memory is registered on both sides, the sender's device writes the payload and notifies
-//! the receiver, or (if so configured) the receiver's device reads the payload. Every other payload
-//! is copied to send slots (registered buffers) and sent in fragments. If it is in device memory,
-//! it is staged through host memory of the same size. An empty payload is sent as a last fragment
-//! without bytes.
+//! If the memory is registered on both sides, the sender's network card writes the payload and
+//! notifies the receiver, or (if so configured) the receiver's network card reads the payload.
+//! Every other payload is copied to send slots (registered buffers) and sent in fragments. If such
+//! a payload is in device memory, it is staged through host memory of the same size. An empty
+//! payload is sent as a last fragment without bytes.
 
 use super::engine::RdmaEngine;
 use super::operation::{Payload, PayloadPath, RdmaOperation};
@@ -206,8 +206,8 @@ impl RdmaEngine {
         Ok(true)
     }
 
-    /// Completes an operation if all of its parts (work requests) have been posted. The caller
-    /// ensures that no part is in flight.
+    /// Completes an operation if all of its parts (work requests) have been posted. No part may be
+    /// in flight.
     pub(crate) fn all_parts_over(&mut self, op: OpId) {
         match self.operations.get(op) {
             Some(RdmaOperation::OneSided(one_sided))
@@ -272,8 +272,8 @@ impl RdmaEngine {
         }
     }
 
-    /// Handles the announcement (RTS) of a payload that can be read: starts the read, or requests
-    /// the payload in fragments if the receive buffer is not registered.
+    /// Handles the announcement (RTS) of a payload that this rank can read by RDMA: starts the
+    /// read, or requests the payload in fragments if the receive buffer is not registered.
     pub(crate) fn offered(&mut self, rank: usize, offer: Note) {
         let Some(peer) = self.peers.get_mut(rank) else { return };
         let known = peer.awaited.iter().find(|(known, _)| *known == offer.word);

@@ -16,8 +16,8 @@ use crate::sys::sync::wait::now_ns;
 
 /// Interval of the watchdog's checks, in nanoseconds.
 const WATCH_NS: u64 = 100_000_000;
-/// Time without a completion, in nanoseconds, after which the watchdog posts one more request. The
-/// time doubles for each further request.
+/// Time without a completion, in nanoseconds, after which the watchdog posts a request of its own.
+/// The time doubles for each further request.
 const PROD_NS: u64 = 500_000_000;
 /// Time, in nanoseconds, that a busy device may need beyond its own timeouts.
 const SLACK_NS: u64 = 1_000_000_000;
@@ -66,8 +66,8 @@ impl Peer {
         Ok(!self.notes.is_empty() || self.lanes.iter().any(|lane| !lane.in_flight.is_empty()))
     }
 
-    /// Posts a signaled RDMA write of length 0 to the peer. Its completion confirms that all
-    /// earlier requests have completed. Returns false if the write cannot be posted now.
+    /// Posts a signaled RDMA write of length 0 to the peer. The completion of the write confirms
+    /// that all earlier requests have completed. Returns false if the write cannot be posted now.
     fn mark(&mut self, lane: usize) -> Result<bool> {
         let Some(to) = self.tell else { return Ok(false) };
         self.start(lane, WorkRequest::Write(to), MrRange::EMPTY, OnCompletion::Mark)

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// Identifier of an operation that completed immediately.
 pub(crate) const COMPLETED: OpId = OpId(u64::MAX);
-/// Maximum time, in nanoseconds, that closing waits for operations in flight.
+/// Maximum time, in nanoseconds, to wait for operations in flight when the transport is closed.
 const FLUSH_NS: u64 = 5_000_000_000;
 
 /// Name of the backend whose device memory can be registered by its address, which a kernel module

@@ -1,5 +1,5 @@
-//! Failure detection: finds ranks that died or left, and completes the operations that cannot
-//! finish without them.
+//! Failure detection: finds ranks that have died or have closed the communicator, and completes the
+//! operations that cannot finish without them.
 //!
 //! Process descriptors (`pidfd`) detect deaths. Unlike a process ID, a pidfd never refers to
 //! another process later. Unlike a socket, it does not stay open in forked children. It reports a

@@ -47,7 +47,7 @@ pub const RANK_BYTES: usize = size_of::<Peer>() + BYTES_PER_RANK;
 /// rank; excludes rings and queued messages.
 pub const PARTNER_BYTES: usize =
     size_of::<peer::Link>() + Matcher::<OpId, protocol::engine::Arrival>::SOURCE_BYTES;
-/// Shared memory of the ring from one rank to another, in bytes.
+/// Size, in bytes, of the shared memory of the ring from one rank to another.
 pub const RING_BYTES: usize = memory::ring::STRIDE;
 
 /// Maximum number of ranks of a communicator whose small collectives use mailboxes in shared

@@ -88,8 +88,8 @@ pub(super) struct Peer {
     pid: i32,
     /// Index of the rank's `Link` plus 1; 0 if no message was exchanged with the rank.
     link: u16,
-    /// Liveness state of the rank, as last handled by this process. Handling a departure or a death
-    /// means completing the operations that cannot finish without the rank.
+    /// Liveness state of the rank that this process handled last. To handle a disconnection or a
+    /// death, the process completes the operations that cannot finish without the rank.
     pub(super) state: PeerState,
     /// True if this process may read the rank's memory, as tested when the communicator was opened.
     pub(super) readable: bool,
@@ -155,7 +155,7 @@ impl Link {
 pub(super) enum Mode {
     /// Read the memory of other ranks if the operating system permits that.
     Auto,
-    /// Like `Auto`, and in addition permit other processes to read this process' memory, which the
+    /// Like `Auto`, but also permit other processes to read the memory of this process, which the
     /// Yama security module may otherwise forbid.
     Allow,
     /// Never read the memory of other ranks.

@@ -162,8 +162,8 @@ pub(super) fn take_error_text() -> String {
 }
 
 /// Stores the error message for a status that plugin code reports by a means other than its return
-/// value. If the plugin code set no message, the message of a library call that failed with this
-/// status after the mark `before` is stored.
+/// value. If the plugin code did not set a message, stores the message of a library call that
+/// failed with this status since the point in time `before`.
 #[cold]
 fn keep_said(before: Mark, status: dtl_status_t) {
     let _ = ERROR_TEXT.try_with(|left| {

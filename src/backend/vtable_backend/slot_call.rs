@@ -46,8 +46,8 @@ slots! {
     A B C D E F G H I J K L;
 }
 
-/// Guard of a call to a slot (C function of a table). When the slot has returned, the caller calls
-/// `mem::forget` on the guard, so the guard is dropped only by unwinding.
+/// Guard of a call to a slot (C function of a table). When the slot has returned, the caller must
+/// call `mem::forget` on the guard, so that only unwinding drops the guard.
 pub(super) struct SlotGuard<'a> {
     pub(super) owner: &'a BackendObject,
     pub(super) slot: &'static str,

@@ -27,15 +27,15 @@ const NOBODY: usize = 1;
 /// Lock that has only a try operation: an attempt to acquire the lock fails at once if the lock is
 /// held. Acquisition is cheap for the first thread that ever acquired the lock.
 pub struct BiasedTryLock {
-    /// Mark of the first thread (`epoch::thread_mark`), or [`NOBODY`].
+    /// `epoch::thread_mark` of the first thread that acquired the lock, or [`NOBODY`] before that.
     first: AtomicUsize,
     /// True while the first thread holds the lock. Only the first thread writes this flag.
     first_has: AtomicBool,
     /// True once a thread other than the first has tried to acquire the lock.
     is_shared: AtomicBool,
-    /// True while a thread holds the lock, or tries to acquire it, through this flag. After its
-    /// first acquisition, the first thread uses this flag only once `is_shared` is true; all other
-    /// threads always use it.
+    /// True while a thread holds the lock, or tries to acquire it, through this flag. The first
+    /// thread uses this flag for its first acquisition, and for later ones only if `is_shared` is
+    /// true; all other threads always use it.
     taken: AtomicBool,
     /// `epoch::thread_mark` of the last thread that acquired the lock through `taken`.
     taker: AtomicUsize,
@@ -67,7 +67,7 @@ pub enum LockWord {
 
 impl BiasedTryLock {
     /// Tries to acquire the lock for the calling thread, whose `epoch::thread_mark` is `mark`.
-    /// Returns `None` if the lock is in use, perhaps by an outer call of this thread.
+    /// Returns `None` if the lock is in use, perhaps by an enclosing call in this thread.
     pub fn try_take(&self, mark: usize) -> Option<LockWord> {
         if self.first.load(Ordering::Relaxed) == mark && !self.first_has.load(Ordering::Relaxed) {
             self.first_has.store(true, Ordering::Relaxed);

@@ -58,8 +58,8 @@ pub struct Comm {
     pub(super) standing: StateWord,
     /// Members of the communicator; `None` if they are all ranks of the transport, in order.
     pub(super) members: Option<Box<Members>>,
-    /// Completion test that calls a function of another library, such as MPI_Test (`foreign_test`);
-    /// `None` if the transport has no such test.
+    /// Completion test that calls a function of another library, such as MPI_Test; `None` if the
+    /// transport has no `foreign_test`.
     pub(super) asking: Option<Arc<ForeignTester>>,
     pub(super) recorder: super::flight_recorder::Recorder,
     /// Native collectives of the transport; `None` if it has none.
@@ -67,7 +67,7 @@ pub struct Comm {
     pub(super) reductions: Option<&'static Reductions>,
     /// Lock that a thread holds while it is in a blocking collective.
     pub(super) in_collective: BiasedTryLock,
-    /// Ranks grouped by node; `None` where the grouping does not make collectives faster.
+    /// Ranks grouped by node; `None` if the grouping does not make collectives faster.
     pub(super) levels: Option<Levels>,
     /// Mailboxes for small collectives; `None` if the ranks do not share memory or are too numerous
     /// for mailboxes.

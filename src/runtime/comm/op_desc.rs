@@ -14,9 +14,11 @@ const ON_DEVICE: i32 = 1 << 30;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OpDesc {
     pub(crate) kind: Kind,
-    /// Value of the operation's argument with this name; -1 if the operation has no such argument.
+    /// Value of the argument that has the same name as this field; -1 if the operation has no such
+    /// argument.
     pub(crate) dtype: i32,
-    /// Value of the operation's argument with this name; -1 if the operation has no such argument.
+    /// Value of the argument that has the same name as this field; -1 if the operation has no such
+    /// argument.
     pub(crate) op: i32,
     /// Rank of the root or of the peer; -1 if there is no such rank.
     pub(crate) peer: i32,
@@ -48,9 +50,9 @@ impl OpDesc {
         if self.peer >= 0 || !self.kind.is_collective() { args.peer(self.peer) } else { args }
     }
 
-    /// Returns the description, marked as that of a call which a device library (for example NCCL)
-    /// executes on device memory. The marked description does not match other ranks' calls on host
-    /// memory.
+    /// Returns the description with a mark that a device library (for example NCCL) executes the
+    /// call on device memory. The marked description does not match the descriptions of other
+    /// ranks' calls on host memory.
     pub(crate) fn on_device(self) -> OpDesc {
         OpDesc { op: self.op ^ ON_DEVICE, ..self }
     }

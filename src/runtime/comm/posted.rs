@@ -19,9 +19,9 @@ pub(crate) struct Posted {
 }
 
 impl Posted {
-    /// Wraps `memory` without an operation. The caller may lend the memory to operations that it
-    /// completes or cancels itself. `memory` is `None` if its allocation failed; the error then
-    /// names the purpose `what`.
+    /// Wraps `memory` without an operation. The caller may also pass the memory to operations of
+    /// its own, which it must complete or cancel itself. `memory` is `None` if its allocation
+    /// failed; the error then names the purpose `what`.
     pub(crate) fn lent(
         link: &Arc<SharedTransport>,
         memory: Option<Scratch>,
@@ -58,7 +58,7 @@ impl Posted {
         Ok(())
     }
 
-    /// Returns the memory region, to pass it to operations.
+    /// Returns the memory region to pass to operations.
     pub(crate) fn region(&self) -> Region {
         self.memory.region()
     }

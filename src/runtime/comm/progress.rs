@@ -143,8 +143,8 @@ pub(super) fn may_block() -> bool {
 }
 
 /// Makes progress on the started requests. Returns true if all have completed and no transport
-/// needs library calls to make progress. If it returns false, the caller must not block, because
-/// its peer may wait for one of these requests.
+/// needs library calls to make progress. If it returns false, the caller must not block, because a
+/// peer may be waiting for one of these requests.
 #[cold]
 #[inline(never)]
 fn has_settled() -> bool {
@@ -155,9 +155,9 @@ fn has_settled() -> bool {
     !has_running()
 }
 
-/// Runs `call`, which blocks in its transport until completion. If other communicators progress
-/// only during calls, or if started requests need progress, an additional thread makes this
-/// progress until `call` returns.
+/// Runs `call`, which blocks in its transport until completion. If other communicators make
+/// progress only during calls, or if started requests need progress, an additional thread drives
+/// their progress until `call` returns.
 pub(super) fn while_blocked<T>(call: impl FnOnce() -> T) -> T {
     if may_block() {
         return call();
@@ -230,9 +230,9 @@ pub(super) fn before_open() {
     }
 }
 
-/// Makes progress on the next communicators other than `waiting`, in round-robin order, on started
-/// requests and on one-sided operations, and replies to queries from other ranks (for the hang
-/// report). A long wait calls this function at regular intervals.
+/// Makes progress on communicators other than `waiting`, selected in round-robin order, and on
+/// started requests and one-sided operations. Also replies to other ranks' queries for the hang
+/// report. A long wait calls this function at regular intervals.
 pub(super) fn others(waiting: &Comm) {
     hang_report::serve(waiting);
     if OPEN.len() > 1 {

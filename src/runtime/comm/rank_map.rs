@@ -8,8 +8,8 @@ use crate::runtime::component::Completion;
 pub(crate) struct Members {
     /// Transport rank of each communicator rank, indexed by communicator rank.
     world_ranks: Vec<i32>,
-    /// Communicator rank of each transport rank, indexed by transport rank; -1 if it is not a
-    /// member.
+    /// Communicator rank of each transport rank, indexed by transport rank; -1 if that transport
+    /// rank is not a member of the communicator.
     local_ranks: Vec<i32>,
 }
 

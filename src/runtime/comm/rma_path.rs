@@ -23,8 +23,8 @@ pub(crate) struct Ticket(pub(crate) u64);
 /// it requested one when it started the operation ([`TicketRequest`]).
 pub(crate) type RmaStart = Option<Ticket>;
 
-/// True if the caller will poll the operation by its ticket. Otherwise only a flush reports its
-/// completion.
+/// True if the caller will poll the operation through its ticket. Otherwise, only a flush reports
+/// the completion of the operation.
 pub(crate) type TicketRequest = bool;
 
 /// Update of elements: a built-in dtype and a reduction operation that supports it.
@@ -32,7 +32,7 @@ pub(crate) type TicketRequest = bool;
 pub struct Change {
     pub(crate) dtype: dtl_dtype_t,
     pub(crate) op: dtl_reduce_op_t,
-    /// Method by which the CPU applies `op` atomically to elements of `dtype`.
+    /// Method that the CPU uses to apply `op` atomically to elements of `dtype`.
     pub(crate) update: &'static Update,
 }
 
@@ -60,7 +60,7 @@ pub enum RmaOp {
 
 impl RmaOp {
     /// Returns the buffers of the result, of the operand, and of the expected value, in this order.
-    /// A buffer that the operation does not have is empty.
+    /// If the operation has no such buffer, the region is empty.
     pub(crate) fn buffers(&self) -> [Region; 3] {
         match *self {
             RmaOp::Put(from) => [Region::EMPTY, from, Region::EMPTY],
@@ -87,8 +87,9 @@ pub(crate) trait RmaPath: Send + Sync {
     /// Waits for the locks of `targets` and acquires them. This rank must hold none of them before
     /// the call.
     fn lock(&self, targets: Range<i32>, exclusive: bool) -> Result<()>;
-    /// Releases the locks of `targets` without a flush or a wait. Returns the first failure, after
-    /// which none of the locks is held either (a failed rank, for example, has no locks).
+    /// Releases the locks of `targets` without a flush or a wait. Returns the first failure. Even
+    /// after a failure, this rank holds none of the locks (a failed target, for example, has no
+    /// locks).
     fn leave(&self, targets: Range<i32>) -> Result<()>;
     /// Waits until this rank's operations on `targets` are complete at the level `reach` (locally
     /// or remotely).
@@ -113,9 +114,9 @@ pub(crate) trait RmaPath: Send + Sync {
     fn closes_alone(&self) -> bool {
         false
     }
-    /// Closes this implementation of the window's one-sided operations. No further call is made,
-    /// and after this call has returned neither the window's memory nor a buffer is accessed. If
-    /// `together` is true, all ranks close the window now, and the call may wait for them.
-    /// Otherwise the call does not wait for other ranks.
+    /// Closes this implementation of the window's one-sided operations. The caller must not make
+    /// any further call. After this call has returned, neither the window's memory nor a buffer is
+    /// accessed. If `together` is true, all ranks close the window now, and the call may wait for
+    /// them. Otherwise the call does not wait for other ranks.
     fn close(&self, together: bool);
 }

@@ -16,8 +16,8 @@ pub trait DeviceComms: Send + Sync {
     fn prepare(&self) -> Result<Box<dyn DeviceComm>>;
 }
 
-/// One rank's part of a device communicator. Several threads may call the methods at once. Only
-/// `give_up` (briefly) and `leave` block.
+/// One rank's part of a device communicator. Several threads may call the methods concurrently.
+/// Only `give_up` (briefly) and `leave` block.
 pub trait DeviceComm: Send + Sync {
     /// Prepares this rank's part of a communicator derived from this communicator, on the same
     /// device.
@@ -28,7 +28,7 @@ pub trait DeviceComm: Send + Sync {
     /// Starts connecting to the other ranks, without blocking.
     fn meet(&self, invitation: &BootstrapId, rank: i32, size: i32) -> Result<()>;
     /// Returns true if this rank is connected to all other ranks. If this function fails, the
-    /// caller calls `give_up`.
+    /// caller must call `give_up`.
     fn has_met(&self) -> Result<bool>;
     /// Returns the backend and the device whose memory the communicator accepts.
     fn device(&self) -> (dtl_backend_t, i32);

@@ -52,8 +52,8 @@ pub trait Direct {
         mode: SendMode,
     ) -> Result<OpId>;
     /// Starts a receive into the device memory of `shadow` or the host buffer `host`. After
-    /// completion the bytes are in one of the two (see [`HostShadow::has_landed`]). Otherwise
-    /// behaves like [`super::Transport::start_recv`].
+    /// completion, the bytes are in one of the two (see [`HostShadow::has_landed`]). In all other
+    /// respects, this function behaves like [`super::Transport::start_recv`].
     fn irecv(&self, host: Region, shadow: &Arc<HostShadow>, select: Selector) -> Result<OpId>;
 }
 

@@ -43,8 +43,8 @@ pub struct Groups<'a> {
     /// Completion tests in which the waiting thread itself calls a function of another library
     /// (such as MPI_Test).
     pub foreign_test: Group<'a, dyn ForeignTest>,
-    /// Check that the calling thread may call the transport. Without this group, all threads may
-    /// call it.
+    /// Check of whether the calling thread may call the transport. Without this group, all threads
+    /// may call it.
     pub thread_check: Group<'a, dyn ThreadCheck>,
     /// Human-readable descriptions for error messages and reports.
     pub diagnostics: Group<'a, dyn Diagnostics>,

@@ -5,7 +5,7 @@ use crate::abi::word::dtl_enum_word_t;
 use crate::error::Result;
 use crate::sys::memory::buf::Addr;
 
-/// Serialized reference to an allocation, with which the same backend imports the allocation in
+/// Serialized reference to an allocation. The same backend can use it to import the allocation into
 /// another process on the node.
 pub type Ticket = [u64; DTL_MEM_HANDLE_ROOM as usize / 8];
 
@@ -25,7 +25,8 @@ pub trait Exports: Send + Sync {
     /// Exports the memory at `addr`, an address that `alloc` has returned. Returns the ticket that
     /// another process uses to import this memory.
     fn export(&self, addr: Addr, extent: Extent) -> Result<Ticket>;
-    /// Maps another process' allocation into this process and returns the address in this process.
+    /// Maps an allocation of another process into this process and returns the address in this
+    /// process.
     fn import(&self, ticket: &Ticket, extent: Extent) -> Result<Addr>;
     /// Unmaps the imported allocation at `addr`, the address that `import` returned.
     fn close(&self, addr: Addr, extent: Extent) -> Result<()>;

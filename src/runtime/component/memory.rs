@@ -39,12 +39,12 @@ pub trait Memory: Send + Sync {
     fn alloc_async(&self, _stream: Token, _extent: Extent) -> Option<Result<Addr>> {
         None
     }
-    /// Frees memory in the order of a native stream, after all work that is already queued on it.
+    /// Frees memory in stream order: after all work that is already queued on the native stream.
     fn free_async(&self, _stream: Token, _addr: Addr, _extent: Extent) -> Option<Result<()>> {
         None
     }
-    /// Registers (pins) user-allocated host memory, at least one byte, as PINNED memory of the
-    /// backend.
+    /// Registers (pins) user-allocated host memory as PINNED memory of the backend. The region has
+    /// at least one byte.
     fn register(&self, _region: Region) -> Option<Result<()>> {
         None
     }
@@ -109,7 +109,7 @@ pub struct Rows {
 /// Transfer component of a backend: copies and fills. One side of a copy is memory of the backend,
 /// and the other side is memory of the backend or any other memory that the host can access.
 pub trait Transfer: Send + Sync {
-    /// Copies all of `src` to `dst`. The regions are nonempty, have equal lengths and do not
+    /// Copies all of `src` to `dst`. The regions must be nonempty, have equal lengths and not
     /// overlap.
     fn copy(&self, dst: CopySide, src: CopySide) -> Result<()>;
     /// Queues a copy on a native stream.

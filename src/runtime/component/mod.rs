@@ -1,5 +1,6 @@
-//! Backend components: a backend has up to six of them, one trait each. Built-in backends implement
-//! the traits in Rust, and registered backends implement them through `backend::vtable_backend`.
+//! Backend components. A backend has up to six components, each with a trait of its own. Built-in
+//! backends implement the traits in Rust, and registered backends implement them through
+//! `backend::vtable_backend`.
 //!
 //! A method that returns `Option` is optional: `None` means that the backend does not implement it.
 //! The caller (always in `runtime`) then uses a generic implementation or returns NOT_SUPPORTED.

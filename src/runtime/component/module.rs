@@ -105,11 +105,11 @@ pub struct ModuleLaunch<'a> {
 }
 
 /// Compilation and launch of kernels by a backend. Several threads may call the methods at once. A
-/// backend that returns [`Compiled::Own`] kernels has native streams.
+/// backend that returns [`Compiled::Own`] kernels must have native streams.
 pub trait Modules: Send + Sync {
     /// Compiles `source` for `device`. Appends the compiler's messages to `log`, also on failure.
     fn compile(&self, device: i32, source: &Source, log: &mut String) -> Result<Token>;
-    /// Destroys a module. The caller has already destroyed the kernels of the module.
+    /// Destroys a module. The caller must already have destroyed the kernels of the module.
     fn destroy(&self, module: Token) -> Result<()>;
     /// Returns a kernel of the module.
     fn kernel(&self, module: Token, wanted: KernelQuery<'_>) -> Result<FoundKernel>;

@@ -33,7 +33,7 @@ impl PipelinedSource {
         self.failed.store(status, Ordering::Release);
     }
 
-    /// Returns the reason why no more bytes will be written; DTL_SUCCESS if the writing continues.
+    /// Returns the status with which the transfer failed; DTL_SUCCESS if it has not failed.
     pub fn failure(&self) -> dtl_status_t {
         self.failed.load(Ordering::Acquire)
     }

@@ -36,9 +36,9 @@ pub trait CollMailbox: Send + Sync {
     /// of this rank's previous message. Returns false if this is not possible yet because another
     /// rank may still read a much older message in the same memory.
     fn post(&self, number: u64, what: u32, data: Region) -> bool;
-    /// Returns the message from `rank` with the number `number`, if it has arrived. This rank must
-    /// not have called `finish` for the number yet. The message stays valid and unchanged until
-    /// this rank makes that call.
+    /// Returns the message from `rank` with the number `number`, if it has arrived. The calling
+    /// rank must not have called `finish` for `number` yet. The message stays valid and unchanged
+    /// until the calling rank makes that call.
     fn look(&self, rank: i32, number: u64) -> Option<Post>;
     /// Declares that this rank no longer reads the messages with the number `number`. `met` is true
     /// if this rank has found the messages with this number from all other ranks.
@@ -49,7 +49,7 @@ pub trait CollMailbox: Send + Sync {
     /// Returns true if `rank` has disconnected. In this case all messages that the rank has written
     /// are visible.
     fn has_left(&self, rank: i32) -> bool;
-    /// Sleeps until the message from `_rank` with the number `_number` has arrived, but at most for
+    /// Sleeps until the message from `_rank` with the number `_number` has arrived, but for at most
     /// `_limit`. Returns false at once if no rank would wake the calling thread.
     fn rest(&self, _rank: i32, _number: u64, _limit: Duration) -> bool {
         false
@@ -106,9 +106,9 @@ pub trait SharedMemory: Send + Sync {
     /// Releases a slot that `reserve_place` returned and that no mailbox uses.
     fn release_place(&self, place: u32);
     /// Creates the collective mailbox of the communicator with the context id `context`. The
-    /// members are in the rank order of the communicator. Either the mailbox slot of all members is
-    /// 0 (as for the transport's first communicator), or this rank has reserved a mailbox slot, of
-    /// which the mailbox takes ownership. Returns `None` on all ranks if there is no space for
+    /// members are in the rank order of the communicator. Either the mailbox slots of all members
+    /// are 0 (as for the transport's first communicator), or this rank has reserved a mailbox slot,
+    /// of which the mailbox takes ownership. Returns `None` on all ranks if there is no space for
     /// another mailbox.
     fn mailbox(&self, context: u32, members: &[Member]) -> Option<Result<Box<dyn CollMailbox>>>;
     /// Shares memory of this rank. The other ranks then find the memory by its key and access it
@@ -119,8 +119,8 @@ pub trait SharedMemory: Send + Sync {
     /// Returns true if `rank` is known to have died or disconnected. The call is cheap while all
     /// ranks are connected.
     fn has_left(&self, rank: i32) -> bool;
-    /// Makes progress, and checks at once whether ranks have died or disconnected. Takes a few
-    /// microseconds.
+    /// Makes progress, and checks without waiting for the next periodic check whether ranks have
+    /// died or disconnected. Takes a few microseconds.
     fn look_around(&self);
     /// Receives all messages that `rank` has sent so far. Needed because stores that the rank made
     /// to the shared memory after it sent the messages may already be visible.

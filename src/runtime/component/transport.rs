@@ -19,7 +19,7 @@ use std::task::Poll;
 /// and the selected source has failed (for DTL_ANY_SOURCE: if some rank has died).
 pub trait Transport: Send + Sync {
     // The methods that every message calls come first: their addresses then share cache lines.
-    /// Starts a send of `data`, which stays valid and unchanged until the send is complete. If
+    /// Starts a send of `data`, which must stay valid and unchanged until the send is complete. If
     /// `may_block` is true, the call may block until the send is complete, however long that takes.
     /// Returns [`OpId::COMPLETED`] if the send has already completed successfully.
     fn start_send(
@@ -105,9 +105,9 @@ pub struct Properties {
     pub size: i32,
     /// Human-readable description of the data path.
     pub description: Cow<'static, str>,
-    /// True if operations in flight make progress only while a thread calls the transport. False
-    /// nevertheless if a call to any transport of the same backend makes progress on these
-    /// operations, and no other rank waits for them.
+    /// True if operations in flight make progress only while a thread calls the transport. It is
+    /// nevertheless false if a call to any transport of the same backend makes progress on these
+    /// operations and no other rank waits for them.
     pub needs_progress: bool,
     /// True if another rank may wait for this rank although all operations that this rank started
     /// are complete, for example because the connection broke and both ranks must re-establish it.

@@ -64,13 +64,13 @@ pub enum FlushScope {
 }
 
 /// One-sided operations on the memory of each rank of a transport. Several threads may call the
-/// methods at once, at any time from creation to close, for any target.
+/// methods concurrently, at any time from creation to close, for any target.
 ///
 /// Put, get and accumulate operations are nonblocking: the caller must keep their buffers valid,
 /// and must not modify them, until a later flush of their target is complete. The operations make
 /// progress, locally and at the target, while a thread calls the transport's `progress`, `test`,
-/// `probe` or `take`. An operation fails at once, or with the flush or test that detects the
-/// failure. Only flushes order puts and gets.
+/// `probe` or `take`. The failure of an operation is returned either by the call that starts the
+/// operation, or by the flush or test that detects the failure. Only flushes order puts and gets.
 pub trait Window: Send + Sync {
     /// Returns a human-readable description of the data path (63 bytes at most).
     fn describe(&self) -> &'static str;
@@ -92,17 +92,17 @@ pub trait Window: Send + Sync {
         false
     }
     /// Copies `from`, which has `to.len` (> 0) bytes, to the target. `wants_op` must be true if the
-    /// caller polls the operation with `test`. Returns `None` if `from` may already be reused.
+    /// caller will poll the operation with `test`. Returns `None` if `from` may already be reused.
     fn put(&self, to: TargetRange, from: Region, wants_op: bool) -> Result<Option<OpId>>;
     /// Copies the range `from` of the target's memory into `into`. `wants_op` must be true if the
-    /// caller polls the operation with `test`. Returns `None` if the data is already in `into`.
+    /// caller will poll the operation with `test`. Returns `None` if the data is already in `into`.
     fn get(&self, into: Region, from: TargetRange, wants_op: bool) -> Result<Option<OpId>>;
     /// Returns true if the put, get or flush with id `op` is complete (locally, for a put). After
     /// this function has returned true or an error, the id is invalid.
     fn test(&self, op: OpId) -> Result<bool>;
     /// Starts a flush of this rank's operations on `target` (`None`: on all targets) to the
     /// completion level `reach`. Returns `None` if the operations are already complete; otherwise
-    /// the caller polls the returned id with `test`.
+    /// the caller must poll the returned id with `test`.
     fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>>;
     /// Returns true if this transport executes all accumulate operations on elements of this dtype
     /// whose offsets are multiples of the element size. The operations must be atomic with respect
@@ -124,7 +124,7 @@ pub trait Window: Send + Sync {
     ) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not accumulate")
     }
-    /// Compares and swaps one element of 1, 2, 4 or 8 bytes at the target.
+    /// Performs a compare-and-swap on one element of 1, 2, 4 or 8 bytes at the target.
     fn compare_and_swap(&self, _to: TargetRange, _swap: Swap) -> Result<()> {
         fail!(DTL_ERROR_NOT_SUPPORTED, "the transport's windows do not compare and swap")
     }

@@ -41,9 +41,9 @@ pub fn rank(key: &Slots) -> u32 {
     key.iter().fold(form, |bits, &word| fold(bits, !is_instance(word)))
 }
 
-/// Returns true if each slot of the key contains DTL_DISPATCH_ANY, the word in the query, or the
-/// template of that word (the word with its lower 32 bits cleared). [`BitmapIndex`] is the fast
-/// implementation of this test.
+/// Returns true if each slot of the key contains DTL_DISPATCH_ANY, the word in the same slot of the
+/// query, or the template of that word (the word with its lower 32 bits cleared). [`BitmapIndex`]
+/// is the fast implementation of this test.
 pub fn fits(key: &Slots, query: &Slots) -> bool {
     key.iter()
         .zip(query)
@@ -63,8 +63,9 @@ pub fn may_fit(key: &Slots, queried: &Slots) -> bool {
 /// multiplier with which every word is in its first cell, the cell to which it hashes. If it finds
 /// one, a lookup is one comparison.
 pub struct Map<V> {
-    /// Cells of the table; their number is a power of two. At least half of the cells are empty:
-    /// they contain the word 0 and the value for all words that are not in the table.
+    /// Cells of the table; their number is a power of two. At least half of the cells are empty: an
+    /// empty cell contains the word 0 and the value that a lookup returns for a word that is not in
+    /// the table.
     cells: Box<[(dtl_enum_word_t, V)]>,
     factor: u64,
 }
@@ -139,8 +140,8 @@ impl<V: Copy> Map<V> {
         }
     }
 
-    /// Returns the value of a word if the cell to which it hashes is sufficient to determine the
-    /// value; otherwise `None`.
+    /// Returns the value for an enumeration word if the cell to which the word hashes is sufficient
+    /// to determine the value; otherwise `None`.
     #[inline]
     pub fn at_once(&self, word: dtl_enum_word_t) -> Option<V> {
         let cell = *self.cells.get(self.begin(word))?;
@@ -281,8 +282,8 @@ impl BitmapIndex {
 
 /// Iterator over the indices of matching keys, in ascending order.
 pub struct MatchingPositions<'a> {
-    /// Bit mask of the matching keys in the current group of 64 keys. Keys that the iterator has
-    /// already returned are cleared.
+    /// Bit mask of the matching keys in the current group of 64 keys. The bits of keys that the
+    /// iterator has already returned are cleared.
     bits: u64,
     /// Number of keys before the current group of 64 keys.
     before: usize,

@@ -7,7 +7,7 @@ use crate::runtime::trace::{self, Args};
 use std::cell::RefCell;
 
 /// Maximum nesting depth of handlers on one thread. Without the limit, a handler that requests its
-/// own operation would recurse without end.
+/// own operation would recurse infinitely.
 const MOST_NESTED: usize = 64;
 
 thread_local! {

@@ -20,8 +20,8 @@ pub struct ChainEntry {
     pub key: Slots,
     /// Registered handler.
     pub registration: Arc<Registration>,
-    /// Indices of all entries of this handler in the [`Chain`]. They are used to call its predicate
-    /// at most once for a query.
+    /// Indices of all entries of this handler in the [`Chain`]. They are used to call the handler's
+    /// predicate at most once for a query.
     others: Vec<usize>,
 }
 

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 pub(super) const COUNT: usize = ENUMERATIONS.len();
 
 /// Number and name of each built-in enumeration, and the names of its members, separated by spaces.
-/// The values of the members are 1, 2, 3 and so on, as in their words in `abi::word`.
+/// The values of the members are 1, 2, 3 and so on. The enumeration words of the members in
+/// `abi::word` contain the same values.
 const ENUMERATIONS: [(dtl_enum_t, &str, &str); 7] = [
     (DTL_ENUM_MEMORY, "Memory", "Host Device Pinned Managed Shared"),
     (DTL_ENUM_DEVICE, "Device", "CPU GPU Accelerator None"),

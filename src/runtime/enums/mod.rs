@@ -370,7 +370,7 @@ impl Enumeration {
     }
 }
 
-/// Returns the word of the member with the value `value`.
+/// Returns the enumeration word of the member that has the value `value`.
 pub fn from_value(number: dtl_enum_t, value: u32) -> Result<dtl_enum_word_t> {
     let enumeration = enumeration(number)?;
     enumeration.by_value.get(value as usize).map(|member| member.word).ok_or_else(|| {

@@ -104,7 +104,7 @@ struct EnvironmentRecord {
     number: u64,
     /// Number of attempts to start this environment.
     attempt: u64,
-    /// Error of the last attempt to start this environment, if that attempt failed.
+    /// Error from the last attempt to start this environment, if that attempt failed.
     failure: Option<Error>,
 }
 
@@ -120,7 +120,7 @@ struct EnvironmentState {
     /// Number of start attempts of all environments so far, including failed ones.
     last: u64,
     /// Generation number, incremented at finalize and in a forked child. References from an earlier
-    /// generation are void.
+    /// generation are invalid.
     era: u64,
     /// Threads that execute callback functions of environments, each with the name of the
     /// environment, in the order of the calls.

@@ -27,8 +27,8 @@ pub struct EnvironmentRefs {
 }
 
 impl EnvironmentRefs {
-    /// Creates an object that owns references to the environments `names`. The caller has already
-    /// counted these references.
+    /// Creates an object that owns references to the environments `names`. The caller must already
+    /// have counted these references.
     pub(super) fn of(state: &EnvironmentState, names: Vec<String>) -> Self {
         EnvironmentRefs { names, era: state.era }
     }
@@ -131,7 +131,7 @@ fn held_by(record: &mut EnvironmentRecord) -> Vec<String> {
     names
 }
 
-/// Starts one environment and adds a reference to it. The caller holds references to the
+/// Starts one environment and adds a reference to it. The caller must hold references to the
 /// environment's dependencies.
 fn start(step: &StartStep) -> Result<()> {
     let name = step.name.as_str();
@@ -205,8 +205,8 @@ fn claim(name: &str) -> Result<Option<Claimed>> {
     }
 }
 
-/// Fails if the thread that starts or ends this environment is the calling thread, or waits for it
-/// directly or through other threads: waiting would deadlock.
+/// Fails if waiting would deadlock: if the thread that starts or ends this environment is the
+/// calling thread, or waits for the calling thread directly or through other threads.
 fn refuse_circle(state: &EnvironmentState, name: &str) -> Result<()> {
     let me = std::thread::current().id();
     let mut way = Vec::new();

@@ -58,7 +58,7 @@ impl DeferredErrors {
     }
 
     /// Counts a piece of work that is about to be queued. Returns the number of the piece, which
-    /// the caller passes to `end`.
+    /// the caller must pass to `end`.
     pub(super) fn begin(&self) -> u64 {
         let mut state = self.state.lock();
         self.open.fetch_add(1, Ordering::Relaxed);
@@ -130,8 +130,8 @@ impl DeferredErrors {
 }
 
 impl Mark {
-    /// Returns the first failure among the pieces of work up to this position in the stream. Valid
-    /// once these pieces have ended.
+    /// Returns the first failure among the pieces of work up to this position in the stream. The
+    /// result is valid only if these pieces have ended.
     pub(super) fn result(&self) -> Result<()> {
         match &*self.first.lock() {
             Some((number, error)) if *number <= self.upto => Err(error.clone()),

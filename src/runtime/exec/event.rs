@@ -1,7 +1,7 @@
 //! Events: the library's own events and backend events behind one interface.
 //!
-//! Each time that an event of the library is recorded, it gets a new fence (completion state of the
-//! work before it in the stream). A waiting thread uses the fence that is current when the wait
+//! Each recording gives an event of the library a new fence: the completion state of the work that
+//! precedes the event in the stream. A waiting thread uses the fence that is current when the wait
 //! starts, so recording the event again neither prolongs nor deadlocks an earlier wait.
 //!
 //! `stream` records events, because it can access both the stream and the event.

@@ -140,8 +140,8 @@ impl Executor {
         self.run_loop(begin, end, grain, LoopBody::User(body, user))
     }
 
-    /// Runs a loop body over `begin..end`; the caller has checked the range. `grain` is the number
-    /// of iterations in a piece; if it is 0, the executor chooses the number.
+    /// Runs a loop body over `begin..end`; the caller must have checked the range. `grain` is the
+    /// number of iterations in a piece; if it is 0, the executor chooses the number.
     pub fn run_loop(&self, begin: u64, end: u64, grain: u64, body: LoopBody) -> Result<()> {
         let whole = if grain == 0 { end - begin } else { grain };
         match &self.body {

@@ -31,7 +31,7 @@ pub(super) struct Argument {
 }
 
 impl Argument {
-    /// Creates an argument of which only the size is known.
+    /// Creates an argument for which only the size is known.
     pub(super) fn of_size(size: u64) -> Self {
         Argument { size, text: String::new() }
     }

@@ -4,11 +4,11 @@
 //!
 //! | omitted slot | generic version |
 //! |---|---|
-//! | stream_query | an event is recorded and queried; without events, waits for the stream |
+//! | stream_query | records an event and queries it; without events, waits for the stream |
 //! | stream_wait_event | the caller waits for the event |
-//! | stream_host_callback | the caller waits for the stream, then calls |
+//! | stream_host_callback | the caller waits for the stream, then runs the callback |
 //! | launch | the grid is run on the host, as a host callback |
-//! | event_* | the record waits for the stream |
+//! | event_* | recording an event waits for the stream |
 //!
 //! Read [`super::host::host_stream`] next for the library's own queue, or [`super::event`] for
 //! events.
@@ -56,8 +56,8 @@ struct Foreign {
     /// has changed, `query_by_event` records the event in `probe` again.
     queued: AtomicU64,
     /// Event through which the stream is queried if the backend does not implement stream_query,
-    /// and the value of `queued` when the event was last recorded; `None` = the event must be
-    /// recorded again.
+    /// and the value of `queued` when the event was last recorded. If this value is `None`, the
+    /// event must be recorded again.
     probe: Mutex<Option<(Token, Option<u64>)>>,
 }
 
@@ -270,8 +270,9 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits for the stream and stores a failure of its work for the next `synchronize`. Fails with
-    /// INVALID_STATE if the calling thread runs work of this stream.
+    /// Waits for the stream. If work of the stream has failed, stores the error, which the next
+    /// call to `synchronize` returns. Fails with INVALID_STATE if the calling thread runs work of
+    /// this stream.
     fn finish(&self, foreign: &Foreign) -> Result<()> {
         match exec_of(&self.backend)?.stream_synchronize(foreign.token) {
             Err(error) if error.status() == DTL_ERROR_INVALID_STATE => Err(error),
@@ -283,7 +284,8 @@ impl Stream {
     }
 
     /// Waits for the stream, if it is a backend's stream, and then runs `work`, which the backend
-    /// cannot queue. Stores a failure of `work` for the next `synchronize` of the backend's stream.
+    /// cannot queue. Stores a failure of `work`, which the next `synchronize` of the backend's
+    /// stream returns.
     pub fn run_here(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         let StreamImpl::Backend(foreign) = &self.body else { return work() };
         self.finish(foreign)?;
@@ -299,8 +301,8 @@ impl Stream {
         }
     }
 
-    /// Runs library code on a host thread in the order of the stream. The next `synchronize`
-    /// returns a failure of this code.
+    /// Runs library code on a host thread, in stream order. If this code fails, the next
+    /// `synchronize` returns the failure.
     pub fn run(&self, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let foreign = match &self.body {
             StreamImpl::Own(queue) => return queue.push(StreamWork::Run(Box::new(work))),
@@ -369,9 +371,10 @@ impl Stream {
         Ok(())
     }
 
-    /// Launches a kernel on a backend's stream. The backend launches its own kernels. Host code is
-    /// launched through the backend's launch function. The library runs it if the backend has no
-    /// launch function, or if one call of the code runs a whole block.
+    /// Launches a kernel on a backend's stream. The backend launches the kernels of its own
+    /// modules. Host code is launched through the backend's launch function. The library runs the
+    /// host code itself if the backend has no launch function, or if one call of the code runs a
+    /// whole block.
     fn launch_foreign(
         &self,
         foreign: &Foreign,

@@ -130,14 +130,15 @@ pub(super) fn forget() {
     WATCHERS.lock().clear();
 }
 
-/// Returns the allocation in which a range begins, if there is one. Fails with OUT_OF_BOUNDS if the
-/// host cannot access the allocation and the range exceeds its end.
+/// Returns the allocation in which a range begins; `None` if the range begins in no allocation.
+/// Fails with OUT_OF_BOUNDS if the host cannot access the allocation and the range exceeds its end.
 pub fn allocation_of(region: Region) -> Result<Option<Allocation>> {
     Ok(allocation_at(region)?.map(|(_, allocation)| allocation))
 }
 
-/// Returns the allocation in which a range begins, with its complete region, if there is one. Fails
-/// with OUT_OF_BOUNDS if the host cannot access the allocation and the range exceeds its end.
+/// Returns the allocation in which a range begins, and the region of the whole allocation; `None`
+/// if the range begins in no allocation. Fails with OUT_OF_BOUNDS if the host cannot access the
+/// allocation and the range exceeds its end.
 pub fn allocation_at(region: Region) -> Result<Option<(Region, Allocation)>> {
     if region.is_empty() {
         return Ok(None);

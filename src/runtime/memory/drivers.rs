@@ -3,11 +3,11 @@
 //! backends that can identify pointers query their drivers.
 //!
 //! Queries begin when such a backend is first used, or when the library detects that the program
-//! uses the driver of the backend (`registry::detect_driver_use`). From then on messages and copies
-//! query once per buffer that is not in the library's lists, except in ranges that contain only
-//! host memory (`sys::memory::buf`). Results are not cached: the library is not notified of the
-//! program's calls to munmap and cudaMalloc, so a cached result "host memory" could be wrong by the
-//! next call, and the host would read device memory.
+//! uses the driver of the backend (`registry::detect_driver_use`). From then on, the library
+//! queries the drivers once for each buffer of a message or copy that is not in its lists, except
+//! for buffers in ranges that contain only host memory (`sys::memory::buf`). Results are not
+//! cached: the library is not notified of the program's calls to munmap and cudaMalloc, so a cached
+//! result "host memory" could be wrong by the next call, and the host would read device memory.
 
 use super::{Allocation, device_only};
 use crate::abi::handle::dtl_backend_t;

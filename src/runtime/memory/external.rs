@@ -42,8 +42,8 @@ pub fn leave(entry: ExternalEntry) {
     }
 }
 
-/// Finds the memory from another allocator that contains the address `addr`. Returns the address of
-/// the first byte of that memory, and the list entry.
+/// Finds the external memory (memory from another allocator) that contains the address `addr`.
+/// Returns the address of the first byte of that memory, and its list entry.
 #[inline]
 pub fn find(addr: Addr) -> Option<(usize, Allocation)> {
     if COUNT.load(Ordering::Acquire) == 0 { None } else { find_listed(addr) }

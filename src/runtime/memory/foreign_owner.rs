@@ -21,7 +21,7 @@ static REQUESTED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap:
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Accepts the memory that a dispatch handler provided for a request to another backend. Fails if
-/// the memory does not meet the request.
+/// the memory does not satisfy the request.
 pub fn adopt(
     owner: Owner,
     requested: dtl_backend_t,
@@ -92,17 +92,17 @@ pub fn discard(inside: &Guard, addr: Addr, order: Option<&Stream>) {
     log::failure(format_args!("freeing {addr:?}, which a handler gave for something else"), freed);
 }
 
-/// Returns true if a backend may free an allocation: it allocated the memory, or the program
-/// requested the memory from it.
+/// Returns true if `backend` may free `allocation`, that is, if `backend` allocated the memory or
+/// the program requested the memory from `backend`.
 pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation) -> bool {
     let was_asked =
         || ANY.load(Ordering::Relaxed) && REQUESTED.read().get(&addr.get()) == Some(&backend);
     allocation.backend == backend || was_asked()
 }
 
-/// Removes and returns the record of the backend from which the program requested an allocation
-/// that is about to be freed. Returns `None` if that backend allocated the memory itself, in which
-/// case it is not recorded.
+/// Removes the entry for an allocation that is about to be freed, and returns the backend from
+/// which the program requested the allocation. Returns `None` if there is no entry, because that
+/// backend allocated the memory itself.
 pub(super) fn take(addr: Addr) -> Option<dtl_backend_t> {
     if ANY.load(Ordering::Relaxed) { REQUESTED.write().remove(&addr.get()) } else { None }
 }

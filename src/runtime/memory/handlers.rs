@@ -165,7 +165,7 @@ pub fn copy_by(backend: &Backend, dst: &Located<'_>, src: &Located<'_>) -> Resul
 }
 
 /// Returns true if a handler that the user has registered may apply to a copy. Does not call the
-/// predicates by which handlers accept or reject a copy.
+/// predicates, which decide whether a handler accepts a copy.
 pub fn may_copy(inside: &Guard, dst: &Located<'_>, src: &Located<'_>) -> bool {
     let slots = [src.place.kind, dst.place.kind, DTL_DISPATCH_ANY];
     find_quickly(inside, DEFAULT)

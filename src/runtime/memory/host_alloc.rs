@@ -144,7 +144,7 @@ pub fn configure(settings: &crate::runtime::settings::Settings) {
 }
 
 /// Returns unused memory to the system if its size exceeds `keep` bytes. Unused memory of the
-/// calling thread and of ended threads is returned immediately; every other thread returns its
+/// calling thread and of exited threads is returned immediately; every other thread returns its
 /// unused memory after a few more frees.
 pub fn trim(keep: u64) {
     if heap::kept() as u64 > keep {

@@ -78,7 +78,7 @@ fn exports(backend: &Backend) -> Result<&dyn Exports> {
     })
 }
 
-/// Creates a handle by which another process can access an allocation.
+/// Creates a handle that another process can use to access an allocation.
 pub fn export(inside: &Guard, addr: Addr) -> Result<dtl_mem_handle_t> {
     let Some((base, allocation)) = find(addr) else {
         return fail!(

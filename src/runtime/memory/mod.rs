@@ -1,10 +1,10 @@
 //! Memory: allocation through a backend, and the ledger of all live allocations.
 //!
-//! The ledger identifies the allocation of a pointer for copies and `dtl_mem_query`. It contains
-//! only memory that this module allocated. Memory from other allocators is in the list in
-//! `external`, or is found by a driver query (`drivers`). Any other pointer is assumed to point to
-//! host memory. Memory that the library's own allocator (`host_alloc`) allocates is not in the
-//! ledger, because this allocator can look up its own blocks.
+//! For copies and `dtl_mem_query`, the ledger identifies the allocation into which a pointer
+//! points. It contains only memory that this module allocated. Memory from other allocators is in
+//! the list in `external`, or is found by a driver query (`drivers`). Any other pointer is assumed
+//! to point to host memory. Memory that the library's own allocator (`host_alloc`) allocates is not
+//! in the ledger, because this allocator can look up its own blocks.
 //!
 //! In reading order:
 //! - `host_alloc`: host memory from the library's allocator
@@ -79,7 +79,7 @@ pub struct Allocation {
     /// True if the memory was imported from another process (`dtl_mem_import`) or is owned by
     /// another allocator.
     pub imported: bool,
-    /// True if the host cannot read and write the memory (see `device_only`).
+    /// True if the host cannot access the memory (see `device_only`).
     pub hidden: bool,
     /// Unique serial number if `hidden` is true; else 0.
     pub serial: u64,
@@ -161,8 +161,8 @@ fn plain_allocation(found: heap::LiveBlock) -> Allocation {
     Allocation::accessible(host_alloc::backend(), 0, extent)
 }
 
-/// Finds the allocation in which a range begins, and the address of its first byte. Queries the
-/// drivers if the range is in none of the library's lists of allocations. Inlined, because
+/// Finds the allocation in which a range begins, and the start address of that allocation. Queries
+/// the drivers if the range is in none of the library's lists of allocations. Inlined, because
 /// returning the large result from a call takes a tenth of the time of an 8-byte copy (benchmark
 /// mem_copy_8).
 #[inline]

@@ -1,5 +1,5 @@
-//! Stream-ordered memory: usable by work that is queued after the allocation, and freed after the
-//! work that was queued before the free.
+//! Stream-ordered memory: can be used by work that is queued after the allocation, and is freed
+//! once the work that was queued before the free has completed.
 
 use super::{Allocation, allocate, enter, find, foreign_owner, host_alloc, leave, settle, sound};
 use crate::abi::status::DTL_ERROR_INVALID_STATE;

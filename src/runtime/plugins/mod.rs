@@ -48,7 +48,7 @@ pub trait Plugin: Send + Sync {
     fn load(&self) -> Result<()>;
 }
 
-/// Description that a plugin reports about itself.
+/// Description that a plugin provides of itself.
 #[derive(Clone, Debug, Default)]
 pub struct PluginDescription {
     /// Name of the plugin.

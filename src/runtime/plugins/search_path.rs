@@ -17,7 +17,7 @@ pub fn places() -> Vec<(PathBuf, &'static str)> {
     places
 }
 
-/// Returns the *.so files of a folder in the order of their names.
+/// Returns the *.so files in a folder, sorted by name.
 pub fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {

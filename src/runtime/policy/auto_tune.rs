@@ -147,8 +147,8 @@ impl Tuner {
         }
     }
 
-    /// Reports the end of the run `run` of a tuning on `resource`. `time_ns` is `None` if the run
-    /// failed, so that its time does not count.
+    /// Reports that the tuning run `run` on `resource` has ended. `time_ns` is `None` if the run
+    /// failed, because the time of a failed run does not count.
     pub(super) fn ended(&self, run: Run, resource: usize, time_ns: Option<u64>) {
         let Some(entry) = self.entries.get(run.place as usize).and_then(OnceLock::get) else {
             return;

@@ -62,11 +62,11 @@ struct InFlightSlot {
     scratch: Option<Box<[u128]>>,
 }
 
-/// Tickets (task handles) of the tasks in flight on one resource that must be polled to detect
-/// their end.
+/// Tickets (task handles) of those tasks in flight on one resource whose end is detected only by
+/// polling.
 #[derive(Default)]
 struct ResourceTickets {
-    /// Tickets of the tasks on the resource's stream, which end in the order of submission.
+    /// Tickets of the tasks on the resource's stream. These tasks end in the order of submission.
     in_order: VecDeque<u64>,
     others: VecDeque<u64>,
 }
@@ -341,8 +341,8 @@ fn scratch(bytes: usize) -> Result<Option<Box<[u128]>>> {
 }
 
 impl Watch {
-    /// Polls the task for at most `timeout_ns` nanoseconds. Returns its outcome; `None` if it still
-    /// runs.
+    /// Polls the task for at most `timeout_ns` nanoseconds. Returns its outcome; `None` if the task
+    /// is still running.
     fn ended(&self, timeout_ns: u64) -> Option<TaskOutcome> {
         let before = Mark::now();
         let of = |outcome: Result<bool>| match outcome {

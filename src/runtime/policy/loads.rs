@@ -2,8 +2,8 @@
 //!
 //! Each resource's count has its own pair of cache lines. A thread first reads the count of its own
 //! resource, whose index is the thread number (modulo the number of resources). A count of 0 ends
-//! the search, because no count is smaller. So threads that use different resources access no
-//! common line.
+//! the search, because no count is smaller. So threads that use different resources do not access
+//! the same cache lines.
 //!
 //! The atomic step keeps the resources equally loaded. A compare-and-swap increments the count of
 //! the least loaded resource, starting from the value that the search read. If another thread
@@ -142,7 +142,8 @@ impl Loads {
             .map(|(index, _)| index)
     }
 
-    /// Removes a task from the resource `index`; `thread` is the number of the calling thread.
+    /// Subtracts a task from the task count of resource `index`; `thread` is the number of the
+    /// calling thread.
     #[inline]
     pub(super) fn give_back_in(&self, thread: usize, index: usize) {
         if thread != index {
@@ -153,7 +154,7 @@ impl Loads {
         }
     }
 
-    /// Removes a task from the resource `index`. Any thread may call this function.
+    /// Subtracts a task from the task count of resource `index`. Any thread may call this function.
     #[inline]
     pub(super) fn give_back(&self, index: usize) {
         if let Some(count) = self.0.get(index) {

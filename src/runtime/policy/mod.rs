@@ -152,8 +152,8 @@ impl FastPolicy {
         }
     }
 
-    /// Reports the successful end of the run `run` of a tuning on the resource `index`, with the
-    /// time since `started`.
+    /// Reports that the tuning run `run` on the resource `index` has succeeded. The reported
+    /// duration is the time since `started`.
     #[inline]
     pub fn timed(&self, index: u32, run: Run, started: Option<TscTimer>) {
         if let Chooser::Fastest(tuner) = &self.0.chooser {

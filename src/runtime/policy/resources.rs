@@ -64,7 +64,7 @@ pub struct Resource {
     pub given: ListElement,
     /// Index of the element in the resource list that the user passed.
     pub place: usize,
-    /// Result of the adapter's conversion of the list element. The resource kind interprets this
+    /// Value to which the adapter converted the list element. The resource kind interprets this
     /// value.
     pub core: u64,
     /// Stream of a DTL_RESOURCES_STREAMS resource.
@@ -118,7 +118,7 @@ impl ResourceKind {
         }
     }
 
-    /// Returns the bit mask of the DTL_INFO_... values that the kind can report.
+    /// Returns the bit mask of the DTL_INFO_... values that resources of this kind can report.
     pub fn supported_info(&self) -> u64 {
         match self {
             ResourceKind::Generic => DTL_INFO_TASK_SUBMISSION,

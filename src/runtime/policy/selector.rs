@@ -127,7 +127,7 @@ impl Rule {
         }
     }
 
-    /// Returns the bit mask of the DTL_INFO_... values that the rule needs to choose.
+    /// Returns the bit mask of the DTL_INFO_... values that the rule needs to choose a resource.
     pub(super) fn needed_info(&self) -> u64 {
         match self {
             Rule::Fixed(_) | Rule::RoundRobin => 0,
@@ -282,7 +282,8 @@ impl Chooser {
         }
     }
 
-    /// Returns true if the duration of a task must be measured for the action `end`.
+    /// Returns true if `end`, the action at the end of a task, needs the measured duration of the
+    /// task.
     pub(super) fn times(&self, end: TaskEnd) -> bool {
         match (self, end) {
             (_, TaskEnd::Timed(_)) => true,

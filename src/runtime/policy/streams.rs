@@ -86,7 +86,7 @@ impl Events {
         Ok(event)
     }
 
-    /// Adds an event that is no longer in use, so that it can be reused.
+    /// Stores an event that is no longer in use, so that it can be reused.
     pub(super) fn keep(&self, event: Arc<Event>) {
         self.0.lock().push(event);
     }

@@ -57,7 +57,7 @@ pub struct Task {
     pub is_kept: bool,
 }
 
-/// Value that a task returns if no work of the task is still running.
+/// Value that a task returns if none of its work is still running.
 pub const NOTHING_LEFT: dtl_waitable_t = dtl_waitable_t {
     event: crate::abi::handle::dtl_event_t { id: 0 },
     wait: None,
@@ -191,8 +191,8 @@ impl Policy {
         Ok(dtl_submission_t { ticket: 0, status, ..submission })
     }
 
-    /// Reports a completed task to the policy. Returns the submission of the task, with ticket 0
-    /// (no ticket).
+    /// Reports a completed task to the policy. Returns the `dtl_submission_t` of the task, with
+    /// ticket 0 (no ticket).
     fn over(
         &self,
         ready: &ReadyPolicy,
@@ -216,7 +216,7 @@ impl Policy {
         dtl_submission_t { policy, ticket, resource: picked.index, status }
     }
 
-    /// Enters a running task into the table of tasks in flight and returns its submission.
+    /// Adds a running task to the table of tasks in flight and returns its `dtl_submission_t`.
     fn fly(
         &self,
         ready: &ReadyPolicy,
@@ -500,8 +500,8 @@ impl Policy {
     }
 }
 
-/// Returns the method to detect the end of the work that is still running after a task's function
-/// has returned.
+/// Returns the method for detecting the end of the work that is still running after a task's
+/// function has returned.
 fn watch(left: &dtl_waitable_t) -> Result<Watch> {
     if left.wait.is_some() {
         return Ok(Watch::Call(left.wait, Addr::new(left.object)));

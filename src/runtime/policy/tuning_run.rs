@@ -66,8 +66,8 @@ impl RunShard {
 pub(super) struct Trial {
     /// Index of the fastest resource, or TUNING while the task is being tuned.
     best: AtomicU32,
-    /// Index of the fastest resource so far. Submissions use this resource while all runs of a
-    /// tuning are assigned and some have not ended.
+    /// Index of the fastest resource so far. Submissions use this resource once all runs of a
+    /// tuning have been assigned, until all of these runs have ended.
     leader: AtomicU32,
     parts: [RunShard; 1 + SHARES],
     /// Number of elements of `parts` (groups of runs) whose runs have all ended.
@@ -174,7 +174,7 @@ impl Trial {
         self.ended.fetch_add(1, Ordering::AcqRel) as usize + 1 == parts
     }
 
-    /// Starts a new tuning unless one is in progress. Returns true if this call started a tuning.
+    /// Starts a new tuning unless one is in progress. Returns true if this call started it.
     pub(super) fn begin_anew(&self) -> bool {
         let best = self.best.load(Ordering::Relaxed);
         let is_mine = best != TUNING

@@ -3,7 +3,7 @@
 //! line.
 //!
 //! Only the thread that owns a row writes it, with plain loads and stores. A later thread that gets
-//! the number of an ended thread sees all writes of the ended thread (see `sys::handles::epoch`).
+//! the number of an exited thread sees all writes of the exited thread (see `sys::handles::epoch`).
 //! Threads with numbers beyond the last row share an additional row, with atomic additions. Readers
 //! sum the rows; the sums are exact while no thread submits.
 

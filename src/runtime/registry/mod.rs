@@ -164,7 +164,8 @@ impl Backend {
         Ok(())
     }
 
-    /// Returns true if the backend has a feature: a component, or a feature that it defines.
+    /// Returns true if the backend has a feature: a component, or a feature that the backend itself
+    /// defines.
     pub fn supports(&self, feature: &str) -> Result<bool> {
         match feature {
             "device" => Ok(self.device.is_some()),
@@ -185,13 +186,13 @@ impl Backend {
         self.device.is_some() || self.memory.is_some() || self.exec.is_some()
     }
 
-    /// Returns the device component, ready to be called.
+    /// Makes the backend ready for use and returns its device component.
     pub fn device(&self) -> Result<&dyn Device> {
         self.ready()?;
         self.device.as_deref().ok_or_else(|| self.lacks("device"))
     }
 
-    /// Returns the memory component, ready to be called.
+    /// Makes the backend ready for use and returns its memory component.
     pub fn memory(&self) -> Result<&dyn Memory> {
         self.ready()?;
         self.memory.as_deref().ok_or_else(|| self.lacks("memory"))
@@ -234,8 +235,8 @@ pub struct Events {
 
 static EVENTS: OnceLock<&'static Events> = OnceLock::new();
 
-/// Sets the functions that the registry calls, for the life of the process. Must be called before a
-/// backend is registered.
+/// Sets, for the lifetime of the process, the functions that the registry calls. Must be called
+/// before a backend is registered.
 pub fn notify(events: &'static Events) {
     EVENTS.get_or_init(|| events);
 }
@@ -278,7 +279,8 @@ pub fn add(backend: Arc<Backend>, flags: u64) -> Result<dtl_backend_t> {
     add_in_place(backend, flags).map(|(handle, _)| handle)
 }
 
-/// Registers a backend under its name. Returns its handle and the backend that it replaced, if any.
+/// Registers a backend under its name. Returns the new handle, and the previous backend of that
+/// name if one was replaced.
 pub fn add_in_place(
     backend: Arc<Backend>,
     flags: u64,

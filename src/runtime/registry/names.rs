@@ -22,8 +22,8 @@ pub(super) fn check_backend_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Restores the name of a replaced backend, unless another registered backend has the name by now
-/// or the replaced backend no longer exists.
+/// Restores the name of a replaced backend, unless a backend that is not built in has taken the
+/// name in the meantime or the replaced backend no longer exists.
 pub fn put_back(inside: &Guard, replaced: Replaced) {
     let Replaced { place, backend } = replaced;
     let mut named = NAMED.write();

@@ -21,9 +21,9 @@ pub struct Usage {
     pub(crate) live_count: AtomicU64,
     pub(crate) total_count: AtomicU64,
     /// Number of memory ranges that the application has passed to `dtl_mem_adopt` or
-    /// `dtl_mem_register_host` for the backend and not released. Each has a `RangeUser`.
+    /// `dtl_mem_register_host` for the backend and has not yet released. Each has a `RangeUser`.
     pub(super) range_count: AtomicU64,
-    /// Set while the backend is being unregistered.
+    /// True while the backend is being unregistered.
     closing: AtomicBool,
 }
 

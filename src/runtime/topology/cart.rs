@@ -1,5 +1,5 @@
-//! Cartesian grids of ranks: arithmetic only, without a communicator. Row-major, as in MPI's
-//! Cartesian topologies: the last dimension varies fastest.
+//! Arithmetic of Cartesian grids of ranks, without a communicator. Ranks are numbered in row-major
+//! order, as in MPI's Cartesian topologies: the last dimension varies fastest.
 
 use crate::abi::comm::communicator::DTL_PROC_NULL;
 use crate::error::{Result, fail};

@@ -334,8 +334,8 @@ impl TraceFileState {
     }
 }
 
-/// Truncates the file after its last whole line, if a full disk has left a partial line. `before`
-/// is the file offset at which `text` begins.
+/// Truncates the file after its last complete line, if a full disk has left a partial line.
+/// `before` is the file offset at which `text` begins.
 fn cut_back(file: &File, before: u64, text: &[u8]) -> io::Result<()> {
     let there = usize::try_from(file.metadata()?.len().saturating_sub(before)).unwrap_or(0);
     let part = text.get(..there).unwrap_or(text);

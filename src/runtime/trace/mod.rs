@@ -146,7 +146,8 @@ pub fn set_tool(functions: Option<(dtl_trace_fn_t, dtl_trace_fn_t, Addr)>) {
     sinks.publish();
 }
 
-/// Removes the tool and completes the trace file. Called at finalize.
+/// Removes the external tool that receives trace events, and completes the trace file. Called at
+/// finalize.
 pub fn close() {
     set_tool(None);
     if SINKS.lock().file.is_some() {

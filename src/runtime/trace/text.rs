@@ -122,8 +122,8 @@ pub(super) fn end(text: &mut String, rank: i32, now: u64) {
     text.push_str("}\n]\n");
 }
 
-/// Appends an instant event with process scope, up to its timestamp. The caller appends arguments,
-/// if any, and closes the JSON object.
+/// Appends the JSON object of an instant event with process scope, up to and including the
+/// timestamp. The caller appends arguments, if any, and closes the object.
 fn mark(text: &mut String, name: &str, rank: i32, now: u64) {
     let thread = process::thread_id();
     let _ = write!(

@@ -156,8 +156,8 @@ pub const SEND: u64 = 1;
 pub const OTHER: u64 = 2;
 
 /// Returns the request (such as an MPI_Request) in bits 2 to 63 of the 64-bit word that describes
-/// an operation of another library. The shift is arithmetic (with sign), because the three highest
-/// bits of every request are equal to each other.
+/// an operation of another library. The shift is arithmetic (sign-extending), because the three
+/// highest bits of every request are equal.
 pub fn request_in(word: u64) -> u64 {
     (word as i64 >> 2) as u64
 }
@@ -216,10 +216,11 @@ impl ForeignTester {
     /// Creates a tester for the operations of one transport.
     ///
     /// # Safety
-    /// `test` may be called with the request of any operation of that transport, provided that the
-    /// 64-bit word that describes the operation lacks the flag [`OTHER`], `state` is `open`,
-    /// `extras` is 0, and `test` has not reported this request as complete. `test` accepts
-    /// `nowhere` (or another value of that type with an equal meaning) as status.
+    /// It must be permitted to call `test` with the request of any operation of that transport,
+    /// provided that the 64-bit word that describes the operation lacks the flag [`OTHER`], `state`
+    /// is `open`, `extras` is 0, and `test` has not reported this request as complete. `test` must
+    /// accept `nowhere` (or another value of that type with an equal meaning) as the status
+    /// argument.
     pub unsafe fn new(
         test: Test,
         nowhere: Addr,
@@ -401,8 +402,8 @@ impl TakenTensor {
     /// Takes ownership of the tensor whose C struct is at `managed`.
     ///
     /// # Safety
-    /// Any thread may call `deleter` once with `managed` to release the tensor. The tensor is valid
-    /// until then.
+    /// Any thread must be permitted to call `deleter` with `managed`, once, to release the tensor.
+    /// The tensor must remain valid until then.
     pub unsafe fn new(
         managed: *mut c_void,
         deleter: Option<unsafe extern "C" fn(*mut c_void)>,

@@ -27,11 +27,11 @@
 //! Work stealing: the pieces of a loop (ranges of iterations) are divided evenly among the members,
 //! and a member that has finished its own pieces steals others.
 //!
-//! Each member of a team has a share: a range of pieces in one word, `next << 32 | end`. It takes
-//! pieces from the front. A member whose share is empty takes the back half of the pieces that are
-//! left in another member's share, runs the first of them, and makes the others its own share. A
-//! member steals only when its own share is empty. So the member that first wrote a part of an
-//! array works on that part in the next loop too.
+//! Each member of a team has a share: a range of pieces in one word, `next << 32 | end`. The member
+//! takes pieces from the front of its share. A member whose share is empty takes the upper half of
+//! the pieces that are left in another member's share, runs the first of them, and makes the others
+//! its own share. A member steals only when its own share is empty. So the member that first wrote
+//! a part of an array works on that part in the next loop too.
 //!
 //! Memory ordering. A piece is removed from a share by a compare-exchange of the whole word, so
 //! exactly one member gets it, whatever happened in between: if the word again has the value that
@@ -202,8 +202,8 @@ impl<J: Sync> Drop for Claim<'_, J> {
     }
 }
 
-/// Guard that closes a job slot and waits for the members in it, even if the caller's part of the
-/// work panics.
+/// Guard that closes a job slot and waits until all members have left it, even if the caller's part
+/// of the work panics.
 struct Closing<'a> {
     state: &'a AtomicU32,
     is_oversubscribed: bool,
@@ -237,7 +237,7 @@ impl Closing<'_> {
     }
 }
 
-/// Guard that counts a member in a job slot until the guard is dropped.
+/// Guard that counts a member as being in a job slot until the guard is dropped.
 struct Visit<'a>(&'a AtomicU32);
 
 impl<J> TeamSlot<J> {
@@ -277,7 +277,7 @@ fn unpack(word: u64) -> (u64, u64) {
     (word >> 32, word & u64::from(u32::MAX))
 }
 
-/// Returns the first number in the back half of the non-empty range `next..end`.
+/// Returns the first number in the upper half of the non-empty range `next..end`.
 fn middle(next: u64, end: u64) -> u64 {
     next + (end - next) / 2
 }
@@ -315,7 +315,7 @@ impl Shares {
         }
     }
 
-    /// Steals the back half of the pieces (ranges of iterations) in the first non-empty share.
+    /// Steals the upper half of the pieces (ranges of iterations) in the first non-empty share.
     /// Returns the number of the first stolen piece and makes the others the member's own share.
     /// The search begins at the member's own index and wraps around.
     fn steal(&self, member: usize, own: &Share) -> Option<u64> {

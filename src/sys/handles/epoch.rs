@@ -159,9 +159,9 @@ fn mine() -> *const ThreadRecord {
     tls::get().cast()
 }
 
-/// Returns the address of the calling thread's `ThreadRecord`, which no other live thread has, or 0
-/// before the thread has a record. After this thread has ended, a later thread may get the same
-/// record; that thread then sees all that this thread has written.
+/// Returns the address of the calling thread's `ThreadRecord`, or 0 if the thread has no record
+/// yet. No two live threads have the same record. After the calling thread has ended, a later
+/// thread may get the same record; the later thread then sees all writes of the earlier one.
 pub fn thread_mark() -> usize {
     mine().addr()
 }
@@ -301,8 +301,8 @@ pub fn is_cheap() -> bool {
 /// Enters the epoch for a few nanoseconds, until the result is dropped. Returns `None` if this
 /// thread has no `ThreadRecord` yet or is already inside the epoch. Call only where a value read
 /// inside the epoch shows, as in `runtime::open_state`, that [`is_cheap`] returned true: then the
-/// compiler fence suffices. Dropping the result does not run deferred work; other threads run it,
-/// or this thread when it leaves the epoch after its next [`enter`].
+/// compiler fence suffices. Dropping the result does not run deferred work; other threads run that
+/// work, or this thread does when it leaves the epoch after its next [`enter`].
 #[inline]
 pub fn step_in() -> Option<Visit> {
     // SAFETY: the thread pointer is only ever null or a leaked, hence valid, record.
@@ -340,8 +340,8 @@ impl Visit {
         HazardPointer::publish(self.inside.record, object)
     }
 
-    /// Leaves the epoch to run a user callback. Until the result is dropped, the thread counts as
-    /// being in a call. Objects are not kept alive.
+    /// Leaves the epoch to run a user callback. Until the returned guard is dropped, the thread
+    /// counts as being in a call. The guard does not keep any objects alive.
     #[inline]
     pub(crate) fn into_running(self) -> CallbackGuard {
         let record = self.inside.record;
@@ -357,9 +357,9 @@ impl Drop for Visit {
     }
 }
 
-/// State of a thread that left the epoch ([`Visit`]) to run a user callback within a call of the
-/// library. Dropping the state neither enters the epoch again nor runs deferred work; other threads
-/// run it, or this thread when it leaves the epoch after its next [`enter`].
+/// State of a thread that left the epoch ([`Visit`]) to run a user callback within a library call.
+/// Dropping the guard neither enters the epoch again nor runs deferred work; other threads run that
+/// work, or this thread does when it leaves the epoch after its next [`enter`].
 pub struct CallbackGuard {
     record: &'static ThreadRecord,
 }

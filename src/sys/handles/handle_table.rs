@@ -1,11 +1,12 @@
 //! Tables that map 64-bit handles to objects: typed, generational, safe against stale handles and
 //! against a destroy that races with a use.
 //!
-//! A handle is `type 8 | index 20 | generation 36`. The word of a slot is the handle of its object.
-//! While the slot has no object, the word is the last handle with one bit of its index inverted.
-//! Such a word is not a valid handle: its index selects another slot. So a single comparison checks
-//! that a handle has this type, refers to this slot and is live. Readers hold an [`epoch`] guard
-//! and access no shared counter; the [`epoch`] module explains why that is safe.
+//! A handle is `type 8 | index 20 | generation 36`, with field widths in bits. The word of a slot
+//! is the handle of its object. While the slot has no object, the word is the last handle with one
+//! bit of its index inverted. Such a word is not a valid handle: its index selects another slot. So
+//! a single comparison checks that a handle has this type, refers to this slot and is live. Readers
+//! hold an [`epoch`] guard and access no shared counter; the [`epoch`] module explains why that is
+//! safe.
 //!
 //! A call refers to an object of a table in one of three ways:
 //!
@@ -22,12 +23,12 @@
 //! alive.
 //!
 //! [`Rcu`] is a value that is read often and replaced rarely: readers take no lock and write no
-//! shared memory. A reader holds an [`epoch`] guard, so the value that it has obtained stays until
-//! that guard is dropped. A writer allocates a new value, swaps the pointer and retires the old
-//! value. Memory ordering: the swap releases the contents of the new value, and the reader's load
-//! acquires them. The old value outlives its readers for the reason that `epoch` explains; the swap
-//! is the unlinking. Writers must exclude each other (`runtime::dispatch` has a lock for this
-//! purpose).
+//! shared memory. A reader holds an [`epoch`] guard, so the value that it has obtained stays valid
+//! until that guard is dropped. A writer allocates a new value, swaps the pointer and retires the
+//! old value. Memory ordering: the swap releases the contents of the new value, and the reader's
+//! load acquires them. The old value outlives its readers for the reason that `epoch` explains; the
+//! swap unlinks the old value. Writers must exclude each other (`runtime::dispatch` has a lock for
+//! this purpose).
 
 use crate::hints;
 use crate::sys::{
@@ -74,8 +75,8 @@ struct Free {
     next_fresh: usize,
 }
 
-/// Table of objects of one type, addressed by handle. A look-up reads only the table's first cache
-/// line.
+/// Table of objects of one type, addressed by handle. A lookup reads only the first cache line of
+/// this struct, unless the table has more than six chunks.
 #[repr(C, align(64))]
 pub struct HandleTable<T> {
     tag: u8,

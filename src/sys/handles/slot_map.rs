@@ -10,15 +10,16 @@
 //! last handle with another bit of its index inverted (`ELSEWHERE`). Such a word is not a valid
 //! handle: its index selects another slot (`handle_table`).
 //!
-//! Memory ordering. The word is the lock of a slot. To lock, an acquire exchange replaces the
-//! handle by the handle with `BUSY` inverted. To unlock, a release store writes the handle or, if
-//! the object is removed, the handle with `ELSEWHERE` inverted. So a thread with an old handle
-//! never gets the lock, and a thread that gets the lock sees the object that the release store of
-//! an equal handle has published. A slot without an object belongs to the thread that removed the
-//! object, and then to the thread that took the slot from the free list. The list passes the slot
-//! on by a release exchange and an acquire exchange, so the next object is written after the
-//! previous object has been removed. The head of the list has a counter, so that a slot that was
-//! taken and returned meanwhile is not mistaken for a slot that stayed in the list (ABA problem).
+//! Memory ordering. The word is the lock of a slot. A thread locks the slot with an acquire
+//! exchange that replaces the handle with the handle with `BUSY` inverted. It unlocks the slot with
+//! a release store of the handle or, if the object is removed, of the handle with `ELSEWHERE`
+//! inverted. So a thread with an old handle never gets the lock, and a thread that gets the lock
+//! sees the object that the release store of an equal handle has published. A slot without an
+//! object belongs to the thread that removed the object, and then to the thread that took the slot
+//! from the free list. The list passes the slot on by a release exchange and an acquire exchange,
+//! so the next object is written after the previous object has been removed. The head of the list
+//! has a counter, so that a slot that has been taken and returned in the meantime is not mistaken
+//! for a slot that has stayed in the list (ABA problem).
 //!
 //! The group of an object (`group`, the handle of the object's owner) is read without the lock,
 //! which may be locked for a long time. The group is read between two loads of the word, and stored
@@ -63,11 +64,12 @@ const SPINS: u32 = sync::size(100, 1) as u32;
 /// slot's word while the object is in use.
 const BUSY: u64 = ELSEWHERE << 1;
 
-/// Slot for an object. It has cache lines of its own, as threads use adjacent slots concurrently.
+/// Slot for an object. It has cache lines of its own, because threads use adjacent slots
+/// concurrently.
 #[repr(C, align(64))]
 struct Slot<T> {
-    /// Handle of the object and lock of the slot. The index bit `BUSY` is inverted while the slot
-    /// is locked, the index bit `ELSEWHERE` while the slot has no object.
+    /// Handle of the object, which also serves as the slot's lock. The index bit `BUSY` is inverted
+    /// while the slot is locked, the index bit `ELSEWHERE` while the slot has no object.
     word: AtomicU64,
     /// Next slot in the list of free slots, or null at the end.
     next: AtomicPtr<Slot<T>>,
@@ -81,8 +83,8 @@ struct Slot<T> {
     owner: AtomicUsize,
 }
 
-/// Map from generational handles to objects. Of this struct, a lookup reads only the first cache
-/// line.
+/// Map from generational handles to objects. A lookup reads only the first cache line of this
+/// struct.
 #[repr(C, align(64))]
 pub struct SlotMap<T> {
     tag: u8,
@@ -102,7 +104,7 @@ unsafe impl<T: Send> Sync for SlotMap<T> {}
 pub enum SlotAction<R> {
     /// The object stays.
     Keep(R),
-    /// The object is removed and dropped, and its handle is stale.
+    /// The object is removed and dropped, and its handle becomes stale.
     End(R),
 }
 
@@ -114,7 +116,7 @@ pub enum LookupFailure {
     /// Another thread uses the object.
     Busy,
     /// An enclosing library call made by this thread uses the object: waiting for that call would
-    /// be a deadlock.
+    /// cause a deadlock.
     Own,
 }
 
@@ -363,7 +365,7 @@ impl<T: Send + 'static> SlotMap<T> {
         Ok(handle)
     }
 
-    /// Returns true if a handle names an object.
+    /// Returns true if a handle refers to a live object.
     #[inline]
     pub fn is_live(&'static self, handle: u64) -> bool {
         let word = self.slot(index_of(handle)).map(|slot| slot.word.load(Ordering::Relaxed));
@@ -436,8 +438,8 @@ impl<T: Send + 'static> SlotMap<T> {
         self.handles_where(|_| true)
     }
 
-    /// Returns the handles of all objects that belong to `group` (the handle of their owner). A
-    /// slot of another group costs only a few instructions.
+    /// Returns the handles of all objects that belong to `group` (the handle of their owner).
+    /// Skipping a slot of another group costs only a few instructions.
     pub fn handles_of(&'static self, group: u64) -> Vec<u64> {
         let mut handles = self.handles_where(|other| other == group);
         // Between the two reads of a slot, an object of another group may have replaced its object.
@@ -465,7 +467,7 @@ impl<T: Send + 'static> SlotMap<T> {
     }
 
     /// Empties the table in a forked child, without dropping the objects. The slot of an object
-    /// that another thread used when the process forked is not used again.
+    /// that another thread was using when the process forked is not reused.
     pub fn forget_all(&'static self) {
         for handle in self.handles() {
             let Some(slot) = self.slot(index_of(handle)) else { continue };

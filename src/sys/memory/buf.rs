@@ -10,7 +10,7 @@
 //! program uses the range. Code that queries a driver about pointers checks these ranges first. For
 //! an address outside these ranges, the kind of memory is unknown: mmapped malloc blocks, the other
 //! malloc arenas and mapped files come and go, and a driver may map device memory at their former
-//! addresses. So such ranges are not cached.
+//! addresses. Therefore this module does not record such ranges as host memory.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -56,8 +56,8 @@ impl Addr {
     }
 
     /// Returns the region of `bytes` bytes at the address, or `None` if the address is null or
-    /// exceeds isize::MAX, or if `bytes` exceeds isize::MAX. The caller guarantees that the memory
-    /// is valid.
+    /// exceeds isize::MAX, or if `bytes` exceeds isize::MAX. The caller must guarantee that the
+    /// memory is valid.
     #[inline]
     pub fn some(self, bytes: usize) -> Option<Region> {
         let is_memory =
@@ -171,11 +171,11 @@ impl Region {
     }
 
     /// Copies bytes from `source`, up to the length of the shorter region. The regions must not
-    /// overlap. Meant for copies in which another core uses one of the two regions. From 4096 bytes
-    /// on, the method uses the string instruction (`rep movsb`), which does not fetch the cache
-    /// lines that it overwrites. Those lines are in the other core's cache, and a loop of stores
-    /// would wait for each of them (1 MiB between distant cores takes 34 us, with a loop of stores
-    /// 130 us).
+    /// overlap. Meant for copies in which another core uses one of the two regions. For 4096 bytes
+    /// or more, the method uses the string instruction (`rep movsb`), which does not fetch the
+    /// cache lines that it overwrites. Those lines are in the other core's cache, and a loop of
+    /// stores would wait for each of them (copying 1 MiB between distant cores takes 34 us,
+    /// compared with 130 us for a loop of stores).
     #[inline]
     pub fn copy_across(self, source: Region) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -203,7 +203,7 @@ impl Region {
         }
     }
 
-    /// Compare-and-swap without atomicity: copies `value` to this region if the region equals
+    /// Performs a nonatomic compare-and-swap: copies `value` to this region if the region equals
     /// `expected`.
     pub fn swap_if(self, expected: Region, value: Region) {
         // SAFETY: the region's creator guarantees its bytes; the caller ensures that nothing writes
@@ -247,7 +247,8 @@ impl Region {
     }
 }
 
-/// Scratch memory that the library owns; 64-byte aligned, except for short copies.
+/// Scratch memory that the library owns. It is aligned to 64 bytes, except for copies of short
+/// regions, which are aligned to 16 bytes.
 pub struct Scratch {
     memory: Lines,
     len: usize,
@@ -307,14 +308,16 @@ impl Scratch {
         Self::copy_of(unsafe { Region::new(words.as_ptr().cast_mut().cast(), size_of_val(words)) })
     }
 
-    /// Returns the bytes as 64-bit words. Call when no operation uses the memory any more.
+    /// Returns the bytes as 64-bit words. The caller must ensure that no operation uses the memory
+    /// any more.
     pub fn words(&self) -> Vec<u64> {
         // SAFETY: no code writes it now, by this method's contract; it lives through the call.
         let bytes = unsafe { self.region().as_slice() };
         bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes)).collect()
     }
 
-    /// Returns the bytes as a region. Keep the scratch memory until the operation on it has ended.
+    /// Returns the bytes as a region. The caller must keep the scratch memory alive until the
+    /// operation on the region has ended.
     pub fn region(&self) -> Region {
         let at = match &self.memory {
             Lines::Whole(lines) => lines.as_ptr().cast_mut().cast(),
@@ -346,7 +349,7 @@ pub fn alloc(size: u64, align: u64) -> Option<Addr> {
     (!pointer.is_null()).then(|| Addr::new(pointer.cast()))
 }
 
-/// Frees a block that [`alloc`] returned for an equal size and alignment.
+/// Frees a block that [`alloc`] returned for the same size and alignment.
 pub fn free(addr: Addr, size: u64, align: u64) {
     if let Some(layout) = layout(size, align) {
         // SAFETY: the caller's records pair each address with the layout it was allocated with.
@@ -409,8 +412,8 @@ pub fn find_host_ranges() {
     PROCESS.get_or_init(|| Process { image: image(), heap: heap_start().unwrap_or(usize::MAX) });
 }
 
-/// Returns true if the whole region is certain to be ordinary host memory. The region must not be
-/// freed memory.
+/// Returns true if the whole region is certain to be ordinary host memory. The region must not
+/// contain freed memory.
 pub fn is_in_host_ranges(region: Region) -> bool {
     let Some(process) = PROCESS.get() else { return false };
     let (first, end) = (region.addr().get(), region.addr().get().saturating_add(region.len()));
@@ -429,7 +432,7 @@ fn heap_end() -> usize {
 }
 
 /// Returns field 47 of /proc/self/stat, counted from 1: the start of the brk heap. Field 2 is the
-/// program's name in parentheses, which may contain spaces and parentheses itself.
+/// program's name in parentheses; the name may itself contain spaces and parentheses.
 fn heap_start() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, after_name) = text.rsplit_once(')')?;

@@ -1,6 +1,6 @@
 //! Dynamic loader: loads shared objects, looks up symbols, and finds the object file that contains
-//! this code. Also checks by owner and permissions whether code may be loaded from a file or
-//! folder.
+//! this code. Also checks the owner and the permissions of a file or folder to determine whether
+//! code may be loaded from it.
 //!
 //! The rules for plugins are in `runtime::plugins`.
 
@@ -253,8 +253,8 @@ fn about_file(path: &Path) -> Result<Metadata, Refusal> {
     Ok(about)
 }
 
-/// Checks that code may be loaded from a regular file, according to the owner and the permissions
-/// of the file and of the folder that contains it.
+/// Checks that the path leads to a regular file, and that the owner and permissions of the file and
+/// of its folder allow the library to load code from it.
 pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     let path = resolve(path)?;
     let about = about_file(&path)?;
@@ -267,9 +267,9 @@ pub fn check_file(path: &Path) -> Result<Trusted, Refusal> {
     }
 }
 
-/// Checks that code may be loaded from a regular file that the user has named. Fails only if all
-/// users of the system could have written or replaced the file: the libraries of a site often
-/// belong to a dedicated user and are writable by a group, which is permitted.
+/// Checks that code may be loaded from a regular file that the user has named. Fails only if the
+/// permissions allow every user of the system to modify or replace the file. The libraries of a
+/// site often belong to a dedicated user and are writable by a group, which is permitted.
 pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
     let path = walk(path, &named_link_fault, false)?;
     let about = about_file(&path)?;
@@ -283,8 +283,9 @@ pub fn check_named_file(path: &Path) -> Result<PathBuf, Refusal> {
 }
 
 /// Returns the path to pass to the loader for a library that a configuration setting names. Fails
-/// if any user could have written or replaced the file ([`check_named_file`]). A name without a
-/// folder is returned unchanged; the loader then searches its library directories for the library.
+/// if every user of the system could have written or replaced the file ([`check_named_file`]). A
+/// name without a folder is returned unchanged; the loader then searches its library directories
+/// for the library.
 pub fn library_path(name: &str) -> Result<PathBuf, String> {
     if !name.contains('/') {
         return Ok(PathBuf::from(name));
@@ -367,8 +368,8 @@ impl TrustedOwner {
 
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
-/// Sticky bit in the mode of a folder: a file in the folder can only be renamed or deleted by its
-/// owner (or the owner of the folder, or root).
+/// Sticky bit in the mode of a folder: a file in the folder can be renamed or deleted only by its
+/// owner, the owner of the folder, or root.
 const STICKY: u32 = 0o1000;
 
 fn owner_fault(own: TrustedOwner, owner: u32) -> Option<String> {

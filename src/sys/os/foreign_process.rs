@@ -38,8 +38,8 @@ pub struct ForeignMemory {
 }
 
 impl ForeignMemory {
-    /// Opens the memory of a process for reading and writing, which needs ptrace permission. The id
-    /// may meanwhile belong to another process, so the caller must verify the process by reading
+    /// Opens the memory of a process for reading and writing, which needs ptrace permission. The ID
+    /// may have been reused for another process, so the caller must verify the process by reading
     /// bytes that only the intended process has.
     pub fn open(pid: i32) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))?;

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub enum Interest {
     /// Data to read, or end of the stream.
     Reading,
-    /// Data to read, end of the stream, or room to write.
+    /// Data to read, end of the stream, or buffer space for a write.
     Both,
     /// Data to read, or end of the stream. Only the first event is reported (EPOLLONESHOT). Used
     /// for pidfds, because a process exits only once.
@@ -47,8 +47,8 @@ impl Poller {
         Ok(epoll::modify(&self.0, what, EventData::new_u64(number), wanted.flags())?)
     }
 
-    /// Removes a descriptor. Call this before closing the descriptor: the kernel removes a closed
-    /// descriptor by itself only when no forked child has a copy of it any more.
+    /// Removes a descriptor. Call this before closing the descriptor: the kernel automatically
+    /// removes a closed descriptor only when no forked child has a copy of it.
     pub fn remove(&self, what: BorrowedFd<'_>) {
         // Fails only for a descriptor that is not in the set.
         let _ = epoll::delete(&self.0, what);
@@ -91,8 +91,8 @@ impl ReadySet {
         self.entries.iter().take(self.count).map(|entry| entry.data.u64())
     }
 
-    /// Returns true if more descriptors may be ready, because this set contains the maximum number
-    /// (`MOST`).
+    /// Returns true if more descriptors may be ready, because this set contains `MOST` events, the
+    /// maximum.
     pub fn there_may_be_more(&self) -> bool {
         self.count == MOST
     }

@@ -23,7 +23,7 @@ pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Creates a nonblocking socket that listens on a port of all addresses of this machine (port 0:
+/// Creates a nonblocking socket that listens on `port` on all addresses of this machine (port 0:
 /// any free port).
 pub fn listen_everywhere(port: u16) -> io::Result<TcpListener> {
     // IPv6 accepts IPv4 too, unless configured otherwise; IPv4 alone where IPv6 is missing.

@@ -50,7 +50,7 @@ fn quiet(stream: UnixStream) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Returns the abstract names in use, as far as the system reports them (/proc/net/unix).
+/// Returns the names of the Unix sockets in the abstract namespace that /proc/net/unix lists.
 pub fn abstract_names() -> Vec<String> {
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let name =

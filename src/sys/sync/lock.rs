@@ -159,7 +159,7 @@ impl<T> RwLock<T> {
     }
 }
 
-/// Condition variable: threads wait for a change of the data that a [`Mutex`] protects.
+/// Condition variable, on which threads wait until the data that a [`Mutex`] protects changes.
 #[derive(Default)]
 pub struct Condvar(sync::Condvar);
 

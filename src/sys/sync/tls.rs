@@ -2,9 +2,9 @@
 //! stores for each thread (its record), one to the thread's heap (`sys::memory::heap`).
 //!
 //! In a shared library, compiled code accesses thread-local data through a function call
-//! (`__tls_get_addr`, 1.5 to 2 ns), which costs more than the rest of the code that runs at the
-//! entry of a library call. On x86-64 Linux the pointers are therefore declared in assembly with
-//! the initial-exec TLS model, in which an access uses an offset that the dynamic loader has stored
+//! (`__tls_get_addr`, 1.5 to 2 ns), which costs more than the rest of the code that runs on entry
+//! to a library call. On x86-64 Linux the pointers are therefore declared in assembly with the
+//! initial-exec TLS model, in which an access uses an offset that the dynamic loader has stored
 //! once, and needs no function call. The loader reserves space for such data (glibc: at least 1
 //! KiB), which libraries that are loaded later with dlopen can use too. This module needs 16 bytes.
 //! On other platforms, and under Miri, which supports no assembly, the module uses `thread_local!`.

@@ -1,7 +1,7 @@
 //! Subcommand `call`: measures the overhead of a library call over a direct call to the backend
 //! function that it calls. This program registers a backend whose functions do nothing, and calls
-//! them through the library and directly. benches/call.c measures the same from C, with the shared
-//! library.
+//! these functions both through the library and directly. benches/call.c measures the same from C,
+//! with the shared library.
 
 use crate::library::{call, check};
 use crate::local::{self, Case, time};

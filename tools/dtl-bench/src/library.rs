@@ -21,7 +21,7 @@ fn failure(call: &str, status: dtl_status_t) -> String {
     format!("{call}: {} ({})", text_of(dtl_last_error()), text_of(dtl_status_name(status)))
 }
 
-/// Initialises the library and returns the handle of backend "host".
+/// Initializes the library and returns the handle of backend "host".
 pub(crate) fn open_host() -> Outcome<dtl_backend_t> {
     call!(dtl_init(ptr::null()))?;
     let mut backend = DTL_BACKEND_NULL;

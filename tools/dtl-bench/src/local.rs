@@ -1,5 +1,6 @@
-//! Measures tests that run within this process, and prints the results. In each test, the library
-//! and its peers (the implementations that it is compared with) are closures that run alternately.
+//! Measures tests that run within this process, and prints the results. Each test has one closure
+//! that calls the library, and one closure for each peer (implementation that the library is
+//! compared with). The closures run alternately.
 
 use crate::machine;
 use crate::measure::{self, Bench};

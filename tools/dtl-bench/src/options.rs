@@ -90,7 +90,8 @@ pub(crate) struct Place {
 }
 
 impl Common {
-    /// Returns the measuring time for each row of the table and each compared implementation.
+    /// Returns the measurement time for each row of the table and each implementation that is
+    /// compared.
     pub(crate) fn budget(&self) -> Duration {
         if self.quick { Duration::from_millis(10) } else { self.seconds }
     }
@@ -252,7 +253,8 @@ pub(crate) enum Part {
 }
 
 impl Report {
-    /// Returns the measuring time for each row of the table and each compared implementation.
+    /// Returns the measurement time for each row of the table and each implementation that is
+    /// compared.
     pub(crate) fn seconds(&self) -> Duration {
         if self.quick { Duration::from_millis(10) } else { self.seconds }
     }

@@ -1,5 +1,5 @@
 //! Subcommand `parallel_for`: measures the time of a parallel loop on several threads, from the
-//! call to its return, compared with GCC's OpenMP or oneTBB.
+//! call to its return, and compares it with the time in GCC's OpenMP or oneTBB.
 //!
 //! In a batch, loops follow each other immediately, so that the waiting threads are still spinning
 //! when the next loop begins. Before each batch there is a pause in which the threads of the other
@@ -49,8 +49,8 @@ type Outlined = unsafe extern "C" fn(*mut c_void);
 type GompParallel = unsafe extern "C" fn(Outlined, *mut c_void, c_uint, c_uint);
 
 impl Saxpy {
-    /// Returns the end (exclusive) of the iteration range, which begins at 0. An empty loop has one
-    /// iteration for each thread.
+    /// Returns the end (exclusive) of the iteration range, which begins at 0. If `length` is 0
+    /// (empty loop), the range has one iteration, with an empty body, for each thread.
     fn end(&self, threads: u32) -> u64 {
         if self.length == 0 { u64::from(threads) } else { self.length }
     }

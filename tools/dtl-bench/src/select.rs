@@ -41,8 +41,8 @@ extern "C" fn nothing(
     DTL_SUCCESS
 }
 
-/// Row of the result table, for one selection policy (rule by which the library selects a resource
-/// for a task).
+/// Row of the result table, for one selection policy (rule that determines which resource the
+/// library selects for a task).
 #[derive(Clone, Copy)]
 struct Row {
     test: &'static str,
@@ -142,8 +142,8 @@ impl Second {
         }
     }
 
-    /// Submits a batch in this thread and another one in the second thread. Returns the time in
-    /// nanoseconds divided by the number of submissions of both threads.
+    /// Submits a batch in this thread while the second thread submits another one. Returns the
+    /// elapsed time in nanoseconds divided by the total number of submissions of both threads.
     fn batch(&self, policy: dtl_policy_t) -> Outcome<f64> {
         let turns = self.done.load(Ordering::Acquire);
         self.wanted.store(policy.id, Ordering::Release);

@@ -1,5 +1,5 @@
-//! Samples: the times of batches, grouped by the distance (round-trip time of a cache line) during
-//! each batch between the processors on which the measuring threads run.
+//! Samples: the times of batches. They are grouped by the round-trip time of a cache line, during
+//! the batch, between the processors on which the measuring threads run.
 
 /// Class of the round-trip time of a cache line between two processors, measured before and after a
 /// batch.

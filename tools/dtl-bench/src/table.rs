@@ -71,8 +71,8 @@ const FEW: usize = 5;
 
 impl Line {
     /// Returns the regimes (classes of the distance between the processors) with at least `FEW`
-    /// samples of every implementation, or the regimes with the most samples if there are none.
-    /// Each entry contains the statistics of every implementation.
+    /// samples of every implementation; if no regime has that many, returns those with the most
+    /// samples. Each entry contains the statistics of every implementation.
     pub(crate) fn regimes(&self) -> Vec<(Regime, Vec<Summary>)> {
         let of = |regime: Regime| {
             let all: Option<Vec<_>> =

@@ -1,6 +1,6 @@
 //! Runs one rank's part of a batch of messages: first the receives that are posted early, then the
-//! sends, then the other receives. Then checks that every message arrived completely, once, in
-//! order and with the right envelope.
+//! sends, then the other receives. Then checks that every message arrived completely, exactly once,
+//! in order and with the right envelope.
 
 use crate::api::{self, no_info};
 use crate::case::{Message, RecvKind, SendKind};

@@ -17,7 +17,8 @@ macro_rules! operations {
             $($op),+
         }
 
-        /// Table of all operations: variant, name (also for --only), and what is checked.
+        /// Table of all operations: the variant, the name (which --only accepts), and what is
+        /// checked.
         pub(crate) const OPS: &[(Op, &str, &str)] = &[$((Op::$op, $name, $what)),+];
     };
 }

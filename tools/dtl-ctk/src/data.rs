@@ -7,7 +7,8 @@
 use dtl_sys::*;
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Fill byte of receive buffers, so that bytes that must not be written can be checked.
+/// Fill byte of receive buffers, which makes it possible to detect writes to bytes that must not be
+/// written.
 pub(crate) const FILLER: u8 = 0xA5;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -239,7 +240,7 @@ fn half(value: i64) -> u16 {
     if value == 0 { 0 } else { sign | ((bits >> 13) - ((127 - 15) << 10)) as u16 & 0x7FFF }
 }
 
-/// Decodes a finite binary16 and truncates it to an integer.
+/// Decodes a finite binary16 number and truncates it to an integer.
 fn whole(bits: u16) -> i64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let size = (1.0 + fraction / 1024.0) * f64::from(exponent - 15).exp2();
@@ -325,7 +326,7 @@ pub(crate) fn hash_number(before: u64, number: u64) -> u64 {
     mix(before ^ number)
 }
 
-/// Random number generator with the same sequence for the same seed on all machines.
+/// Random number generator that produces the same sequence for the same seed on all machines.
 pub(crate) struct Random {
     state: u64,
 }

@@ -1,10 +1,10 @@
 //! Driver: the process that the user starts. It runs no tests itself, but starts workers
 //! (`session`), supervises them and prints their results. A crash or hang of a worker is a failure.
 //!
-//! Named tests: the first stage calls each slot (function of a backend's vtable) on its own; if it
-//! fails, no other test runs. Then a worker runs the tests of each component. If the worker exits
-//! or hangs in a test, this test has failed, and the remaining tests run in a new worker. Random
-//! cases: a failing case is reduced to the smallest form that still fails.
+//! Named tests: the first stage calls each function in a backend's function table separately; if
+//! this stage fails, no other test runs. Then a worker runs the tests of each component. If the
+//! worker exits or hangs in a test, this test has failed, and the remaining tests run in a new
+//! worker. Random cases: a failing case is reduced to the smallest form that still fails.
 
 use crate::generate;
 use crate::kit::catalog::{self, COMPONENTS, Test};

@@ -1,6 +1,6 @@
-//! Buffers (filled with the input), counts and displacements with which one rank performs a step
-//! (one operation of a random test case). The module `reference` computes the expected output; the
-//! module `collective` calls the library.
+//! Buffers (filled with the input), counts and displacements that one rank passes to the library in
+//! a step (one operation of a random test case). The module `reference` computes the expected
+//! output; the module `collective` calls the library.
 
 use crate::case::{Op, Place, Step};
 use crate::data::{self, FILLER, Origin};

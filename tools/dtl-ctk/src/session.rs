@@ -177,9 +177,9 @@ fn end(child: &mut Child) -> Result<(), Error> {
 pub(crate) type Results = Vec<(Ended, f64)>;
 
 impl Session<'_> {
-    /// Runs named tests until the worker exits, crashes or hangs. Returns the results in the order
-    /// of `tests`, up to the test during which the worker ended; at least one result. Fails if no
-    /// test can be run. `most` is the number of failures after which the worker exits.
+    /// Runs named tests until the worker exits, crashes or hangs. Returns at least one result. The
+    /// results are in the order of `tests`, up to the test during which the worker ended. Fails if
+    /// no test can be run. `most` is the number of failures after which the worker exits.
     pub(crate) fn test(
         &self,
         tests: &[&'static Test],
@@ -355,7 +355,7 @@ impl Lines {
     }
 
     /// Returns the combined result of all ranks for a test; `None` if no rank has failed and not
-    /// all ranks have reported the test.
+    /// all ranks have reported a result for the test.
     fn of(&self, test: &str, ranks: usize) -> Option<(Ended, f64)> {
         let ended = self.ended.get(test)?;
         let seconds = ended.iter().fold(0.0, |most: f64, (_, _, seconds)| most.max(*seconds));

@@ -1,4 +1,4 @@
-//! Reductions of a failing test case: a list of small changes, applied in order. The list is also
+//! Shrinking of a failing test case: a list of small changes, applied in order. The list is also
 //! the argument of --shrink, so that a run of the smallest case can be repeated.
 
 use crate::case::{Case, Group, Step};

@@ -79,7 +79,7 @@ extern "C" fn multiply(
 /// in `right`.
 ///
 /// # Safety
-/// Both arrays have `count` elements, and they do not overlap.
+/// Both arrays must have `count` elements, and they must not overlap.
 unsafe fn each(
     left: *const c_void,
     right: *mut c_void,

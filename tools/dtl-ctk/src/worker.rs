@@ -152,8 +152,8 @@ fn register(kind: &str, ranks: u64) -> Result<Option<Backend>, Refused> {
     }
 }
 
-/// Report file of the worker. Each line is written with one call, so that the lines of several
-/// ranks do not mix.
+/// Report file of the worker. Each line is written with one call, so that lines from different
+/// ranks are not interleaved.
 struct Report {
     file: File,
 }

@@ -26,7 +26,8 @@ pub(crate) struct Environment {
     /// Warnings about variables whose names resemble those of the library's variables, and about
     /// variables that are ignored because the process runs with elevated privileges.
     pub(crate) complaints: Vec<String>,
-    /// Error about the first value that the library rejects; `None` if it accepts all.
+    /// Error for the first value that the library rejects; `None` if the library accepts all
+    /// values.
     pub(crate) error: Option<String>,
 }
 

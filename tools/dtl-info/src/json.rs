@@ -1,4 +1,5 @@
-//! Reports as JSON. `--help` documents the keys; keys are added, but never removed or renamed.
+//! Reports as JSON. `--help` documents the keys. Later versions may add keys, but never remove or
+//! rename them.
 
 use crate::environment::Environment;
 use crate::facts::{

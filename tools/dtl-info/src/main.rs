@@ -189,9 +189,9 @@ fn environment(as_json: bool) -> (String, Vec<String>) {
     (report, environment.error.into_iter().collect())
 }
 
-/// Returns the report on this machine, and an error message for each failed choice: default
-/// backend, communicator kind. If the library cannot be initialized, returns an empty report and
-/// the error message.
+/// Returns the report on this machine, and an error message for each failed choice (of the default
+/// backend or of the communicator kind). If the library cannot be initialized, returns an empty
+/// report and the error message.
 fn machine(as_json: bool) -> (String, Vec<String>) {
     match facts::gather() {
         Ok(facts) => {

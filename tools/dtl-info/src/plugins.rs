@@ -1,6 +1,6 @@
 //! Plugin files: the results for those that the library tried to load, and the files in the
-//! searched folders, which are examined without loading. `probe` loads a plugin file in a child
-//! process.
+//! searched folders, which this module examines without loading them. `probe` loads a plugin file
+//! in a child process.
 
 use crate::manifest::{self, Manifest};
 use dtl::tooling::plugins::{Refusal, check_file, check_folder, examine, files_of, places};
@@ -57,8 +57,8 @@ pub(crate) struct Found {
     pub(crate) fault: Option<String>,
 }
 
-/// Plugin files in the searched folders, and the folders. An entry of `places` is a folder: its
-/// path, its origin, and the reason why the library would reject it, if any.
+/// Searched folders, and the plugin files in them. An entry of `places` is a folder: its path, its
+/// origin, and the reason why the library would reject it, if any.
 pub(crate) struct Listing {
     pub(crate) places: Vec<(PathBuf, &'static str, Option<String>)>,
     pub(crate) files: Vec<Found>,

@@ -126,8 +126,8 @@ pub(crate) fn run(path: &Path, limit: Duration) -> std::io::Result<Report> {
     Ok(judge(path, limit, ended, &said))
 }
 
-/// Starts a thread that reads the standard output of the child until end of file. The receiver gets
-/// the whole output.
+/// Starts a thread that reads the standard output of the child until end of file. The returned
+/// channel receiver yields the whole output.
 fn listen(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     if let Some(mut pipe) = child.stdout.take() {

@@ -10,8 +10,8 @@
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// Runs dtl-info with these environment variables. Removes all others that the library reads or
-/// that a launcher sets.
+/// Runs dtl-info with the environment variables `variables`, and without any others that the
+/// library reads or that a launcher sets.
 fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dtl-info"));
     let ours = ["DTL_", "STEPMESH_", "OMPI_", "PMI", "MPI_", "SLURM_", "OMP_NUM"];

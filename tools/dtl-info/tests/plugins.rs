@@ -1,6 +1,6 @@
-//! Tests of plugin files from the user's side: the probe's report on bad plugins, headers of other
-//! versions, the installed plugin folder, manifests, programs with elevated privileges. The C
-//! interface is tested in tests/c/test_plugin*.c.
+//! Tests of plugin files from the user's point of view: the probe's report on bad plugins, plugins
+//! built with other versions of the headers, the installed plugin folder, manifests, and programs
+//! with elevated privileges. The C interface is tested in tests/c/test_plugin*.c.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

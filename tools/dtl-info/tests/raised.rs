@@ -36,7 +36,8 @@ impl Folder {
         mode(&self.program(), 0o4755);
     }
 
-    /// Runs the copy of dtl-info with one of the library's environment variables set.
+    /// Runs this folder's copy of dtl-info with the library's environment variable `name` set to
+    /// `value`.
     fn run(&self, argument: &str, name: &str, value: &Path) -> Output {
         let mut command = Command::new(self.program());
         for (name, _) in std::env::vars_os() {
@@ -64,7 +65,7 @@ fn texts(output: Output) -> [String; 2] {
 }
 
 /// Returns the reason why this test cannot create a set-uid program, or why the set-uid bit has no
-/// effect here; `None` if it works.
+/// effect here; `None` if set-uid programs can be created and take effect.
 fn no_set_uid() -> Option<&'static str> {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let value = |name: &str| {

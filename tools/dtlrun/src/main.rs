@@ -1,6 +1,6 @@
 //! dtlrun: starts the ranks of a job on this node and supervises them.
 //!
-//! `options` is the command line, `ranks` starts the processes of the ranks, `watch` waits for
+//! `options` parses the command line, `ranks` starts the processes of the ranks, `watch` waits for
 //! these processes, and `output` forwards the lines that they write, each with a prefix.
 #![allow(clippy::print_stderr, reason = "a program speaks to its user")]
 

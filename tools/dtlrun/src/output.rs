@@ -139,8 +139,8 @@ impl Stream {
     }
 
     /// Forwards available output. Returns false at the end of the stream, or if the reader has
-    /// closed the pipe. In both cases the caller closes the stream, so that a rank that continues
-    /// to write gets SIGPIPE.
+    /// closed the pipe. In both cases the caller must close the stream, so that a rank that
+    /// continues to write gets SIGPIPE.
     pub(crate) fn pump(&mut self, output: &mut Output) -> bool {
         let mut room = [0_u8; 8192];
         loop {
@@ -169,7 +169,7 @@ impl Stream {
         })
     }
 
-    /// Writes the buffered line after the prefix with the rank. Appends a newline if the line has
+    /// Writes the prefix with the rank, then the buffered line. Appends a newline if the line has
     /// none. Returns false if the reader has closed the pipe.
     pub(crate) fn flush(&mut self, output: &mut Output) -> bool {
         if self.line.is_empty() {

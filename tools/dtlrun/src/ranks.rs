@@ -18,7 +18,7 @@ pub(crate) struct Rank {
     pub(crate) runs: bool,
 }
 
-/// Starts all ranks. If one of them cannot be started, ends those that were already started.
+/// Starts all ranks. If one of them cannot be started, kills those that were already started.
 pub(crate) fn start(options: &Options) -> Result<Vec<Rank>, Failure> {
     let Some((program, arguments)) = options.command.split_first() else {
         return Err(Failure { text: "no program named".to_string(), code: 125 });
@@ -60,7 +60,8 @@ fn no_output() -> Result<Stdio, Failure> {
     File::open("/dev/null").map(Stdio::from).map_err(|error| Failure::own("/dev/null", &error))
 }
 
-/// Ends the ranks that were already started when the start of another rank failed.
+/// Kills the processes of the ranks that were already started when the start of another rank
+/// failed.
 fn end(ranks: &mut [Rank]) {
     for rank in ranks {
         // A process that has ended by itself needs neither.

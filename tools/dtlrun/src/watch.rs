@@ -13,7 +13,7 @@ use subprocess::{Signals, reset_sigchld, send_signal, wait_readable};
 /// Time between SIGTERM and SIGKILL.
 const MERCY: Duration = Duration::from_secs(2);
 
-/// Supervisor of the ranks: signals, failures and the end of the job.
+/// Supervisor of the ranks, which handles signals, failures and the end of the job.
 pub(crate) struct Watch {
     signals: Signals,
     on_failure: OnFailure,

@@ -1,8 +1,8 @@
-//! Constants as C and C++ macros: suffixed and parenthesised, with a C form and a C++ form of each
+//! Constants as C and C++ macros: suffixed and parenthesized, with a C form and a C++ form of each
 //! handle.
 //!
 //! cbindgen writes constants without suffixes and parentheses, and handles as designated
-//! initialisers, which pedantic C++17 rejects.
+//! initializers, which pedantic C++17 rejects.
 
 use crate::source::{Source, docs, path_name};
 use crate::{Outcome, initial};

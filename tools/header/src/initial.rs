@@ -40,7 +40,7 @@ pub fn macro_of(structure: &syn::ItemStruct, source: &Source) -> Option<String> 
     Some(wrap(&format!("/// Initial value of a {ty}.\n#define {}", macro_name(&ty)), values))
 }
 
-/// Returns the name `DTL_<NAME>_INIT` of a struct's macro.
+/// Returns the name `DTL_<NAME>_INIT` of a struct's initializer macro.
 pub fn macro_name(ty: &str) -> String {
     format!("DTL_{}_INIT", noun(ty))
 }

@@ -1,5 +1,5 @@
-//! Writes `bindings/rust/dtl-sys/src/items.rs`: the header's declarations in Rust, from the sources
-//! that the header comes from.
+//! Writes `bindings/rust/dtl-sys/src/items.rs`: the header's declarations in Rust, generated from
+//! the same sources as the header.
 //!
 //! Types, constants and signatures keep their source text, so that only a missing item can cause a
 //! difference from the library. The macros of the header that are not constants are written by hand

@@ -77,7 +77,8 @@ fn set_of(signals: &[i32]) -> io::Result<libc::sigset_t> {
     Ok(set)
 }
 
-/// Returns true if this process ignores a signal, as `nohup` makes it ignore SIGHUP.
+/// Returns true if this process ignores a signal (SIGHUP, for example, if `nohup` started the
+/// process).
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: all-zero is a valid sigaction: no function, no flags.
@@ -96,8 +97,8 @@ pub fn send_signal(pid: u32, number: i32) {
     }
 }
 
-/// Kills every process of the group that this child leads. A group that no longer exists is not an
-/// error.
+/// Kills every process in the process group whose leader has the process ID `leader`. A group that
+/// no longer exists is not an error.
 pub fn kill_group(leader: u32) {
     if let Ok(leader) = i32::try_from(leader) {
         // SAFETY: takes integers only.

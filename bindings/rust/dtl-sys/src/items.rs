@@ -7768,7 +7768,7 @@ unsafe extern "C" {
 /// one node (kind "shm") that of dtl_win_allocate. Between processes of one node (kinds "shm" and
 /// "hier") the kernel copies puts and gets of other memory, if the system permits that; if not,
 /// dtl_explain gives the reason. dtl_win_info reports which of these applies. Otherwise, and for
-/// locks and accumulate operations on memory that the kernel copies, a rank serves the others in
+/// locks and accumulating operations on memory that the kernel copies, a rank serves the others in
 /// its calls of this library, and a thread of the library does while there is none, from the first
 /// such window to the last one's end. Over an MPI below MPI_THREAD_MULTIPLE it may not, as it would
 /// meet the program's own calls of MPI: then a rank serves only within calls of this library, and

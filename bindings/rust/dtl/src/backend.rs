@@ -92,7 +92,7 @@ impl Backend {
         Ok((yes == 0).then(|| field(&why)))
     }
 
-    /// Returns true if the backend has a feature: "exec", "modules", "shared_memory" and others.
+    /// Returns true if the backend has a feature, for example "exec", "modules" or "shared_memory".
     ///
     /// # Errors
     /// See `dtl_backend_supports`.
@@ -123,7 +123,8 @@ impl Backend {
         Ok((0..self.device_count()?).map(move |index| self.device(index)))
     }
 
-    /// Returns the device with this index. Calls with a device that does not exist fail.
+    /// Returns the device with index `index`. Does not check that the device exists; calls with a
+    /// nonexistent device fail.
     #[must_use]
     pub fn device(self, index: i32) -> Device {
         Device { backend: self, index }

@@ -9,7 +9,7 @@ use std::ptr;
 /// Type of buffer elements.
 ///
 /// # Safety
-/// `DTYPE` describes the type, and every bit pattern is a valid value of the type.
+/// `DTYPE` must describe the type, and every bit pattern must be a valid value of the type.
 pub unsafe trait Element: Copy + Default + Send + 'static {
     /// Dtype of the elements.
     const DTYPE: sys::dtl_dtype_t;
@@ -35,9 +35,10 @@ elements! {
 pub struct Open<'a> {
     /// Kind of the communicator; empty = "auto".
     pub kind: &'a str,
-    /// Rank and size; `None`: from the launcher's environment.
+    /// Rank and size; `None` selects the values from the launcher's environment.
     pub place: Option<(i32, i32)>,
-    /// Name that the ranks of one job share; `None`: from the launcher's environment.
+    /// Job name, which is the same on all ranks of the job; `None` selects the name from the
+    /// launcher's environment.
     pub job: Option<&'a str>,
     /// Time limit of each blocking call in nanoseconds; 0 selects the value of DTL_TIMEOUT, or no
     /// limit if this variable is not set.
@@ -153,7 +154,8 @@ impl Comm {
         })
     }
 
-    /// Duplicates the communicator: same ranks, separate messages. Collective.
+    /// Duplicates the communicator. The duplicate has the same ranks, and its messages match only
+    /// receives on the duplicate. Collective.
     ///
     /// # Errors
     /// See `dtl_comm_dup`.
@@ -241,7 +243,7 @@ impl Comm {
         call!(dtl_comm_barrier(self.raw()))
     }
 
-    /// Broadcasts the root's elements; all ranks pass the same number of elements. Collective.
+    /// Broadcasts the root's elements; all ranks must pass the same number of elements. Collective.
     ///
     /// # Errors
     /// See `dtl_comm_bcast`.
@@ -269,8 +271,8 @@ impl Comm {
         kept(folded, data)
     }
 
-    /// Gathers the elements of all ranks in rank order. All ranks pass the same number of elements.
-    /// Collective.
+    /// Gathers the elements of all ranks in rank order. All ranks must pass the same number of
+    /// elements. Collective.
     ///
     /// # Errors
     /// See `dtl_comm_allgather`.

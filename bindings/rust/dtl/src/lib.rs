@@ -15,8 +15,8 @@
 //! - `registry`: plugins, environments and members of enumerations.
 //! - `topology`: this node.
 //!
-//! Objects are destroyed when they are dropped. The use of a handle that the library has destroyed
-//! earlier (for example in [`Library::finalize`]) is an error and never undefined behaviour.
+//! Objects are destroyed when they are dropped. Using a handle whose object the library has already
+//! destroyed (for example in [`Library::finalize`]) is an error, never undefined behaviour.
 //!
 //! # Safety
 //! A buffer is never reused while an operation may still access it: operations own their buffers,

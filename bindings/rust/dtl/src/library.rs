@@ -3,8 +3,8 @@
 use crate::{Result, call, read_text, sys, text};
 use std::ptr;
 
-/// Keeps the library initialized. Dropping the last value of this type finalizes the library, which
-/// destroys all objects.
+/// Guard that keeps the library initialized. Dropping the last value of this type finalizes the
+/// library, which destroys all objects.
 ///
 /// A program that never finalizes the library does not need this type, because the first call
 /// initializes the library.
@@ -54,8 +54,8 @@ pub fn version() -> String {
     unsafe { text::text_of(sys::dtl_version_string()) }
 }
 
-/// Returns all automatic choices that the library has made so far, with their reasons, one line
-/// each.
+/// Returns a string that lists all automatic choices that the library has made so far, each with
+/// its reason, one choice per line.
 ///
 /// # Errors
 /// See `dtl_explain`.

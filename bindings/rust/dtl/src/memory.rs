@@ -101,9 +101,9 @@ impl Memory {
     /// Returns the bytes for reading on the host.
     ///
     /// # Safety
-    /// The memory kind has the flag DTL_MEMORY_HOST_ACCESSIBLE, and every byte of the allocation
-    /// has been initialized. During the borrow no stream, device or rank writes to the memory, and
-    /// the library is not finalized.
+    /// The memory kind must have the flag DTL_MEMORY_HOST_ACCESSIBLE, and every byte of the
+    /// allocation must have been initialized. During the borrow, no stream, device or rank may
+    /// write to the memory, and the library must not be finalized.
     #[must_use]
     pub unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: a live allocation of this size; the rest is the caller's contract.
@@ -113,7 +113,7 @@ impl Memory {
     /// Returns the bytes for writing on the host.
     ///
     /// # Safety
-    /// The requirements of [`Memory::bytes`] apply. In addition, nothing else reads the memory
+    /// The requirements of [`Memory::bytes`] apply. In addition, nothing else may read the memory
     /// during the borrow.
     #[must_use]
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {

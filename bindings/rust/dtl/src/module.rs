@@ -24,7 +24,7 @@ owner! {
 }
 
 impl Module {
-    /// Compiles source for a device.
+    /// Compiles source code for a device.
     ///
     /// # Errors
     /// See `dtl_module_compile`. After DTL_ERROR_COMPILE_FAILED, [`Module::failure`] returns the
@@ -103,8 +103,8 @@ impl Kernel {
     /// See `dtl_kernel_launch`.
     ///
     /// # Safety
-    /// The arguments match the kernel's parameters. The memory that the kernel accesses stays
-    /// valid, and no conflicting access happens, until the stream's work is complete.
+    /// The arguments must match the kernel's parameters. Until the stream's work is complete, the
+    /// memory that the kernel accesses must stay valid, and no conflicting access may occur.
     pub unsafe fn launch(
         &self,
         stream: &Stream,

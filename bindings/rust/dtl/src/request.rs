@@ -13,8 +13,8 @@ pub(crate) fn kept<B>(outcome: Result, buffers: B) -> Result<B> {
 
 /// Operation in flight with its buffer.
 ///
-/// If a request is dropped before completion, it is cancelled, or waited for if its message is
-/// already matched.
+/// If a request is dropped before completion, the drop cancels the operation, or waits for it if
+/// its message is already matched.
 #[derive(Debug)]
 pub struct Request<T: Element> {
     /// Handle of the request; null once the operation is complete.

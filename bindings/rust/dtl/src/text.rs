@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_char};
 /// Converts a C string; empty for NULL. Invalid UTF-8 is replaced.
 ///
 /// # Safety
-/// `text` is NULL or ends with NUL and does not change during the call.
+/// `text` must be NULL or point to a NUL-terminated string that does not change during the call.
 #[must_use]
 pub unsafe fn text_of(text: *const c_char) -> String {
     if text.is_null() {

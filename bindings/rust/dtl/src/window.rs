@@ -5,7 +5,7 @@
 use crate::{Comm, Result, call, sys};
 use std::ptr;
 
-/// Window: memory that each rank of a communicator exposes to access by the other ranks.
+/// Window: memory that each rank of a communicator makes accessible to the other ranks.
 ///
 /// Destroyed on drop. Destruction is collective: it waits for the other ranks.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ impl Window {
     /// Takes ownership of a window.
     ///
     /// # Safety
-    /// Nothing else destroys the window, and nothing uses the window memory after this value is
-    /// dropped.
+    /// Nothing else may destroy the window, and nothing may use the window memory after this value
+    /// is dropped.
     #[must_use]
     pub unsafe fn from_raw(handle: sys::dtl_win_t) -> Window {
         Window { handle }

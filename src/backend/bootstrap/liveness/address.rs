@@ -14,8 +14,8 @@ const MOST: usize = 3;
 pub(super) const WORDS: usize = 2 + 2 * MOST;
 /// Flag in a rank's bootstrap record: the rank listens on all addresses of its machine.
 const EVERYWHERE: u64 = 1 << 32;
-/// Name prefixes of network interfaces of virtual machines and containers. Their addresses are not
-/// unique across nodes, and other nodes cannot connect to them.
+/// Name prefixes of network interfaces of virtual machines and containers. The addresses of such
+/// interfaces are not unique across nodes, and other nodes cannot connect to these addresses.
 const INSIDE: [&str; 5] = ["docker", "virbr", "veth", "br-", "cni"];
 
 /// Addresses on which a rank listens for control connections.

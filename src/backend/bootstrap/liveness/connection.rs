@@ -33,7 +33,7 @@ pub(super) mod kind {
 /// A frame: kind and payload bytes.
 pub(super) type Frame = (u8, Vec<u8>);
 
-/// Size of a hello (first frame of a connection), and of its reply, in bytes.
+/// Size, in bytes, of a hello (first frame of a connection) and of its reply.
 const HELLO_BYTES: usize = 8 * super::frames::HELLO_WORDS;
 /// Maximum size of a frame's payload, in bytes.
 const MOST: usize = if LONGEST > super::heartbeat_ring::MOST_BYTES {

@@ -6,8 +6,8 @@ use super::connection::{Connection, ConnectionStage, Frame, kind, unreached};
 use super::{Oob, OobEvent, PeerLiveness};
 use std::io::ErrorKind;
 
-/// First word of a hello (first frame of a connection); changed with each protocol change on which
-/// both sides must agree.
+/// First word of a hello (first frame of a connection). Every incompatible change of the protocol
+/// also changes this value.
 const MAGIC: u64 = u64::from_be_bytes(*b"dtl-oob1");
 /// Number of 64-bit words in a hello (first frame of a connection) and in the reply to it: magic
 /// number, cookie of the job, source rank, destination rank, and 1 if the connection is short-lived

@@ -15,8 +15,8 @@ use crate::error::Result;
 use crate::runtime::log;
 use crate::sys::sync::wait::now_ns;
 
-/// Delay between the farewell from a rank and the notification of the other ranks by its watcher
-/// (the rank that monitors it), in nanoseconds.
+/// Time, in nanoseconds, that a watcher (rank that monitors another rank) waits before it notifies
+/// the other ranks that the monitored rank has sent a farewell.
 const TOGETHER_NS: u64 = 100_000_000;
 /// Time, in nanoseconds, after which a rank that refuses connections is considered failed by its
 /// watcher (the rank that monitors it). Until then, the rank is only suspected. Ranks other than
@@ -148,9 +148,9 @@ impl Oob {
         self.alarm(until_ns);
     }
 
-    /// Handles a rank that does not reply. The whole machine of `rank` may have failed, so this
-    /// rank also connects to the other ranks on that machine. Otherwise the failures of these ranks
-    /// would be detected one after another.
+    /// Handles a rank that does not reply. The whole machine of `rank` may have failed, so the
+    /// calling rank also connects to the other ranks on that machine. Otherwise the failures of
+    /// these ranks would be detected one after another.
     pub(super) fn is_silent(&mut self, rank: i32, why: &str) {
         self.is_gone(rank, PeerLiveness::Dead, why);
         for other in 0..self.size() {
@@ -161,8 +161,8 @@ impl Oob {
         }
     }
 
-    /// Records that a rank has died or left, and queues an `OobEvent::Gone` event. Has no effect if
-    /// the rank's death or departure is already recorded.
+    /// Records that a rank has died or disconnected, and queues an `OobEvent::Gone` event. Has no
+    /// effect if the death or disconnection of the rank is already recorded.
     pub(super) fn is_gone(&mut self, rank: i32, life: PeerLiveness, why: &str) {
         if self.life(rank) != PeerLiveness::Here || rank == self.rank {
             return;

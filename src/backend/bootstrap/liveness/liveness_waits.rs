@@ -22,9 +22,9 @@ const AGAIN_NS: u64 = 1_000_000_000;
 /// number is limited because each connection uses one file descriptor on each side.
 const MOST: usize = 256;
 
-/// State of the failure detection for ranks from which a message is awaited.
+/// State of failure detection for the ranks from which this rank is waiting for a message.
 pub(super) struct LivenessWaits {
-    /// Ranks from which a message is awaited and to which a connection is planned.
+    /// Ranks from which this rank is waiting for a message and to which it plans a connection.
     ranks: Vec<i32>,
     /// Time at which to connect to `ranks`, in nanoseconds; `NEVER` if `ranks` is empty.
     at: u64,
@@ -47,8 +47,8 @@ impl Oob {
         }
     }
 
-    /// Schedules a connection to `rank` for time `at`, or for an earlier time if another connection
-    /// is already scheduled for that time.
+    /// Schedules a connection to `rank` for time `at`. If other connections are already scheduled
+    /// for an earlier time, the connection to `rank` is also scheduled for that earlier time.
     fn await_from(&mut self, rank: i32, at: u64) {
         if let Some(of) = self.rank_mut(rank) {
             of.is_awaited = true;

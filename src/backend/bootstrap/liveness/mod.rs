@@ -79,8 +79,8 @@ struct Rank {
     /// if there is no connection.
     link: Option<u32>,
     life: PeerLiveness,
-    /// True if a message from the rank is awaited, so that a connection to it is open or planned
-    /// (`liveness_waits`).
+    /// True while this rank waits for a message from the other rank (`liveness_waits`), and
+    /// therefore keeps or plans a connection to the other rank.
     is_awaited: bool,
 }
 
@@ -107,8 +107,8 @@ pub struct Oob {
     connections: Vec<Option<Connection>>,
     /// Indices of the free entries of `connections`.
     free: Vec<u32>,
-    /// Serial number of the latest connection. A late event from an earlier connection at the same
-    /// index of `connections` has a different serial number.
+    /// Serial number of the latest connection. A late event from an earlier connection with the
+    /// same index in `connections` has a different serial number.
     serial: u32,
     events: VecDeque<OobEvent>,
     ring: HeartbeatRing,
@@ -126,7 +126,7 @@ pub struct Oob {
 
 impl Oob {
     /// Starts to listen at an address or interface of this machine (`None`: at all addresses). A
-    /// machine that does not respond for `silent_ns` nanoseconds counts as failed. Returns the
+    /// machine that does not respond for `silent_ns` nanoseconds is considered failed. Returns the
     /// control sockets and this rank's bootstrap record, which all ranks must exchange and pass to
     /// `set_members`.
     pub fn listen(named: Option<&str>, silent_ns: u64) -> Result<(Oob, [u64; WORDS])> {

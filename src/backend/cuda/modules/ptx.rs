@@ -66,8 +66,8 @@ fn bare(text: &str) -> String {
     }
 }
 
-/// Returns the text after the quoted string with which `text` starts. A backslash in the string
-/// escapes the next character.
+/// Returns the text that follows the quoted string at the start of `text`. A backslash in the
+/// string escapes the next character.
 fn behind_quotes(text: &str) -> &str {
     let mut letters = text.char_indices().skip(1);
     while let Some((at, letter)) = letters.next() {

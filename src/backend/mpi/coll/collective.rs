@@ -106,7 +106,8 @@ struct MpiCall<'a> {
     endpoint: &'a MpiTransport,
     request: Option<&'a mut Handle>,
     kept: Vec<RetainedArg>,
-    /// True if the _c functions are called, because `int` cannot hold the number of bytes.
+    /// True if the _c functions are called, because a count argument of type `int` cannot represent
+    /// the number of bytes.
     is_large: bool,
 }
 

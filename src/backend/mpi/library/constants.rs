@@ -1,7 +1,7 @@
 //! Constants of the loaded MPI: handles and numbers that can be passed to MPI. They are resolved
 //! once.
 //!
-//! `abi` has the values of each binary interface.
+//! `abi` has the values of each ABI.
 
 use super::abi::{self, Abi, Int, Pointer, ValueSource};
 use super::functions::Handle;

@@ -179,7 +179,7 @@ pub(crate) fn short_name(version: &str) -> String {
     name.replace(" Version:", "").replace(" Version :", "").replace("Open MPI v", "Open MPI ")
 }
 
-/// Returns the binary interface of a library.
+/// Returns the ABI of an MPI library.
 pub fn interface(found: &FoundLibrary, call: &Functions, version: &str) -> Result<Abi> {
     let name = found.file.file_name().unwrap_or_default();
     if is_standard_file(name) || speaks_standard(call) {
@@ -210,7 +210,7 @@ fn speaks_standard(call: &Functions) -> bool {
     code == 0 && major >= 1
 }
 
-/// Returns true if the library shares the binary interface of MPICH.
+/// Returns true if the library has the same ABI as MPICH.
 fn is_mpich(version: &str) -> bool {
     let version = version.to_lowercase();
     ["mpich", "intel(r) mpi", "mvapich", "cray", "parastation"]

@@ -1,17 +1,18 @@
-//! Functions of MPI, resolved by name in the loaded library, with the same C signatures for every
-//! MPI.
+//! MPI functions, resolved by name in the loaded library, with the same C signatures for every MPI
+//! implementation.
 //!
 //! The list at the end of this file generates the function pointers, and C declarations that
 //! `tests/mpi_constants.rs` compiles with each mpicc against its mpi.h. Each type in the list is a
 //! Rust type of this file, and a type of the same name in that test's C program.
 //!
-//! Handles are passed as 64-bit words. Handles of MPI are pointers (Open MPI, standard ABI) or
-//! `int` (MPICH family). As an argument an `int` is the low half of a register or stack slot, and
-//! the callee does not read the high half. In memory, an `int` is the first four bytes of a word
-//! that is zeroed beforehand, because the supported machines are little-endian. So one set of types
-//! serves all binary interfaces.
+//! Handles are passed as 64-bit words. MPI handles are pointers (Open MPI, standard ABI) or `int`
+//! (MPICH family). As an argument an `int` is the low half of a register or stack slot, and the
+//! callee does not read the high half. In memory, an `int` is the first four bytes of a word that
+//! is zeroed beforehand, because the supported machines are little-endian. So one set of types
+//! serves all MPI ABIs.
 //!
-//! `abi` and `constants` have the constants, `discovery` finds the library.
+//! The modules `abi` and `constants` contain the MPI constants. The module `discovery` finds the
+//! library.
 
 pub use crate::backend::symbol_table::Function;
 use crate::backend::symbol_table::function_table;

@@ -29,8 +29,8 @@ pub struct LaunchContext<'a> {
     variable: Variable<'a>,
     /// Executables of the ancestor processes, beginning with the parent.
     programs: Vec<PathBuf>,
-    /// True if the program runs with elevated privileges (set-uid, set-gid, file capabilities). The
-    /// user must then not be able to choose which libraries it loads.
+    /// True if the program runs with elevated privileges (set-uid, set-gid, file capabilities). In
+    /// that case, the user must not be able to choose which libraries the program loads.
     is_privileged: bool,
 }
 
@@ -70,7 +70,7 @@ impl LaunchContext<'_> {
     }
 
     /// Returns the path in the environment variable `name`; `None` if the variable is unset or
-    /// empty, or if the program is privileged.
+    /// empty, or if the process runs with elevated privileges.
     fn path(&self, name: &str) -> Option<PathBuf> {
         let folder =
             (self.variable)(name).filter(|folder| !self.is_privileged && !folder.is_empty());

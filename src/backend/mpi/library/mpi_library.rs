@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize
 pub struct Mpi {
     /// State of MPI: one of the constants from `UNSTARTED` to `OVER`.
     state: AtomicU32,
-    /// Thread level that MPI provided, as one of the constants that `state` can have. Finalization
-    /// of MPI does not change this field.
+    /// Thread level that MPI provided: `SINGLE` to `MULTIPLE`, or `UNSTARTED` until it is known.
+    /// Finalization of MPI does not change this field.
     level: AtomicU32,
     /// Copy of `k.byte` (MPI_BYTE). The field `status_ignore` is a copy of `k.status_ignore`
     /// (MPI_STATUS_IGNORE).
@@ -45,7 +45,7 @@ pub struct Mpi {
     pub call: Functions,
     /// Constants of MPI.
     pub k: Constants,
-    /// MPI's binary interface.
+    /// ABI of the MPI library.
     pub abi: Abi,
     /// File name of the library.
     pub file: String,
@@ -55,13 +55,13 @@ pub struct Mpi {
     pub version: String,
     /// Short form of `version`, for descriptions.
     pub name: String,
-    /// True if this library has initialized MPI.
+    /// True if libdtl has initialized MPI.
     is_ours: AtomicBool,
-    /// ID of the process in which the library found MPI initialized.
+    /// ID of the process in which libdtl found MPI initialized.
     process: AtomicI32,
     /// Error handler that returns errors to the caller.
     quiet: AtomicU64,
-    /// Lock that serializes calls to MPI with MPI_THREAD_SERIALIZED.
+    /// Lock that serializes calls to MPI if the thread level is MPI_THREAD_SERIALIZED.
     turn: Mutex<()>,
     /// Objects to free, left by threads that may not call MPI.
     left: Mutex<Vec<PendingFree>>,
@@ -99,8 +99,9 @@ static LOADED: OnceLock<&'static Mpi> = OnceLock::new();
 /// that search.
 static FAILED: Mutex<Option<(Option<String>, Error)>> = Mutex::new(None);
 
-/// Returns the MPI of this process, which the first call finds and loads, but does not initialize.
-/// A failure is cached until DTL_MPI_LIBRARY changes or another MPI is loaded into the process.
+/// Returns the MPI library of this process. The first call finds and loads the library, but does
+/// not initialize it. A failure is cached until DTL_MPI_LIBRARY changes or another MPI is loaded
+/// into the process.
 pub fn loaded() -> Result<&'static Mpi> {
     let named = settings::current().mpi_library;
     if let Some(mpi) = LOADED.get() {
@@ -156,7 +157,7 @@ impl Mpi {
         })))
     }
 
-    /// Records the chosen library and the reason for the choice for `dtl_explain`.
+    /// Records, for `dtl_explain`, which library was chosen and why.
     pub fn explain(&self) {
         explain::chose("mpi", &format!("{}, {} ({})", self.file, self.version, self.why));
     }
@@ -201,8 +202,7 @@ impl Mpi {
         self.take_in()
     }
 
-    /// Prepares the use of an initialized MPI, as `start` does, but returns an error instead of
-    /// initializing MPI.
+    /// Prepares the use of MPI as `start` does, but returns an error if MPI is not initialized yet.
     pub fn start_running(&'static self) -> Result<()> {
         if self.state.load(Ordering::Acquire) == UNSTARTED && !self.is_running()? {
             return Err(self.stopped());
@@ -403,7 +403,7 @@ impl Mpi {
         level_name(self.level.load(Ordering::Relaxed))
     }
 
-    /// Returns true if the library is Open MPI, whatever its binary interface.
+    /// Returns true if the library is Open MPI, whichever ABI it has.
     pub fn is_open_mpi(&self) -> bool {
         self.abi.family == Family::OpenMpi || self.version.starts_with("Open MPI")
     }

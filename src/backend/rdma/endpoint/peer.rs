@@ -258,10 +258,10 @@ impl Peer {
         Ok(true)
     }
 
-    /// Copies the inline payload of a work request to the ring buffer `kept`, so that it can be
-    /// sent again if it does not arrive. The overwritten copy in the ring buffer belongs to a
-    /// message that the peer has already consumed, because there are as many copies as the peer has
-    /// receives.
+    /// Copies the inline payload of a work request to the ring buffer `kept`, so that a payload
+    /// that does not arrive can be sent again. The overwritten copy in the ring buffer belongs to a
+    /// message that the peer has already consumed, because the ring buffer holds as many copies as
+    /// the peer posts receives.
     fn keep(&mut self, local: MrRange) -> MrRange {
         let (each, at) = self.keep;
         let all = self.kept.region();
@@ -375,9 +375,9 @@ impl Peer {
         self.lanes.first().map_or(0, |lane| lane.queue.inline)
     }
 
-    /// Writes `bytes`, which are not registered, to the peer's memory `there` through a send slot
-    /// (registered buffer), or reads them from there; returns false if the request must be retried
-    /// later, for example because no send slot is free.
+    /// Transfers data between the unregistered buffer `bytes` and the peer's memory `there` through
+    /// a send slot (registered buffer). `path` determines the direction. Returns false if the
+    /// request must be retried later, for example because no send slot is free.
     pub(crate) fn start_with_slot(
         &mut self,
         bytes: Region,
@@ -447,8 +447,8 @@ impl Peer {
         Ok(all_told)
     }
 
-    /// Removes the work requests of queue pair `lane` up to request `number`, which have completed,
-    /// and calls `part` with the operation of each removed work request that was part of an
+    /// Removes the completed work requests of queue pair `lane`, that is, those up to request
+    /// `number`. Calls `part` with the operation of each removed work request that was part of an
     /// operation.
     pub(crate) fn over(&mut self, lane: usize, number: u32, mut part: impl FnMut(OpId)) {
         loop {

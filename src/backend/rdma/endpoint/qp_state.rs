@@ -41,8 +41,8 @@ const SIGNALS: u32 = 8;
 pub(crate) struct QpRecovery {
     /// Numbers of the receives that are not posted.
     pub(crate) idle: Vec<u32>,
-    /// Number of the last work request posted to the stopped queue pair, and whether this request
-    /// has completed.
+    /// Number of the last work request, which is posted to the stopped queue pair (error state) to
+    /// detect when it has drained, and whether this request has completed.
     pub(crate) last: Option<(u32, bool)>,
     /// True if the new queue pair is connected.
     pub(crate) is_connected: bool,
@@ -131,8 +131,8 @@ pub(crate) enum OnCompletion {
     /// Copies the result of an RDMA read from this send slot (registered buffer) to the program's
     /// memory, frees the slot and completes a part (one work request) of this operation.
     Got(OpId, usize, Region),
-    /// Processes the previous value of an element, which the network card has written to this
-    /// result slot (a word of registered memory).
+    /// Processes the value that the network card has written to this result slot (a word of
+    /// registered memory): the previous value of an element.
     Answer(usize),
 }
 
@@ -183,8 +183,8 @@ pub(crate) struct WatchdogState {
 /// Progress of the re-establishment of a connection.
 #[derive(Default)]
 pub(crate) struct Repair {
-    /// Number of times that the re-establishment of this connection has been started. Setup
-    /// messages contain it, so that a setup message from an earlier re-establishment is recognized.
+    /// Number of times that this rank has started to re-establish this connection. Setup messages
+    /// contain it, so that a setup message from an earlier re-establishment is recognized.
     pub(crate) generation: u32,
     /// Queue pair attributes that were received from the peer.
     pub(crate) answered: Option<Vec<u64>>,

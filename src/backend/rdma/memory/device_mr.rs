@@ -24,8 +24,8 @@ use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Registrations of device memory, by allocation. This lock is innermost: no other lock is acquired
-/// while it is held.
+/// Registrations of device memory, keyed by allocation. The mutex is innermost: no other lock is
+/// acquired while it is held.
 #[derive(Default)]
 pub(crate) struct Registrations(Mutex<DeviceMrTable>);
 

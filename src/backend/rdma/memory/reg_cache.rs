@@ -1,10 +1,12 @@
-//! Cache of host memory registrations. Later messages in the same memory reuse a registration.
+//! Cache of host memory registrations. Later messages whose buffers are in the same memory reuse a
+//! registration.
 //!
 //! Only memory from the library's own allocator is registered, one mapping at a time. The allocator
 //! reports when pages are returned to the system, and registrations of such pages are released
 //! before the next lookup. The library is not notified when the program's own memory is unmapped,
 //! and pages mapped later at that address would not be the pages that the device has registered. So
-//! messages in the program's own memory are copied through registered buffers (`eager_slots`).
+//! messages whose buffers are in the program's own memory are copied through registered buffers
+//! (`eager_slots`).
 
 use super::device_mr::Registrations;
 use crate::backend::rdma::protocol::eager_slots::RAILS;
@@ -44,7 +46,7 @@ pub(crate) fn register(rails: &[Arc<Rail>], region: Region) -> Result<Registered
 }
 
 /// Registrations, keyed by the address of host memory or the serial number of a device allocation.
-/// The least recently used one can be removed.
+/// The least recently used registration can be removed.
 #[derive(Default)]
 pub(super) struct RegTable {
     entries: BTreeMap<u64, RegEntry>,

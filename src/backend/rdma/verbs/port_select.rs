@@ -167,7 +167,8 @@ pub struct GidInfo {
 
 /// Chooses one of a port's addresses and returns its index. On Ethernet the order of preference is:
 /// RoCE v2 with IPv4, RoCE v2 with a global IPv6 address, RoCE v2 with a link-local IPv6 address,
-/// RoCE v1. On InfiniBand the index is 0. Returns `None` if the port has no address.
+/// RoCE v1. On InfiniBand the index is always 0. On Ethernet, returns `None` if the port has no
+/// address.
 pub fn choose_gid(entries: &[GidInfo], layer: u8) -> Option<u8> {
     if u32::from(layer) != LINK_ETHERNET {
         return Some(0);
@@ -279,8 +280,8 @@ fn unfit(sys: &Path, name: &str) -> String {
 /// the GID index in one byte.
 const MOST_GIDS: u32 = 256;
 
-/// Returns the addresses of a port of an open device, from the first `count` entries
-/// (`gid_tbl_len`) of the port's GID table. `device` is the device's directory in sysfs.
+/// Returns the GIDs of a port of an open device, read from the first `count` entries of the port's
+/// GID table. `count` is the port's `gid_tbl_len`. `device` is the device's directory in sysfs.
 pub(super) fn gids(
     calls: &Functions,
     context: ContextIn,

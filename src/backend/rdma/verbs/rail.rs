@@ -206,7 +206,8 @@ impl Rail {
         if is_there { Ok(()) } else { Err(no_dmabuf()) }
     }
 
-    /// Creates a completion queue with room for `entries` completions, within the device's limit.
+    /// Creates a completion queue for `entries` completions, or for the device's maximum if that is
+    /// smaller.
     pub(crate) fn completions(self: &Arc<Self>, entries: usize) -> Result<Completions> {
         let entries = c_int::try_from(entries).unwrap_or(c_int::MAX).min(self.limits.max_cqe);
         // SAFETY: the context is an opened device; the channel is the rail's, or null for none.

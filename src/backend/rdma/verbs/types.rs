@@ -229,7 +229,7 @@ pub struct QpInitAttr {
     pub sq_sig_all: c_int,
 }
 
-/// `struct ibv_ah_attr`, with its `struct ibv_global_route`.
+/// `struct ibv_ah_attr`, with the members of its nested `struct ibv_global_route` as direct fields.
 #[repr(C)]
 pub struct AhAttr {
     /// GID of the destination.
@@ -296,9 +296,9 @@ pub struct SendWr {
     pub send_flags: c_uint,
     /// Immediate data, big endian.
     pub imm_data: u32,
-    /// `wr.rdma.remote_addr`, `wr.atomic.remote_addr`
+    /// `wr.rdma.remote_addr` or `wr.atomic.remote_addr`
     pub remote_addr: u64,
-    /// `wr.rdma.rkey` (in the first four bytes), `wr.atomic.compare_add`
+    /// `wr.rdma.rkey` (in the first four bytes) or `wr.atomic.compare_add`
     pub rkey_or_compare: u64,
     /// `wr.atomic.swap`
     pub swap: u64,

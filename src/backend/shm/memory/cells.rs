@@ -39,7 +39,7 @@ const GROUPS: u16 = CELLS / GROUP;
 /// cell.
 const LOOKS: u16 = 2;
 
-/// Size, in bytes, of the area before the cells, which has a read count per cell.
+/// Size, in bytes, of the area before the cells. The area contains one read count per cell.
 const HEADER: usize = sync::size(4096, 64);
 /// Distance between the cell pools of consecutive ranks, in bytes; a multiple of the page size.
 pub(crate) const STRIDE: usize = (HEADER + CELLS as usize * CELL).next_multiple_of(4096);
@@ -100,7 +100,7 @@ pub(crate) struct CellPool {
     free: u64,
     held: u64,
     /// Group in which the next allocation starts. Groups are used in turn, so the cells of this
-    /// group are those whose last send was the longest time ago.
+    /// group are those that were sent least recently.
     group: u16,
 }
 
@@ -170,7 +170,7 @@ impl CellPool {
         *sent
     }
 
-    /// Frees allocated cell `cell`, which was not sent.
+    /// Frees the allocated cell `cell`, which was not sent.
     pub(crate) fn give_back(&mut self, cell: u16) {
         self.held &= !bit(cell);
         self.free |= bit(cell);

@@ -47,8 +47,9 @@ impl Copies {
         Copies { mode, open: Mutex::new(Vec::new()) }
     }
 
-    /// Opens the memory of `rank`. Fails with RANK_FAILURE if process `pid` is no longer that rank,
-    /// and with NOT_SUPPORTED if cross-process copies are disabled or not permitted.
+    /// Opens the memory of `rank`. Fails with RANK_FAILURE if the process with the id `pid` is no
+    /// longer the process of that rank, and with NOT_SUPPORTED if cross-process copies are disabled
+    /// or not permitted.
     pub(crate) fn find(&self, segment: &Segment, rank: usize, pid: i32) -> Result<Arc<dyn Remote>> {
         let probe = segment.probe(rank);
         match probe.0 {
@@ -102,8 +103,8 @@ impl CmaMemory {
         self.memory.write(address, word.region()).map(drop)
     }
 
-    /// Reads with process_vm_readv. Returns false if the call failed or read the memory of a
-    /// process other than the rank's process.
+    /// Reads the rank's memory at `address` into `into` with process_vm_readv. Returns false if the
+    /// call failed or read the memory of a process other than the rank's process.
     fn read_at_once(&self, address: u64, into: Region) -> bool {
         let (probe, value) = self.probe;
         let mut found = [0_u64];

@@ -2,8 +2,9 @@
 //! messages) from one rank to another, in shared memory.
 //!
 //! A record has a slot of two cache lines: a header with kind and key, and the payload if it fits.
-//! So a short message moves only one cache line between cores. Payloads that do not fit are stored
-//! in a separate byte ring in slot order, each of them contiguous.
+//! A message whose header and payload fit into the first line moves only that line between cores.
+//! Payloads that do not fit are stored in a separate byte ring in slot order, each of them
+//! contiguous.
 //!
 //! Layout (`STRIDE` bytes): the counts of slots and bytes that the consumer has freed, in a cache
 //! line that the producer reads only when it runs out of space; the slots; the byte ring; the state
@@ -34,8 +35,8 @@ const SLOTS: u64 = sync::size(256, 2) as u64;
 /// Size of a slot in bytes: two cache lines, because the adjacent-line prefetcher fetches cache
 /// lines in pairs.
 const SLOT: usize = 128;
-/// Size of a slot's header in bytes. The first word has the record number, the kind, and the
-/// payload length or the index of a rendezvous request (`claim`); the second word has the key
+/// Size of a slot's header in bytes. The first word contains the record number, the kind, and the
+/// payload length or the index of a rendezvous request (`claim`); the second word contains the key
 /// (match bits or operation ID).
 const WORDS: usize = 16;
 /// Maximum size of a payload that fits into a slot, in bytes.
@@ -87,7 +88,7 @@ pub(crate) enum RecordKind {
     /// The next fragment after a `Long` or an `Offer` record is in a cell. Arguments: index of the
     /// cell, send count of the cell, number of bytes.
     More = 9,
-    /// Requests that the receiver release the state words of canceled rendezvous requests.
+    /// Asks the receiver to release the state words of canceled rendezvous requests.
     Sweep = 10,
     /// Aborts a message: its remaining bytes are not sent. Key: ID of the receive; argument: the
     /// error status.

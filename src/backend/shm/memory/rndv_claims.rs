@@ -123,7 +123,7 @@ impl OwnClaims {
         is_wanted && now_ns >= self.not_before_ns
     }
 
-    /// Records that memory for the state words of all requests could not be committed. The next
+    /// Records a failed attempt to commit memory for the state words of all requests. The next
     /// attempt is delayed, because queued sends retry often and a failing allocation is slow.
     pub(crate) fn refused(&mut self, now_ns: u64) {
         self.not_before_ns = now_ns + ASK_AGAIN_NS;
@@ -143,8 +143,8 @@ impl OwnClaims {
         !self.is_sweep_requested && !self.withdrawn.is_empty()
     }
 
-    /// Records that a `Sweep` record has requested that the receiver release the state words of
-    /// canceled requests.
+    /// Records that a `Sweep` record has asked the receiver to release the state words of canceled
+    /// requests.
     pub(crate) fn sweep_requested(&mut self) {
         self.is_sweep_requested = true;
     }
@@ -229,8 +229,9 @@ impl PeerClaims {
         change(&self.words, claim, WITHDRAWN, FREE)
     }
 
-    /// Publishes `fragments`, the range of fragments of an accepted message that sender and
-    /// receiver then claim.
+    /// Stores `fragments`, the range of fragments that the sender and the receiver of an accepted
+    /// message can claim. The subsequent Clear record (CTS) makes this store visible to the other
+    /// rank.
     pub(crate) fn share(&self, claim: u16, fragments: Range<u32>) {
         if let Some(word) = share(&self.words, claim) {
             word.store(word_of(&fragments), Relaxed); // published by the Clear record (CTS)

@@ -189,8 +189,8 @@ impl Segment {
         }
     }
 
-    /// Marks `rank` in shared memory as left or dead. If `rank` already has one of these states,
-    /// the state does not change.
+    /// Records in shared memory that `rank` has closed the communicator or has died. If one of
+    /// these states is already recorded, it does not change.
     pub(crate) fn mark(&self, rank: usize, state: PeerState) {
         let number = if state == PeerState::Left { 1 } else { 2 };
         let word = self.rank_word(rank, STATE);
@@ -285,8 +285,8 @@ impl Segment {
         Ok(producer)
     }
 
-    /// Commits the remaining state words of rendezvous requests in the ring from `from` to `to`, so
-    /// that more requests can be open.
+    /// Commits the rest of the memory for the state words of rendezvous requests in the ring from
+    /// `from` to `to`, so that more requests can be open.
     pub(crate) fn commit_claims(&self, from: usize, to: usize) -> io::Result<()> {
         let first = ring::FIRST_BYTES;
         self.memory.commit(self.ring_offset(from, to) + first, STRIDE - first)

@@ -3,12 +3,12 @@
 //! rank receives the key of the range, and freed when the last rank releases the range; a rank that
 //! died counts as having released it.
 //!
-//! Ranges are never reused, so an old key refers to a hole in the file. The header of a part counts
-//! the ranks that have the part mapped ("lives"). A rank that reads 0 can no longer map the part.
-//! The header also has a bit for each of these ranks, for the one case in which the count is not
-//! sufficient: only ranks that have died remain. Each rank clears its bit before it decrements the
-//! count. The rank that decrements the count to the number of dead ranks whose bits are still set
-//! is the last one: no rank reads the header afterwards.
+//! Ranges are never reused, so an old key refers to a hole in the file. The header of a part
+//! contains a count of the ranks that have the part mapped. A rank that reads a count of 0 can no
+//! longer map the part. The header also has a bit for each of these ranks, for the one case in
+//! which the count is not sufficient: only ranks that have died remain. Each rank clears its bit
+//! before it decrements the count. The rank that decrements the count to the number of dead ranks
+//! whose bits are still set is the last one: no rank reads the header afterwards.
 
 use super::segment::{MOST_RANKS, PeerState, Segment};
 use crate::backend::os_error::memory_error;
@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 /// the memory is created and after the last rank has released it.
 const LIVES_AT: usize = 0;
 const NONCE_AT: usize = 8;
-/// Offset of the size of the data, in bytes.
+/// Offset of the word that contains the size of the data in bytes.
 const LEN_AT: usize = 16;
 /// Offset of the bit set of the ranks that have the part (shared window memory) mapped.
 const BITS_AT: usize = 128;
@@ -137,8 +137,8 @@ impl Parts {
     }
 
     /// Returns the offset of a part (shared window memory), and the sizes of its data and of the
-    /// whole part, from its header; `None` if `key` is not valid. The header is read without
-    /// mapping the part, so the header may change after it is read.
+    /// whole part, from its header; `None` if `key` is not valid. This function copies the header
+    /// without mapping the part, so the values may already be outdated when it returns.
     fn look_up(&self, key: PartKey) -> Option<(usize, usize, usize)> {
         let offset = usize::try_from(key[0]).ok()?;
         if offset % page_size() != 0 || offset < self.segment.parts_at() {

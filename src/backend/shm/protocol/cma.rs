@@ -21,7 +21,7 @@ const LOOKS: u32 = 32;
 /// because the waiting rank yields its core to other ranks.
 const PATIENCE_NS: u64 = 20_000;
 /// Maximum number of bytes that a receiver claims at a time, to read them from the sender's memory.
-/// A sender that resumes waits for the copy of at most that many bytes.
+/// A sender that becomes active again waits until at most that many bytes have been copied.
 const STEP: usize = 256 << 10;
 /// Maximum number of steps (`STEP` bytes each) per call to `progress`.
 const STEPS: usize = 2;

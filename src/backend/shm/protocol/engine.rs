@@ -128,8 +128,8 @@ pub(crate) struct TakenOffer {
 /// the end.
 #[derive(Clone, Copy)]
 pub(crate) struct CmaProgress {
-    /// Offset in the message: all bytes from this offset on that fit into the receive buffer have
-    /// been read.
+    /// Offset in the message. All bytes at or after this offset that fit into the receive buffer
+    /// have been read.
     pub(crate) from: usize,
     /// Start of the range that the receiver has claimed and is reading; equal to `from` if there is
     /// no such range.

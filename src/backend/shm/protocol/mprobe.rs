@@ -1,9 +1,10 @@
 //! Probe and matched probe: a probe returns the status of a message before it is received; a
 //! matched probe also reserves the message for one later receive.
 //!
-//! The sender can cancel a rendezvous message until its receive starts; the receive then completes
-//! with CANCELED. So a sender can cancel the message after a timeout, even if the receiver has
-//! probed the message and never receives it.
+//! The sender can cancel a rendezvous message until the receive of the message starts, even after a
+//! matched probe. If the sender has canceled the message, the receive completes with CANCELED. So a
+//! sender can cancel the message after a timeout, even if the receiver has probed the message and
+//! never receives it.
 
 use super::engine::{Arrival, Engine, Receive, ShmOperation, done, index_of, rank_of};
 use crate::abi::comm::communicator::DTL_ANY_SOURCE;
@@ -76,8 +77,8 @@ impl Engine {
         self.operations.take(&mut self.matcher, &select, done).map(Some)
     }
 
-    /// Starts the receive of `message`, which a matched probe has reserved; the ID of the receive
-    /// is `message`.
+    /// Starts the receive of `message`, which a matched probe has matched; the ID of the receive is
+    /// `message`.
     pub(crate) fn receive_matched(&mut self, message: OpId, into: Region) -> Result<OpId> {
         let receive = Receive { into, source: DTL_ANY_SOURCE, taken: None };
         let Some(taken) = self.operations.start_matched(message, receive)? else {

@@ -5,8 +5,8 @@
 //! receiver copies the first fragment while the sender copies the second one into its cell, and no
 //! rendezvous request precedes the fragments. The rendezvous request of a larger message is
 //! followed by the first fragments in the same way, and by the other fragments once the receiver
-//! has sent Clear. If no receive matches yet, the receiver copies unrequested fragments to its own
-//! memory, so a message that waits for its receive never occupies a cell.
+//! has sent Clear (clear to send, CTS). If no receive matches yet, the receiver copies unrequested
+//! fragments to its own memory, so a message that waits for its receive never occupies a cell.
 
 use super::engine::{Engine, Send, SendStage, ShmOperation, done};
 use crate::abi::status::{DTL_SUCCESS, dtl_status_t};

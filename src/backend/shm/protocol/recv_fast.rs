@@ -12,11 +12,11 @@ use crate::backend::shm::memory::ring::RecordKind;
 use crate::runtime::component::{Completion, Selector};
 use crate::sys::memory::buf::Region;
 
-/// Number of polls of a ring while the transport is locked: a few hundred nanoseconds, during which
-/// other threads of this rank are blocked and other ranks are not served.
+/// Number of polls of a ring while the transport is locked. These polls take a few hundred
+/// nanoseconds, during which other threads of this rank are blocked and other ranks are not served.
 const LOOKS: u32 = 16;
 
-/// Number of fast-path messages after which all other operations make progress.
+/// Number of fast-path messages after which `progress` advances all other operations.
 const TURN: u32 = 64;
 
 impl Engine {

@@ -47,8 +47,8 @@ enum Into {
 }
 
 impl Engine {
-    /// Reads up to `most` records from the ring of rank `source` and returns their number. If
-    /// memory for a message is exhausted, the message stays in the ring.
+    /// Reads up to `most` records from the ring of rank `source` and returns their number. If no
+    /// memory can be allocated for a message, the message stays in the ring.
     pub(crate) fn read_ring(&mut self, source: usize, most: usize) -> usize {
         let mut count = 0;
         while count < most {
@@ -242,7 +242,7 @@ impl Engine {
 
     /// Drops the incomplete message from `source`, which died or left before it sent the last
     /// fragment. If the message has no rendezvous request, returns the receive that was matched to
-    /// it, if any.
+    /// the message, if any.
     pub(crate) fn forsaken(&mut self, source: usize) -> Option<OpId> {
         match self.peers.link_mut(source)?.long.take()?.into {
             Into::Posted(id) => Some(id),

@@ -111,8 +111,8 @@ impl Engine {
     }
 
     /// Sends a rendezvous request; returns false if too many requests are open or the ring has no
-    /// space. `is_there` is true if all bytes are available: then the first fragments are sent at
-    /// once, and the receiver may read the sender's memory.
+    /// space. `is_there` is true if all bytes are available: then the first fragments are sent
+    /// immediately, and the receiver may read the sender's memory.
     fn offer(&mut self, dest: usize, id: OpId, word: u64, data: Region, is_there: bool) -> bool {
         let claim = self.peers.producer(dest).and_then(|producer| producer.offers.open());
         let Some(claim) = claim.or_else(|| self.more_claims(dest)) else { return false };
@@ -135,9 +135,9 @@ impl Engine {
     }
 
     /// Allocates state words for a rendezvous request after all committed state words were found in
-    /// use. Returns their index, or `None` if none can be freed or added now. Requests that the
-    /// receiver release the state words of canceled requests or, if no request is canceled, commits
-    /// memory for more state words.
+    /// use. Returns their index, or `None` if none can be freed or added now. Asks the receiver to
+    /// release the state words of canceled requests or, if no request is canceled, commits memory
+    /// for more state words.
     #[cold]
     fn more_claims(&mut self, dest: usize) -> Option<u16> {
         let (own, now) = (self.rank, now_ns());

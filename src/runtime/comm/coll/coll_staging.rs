@@ -108,7 +108,7 @@ impl StagedBuffers {
     }
 
     /// Stages an in-place reduction whose result is stored at the beginning of the memory that
-    /// contains its blocks.
+    /// contains the input blocks.
     fn blocks_and_result(&mut self, comm: &Comm, args: &mut CollArgs) -> Result<()> {
         let first = |buffer: &Buffer| {
             buffer.ranges().iter().find(|range| !range.is_empty()).map(|range| range.addr())

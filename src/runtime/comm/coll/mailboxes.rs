@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Mailboxes of a communicator, and the state of this rank's collectives that use them.
 pub(crate) struct Mailboxes {
     pub(crate) mailbox: Box<dyn CollMailbox>,
-    /// Maximum number of bytes that each rank contributes to a collective. The number is limited
+    /// Maximum number of bytes that each rank can contribute to a collective. The number is limited
     /// because each rank reads the contributions of all ranks.
     pub(super) most: usize,
     begun: AtomicU64,
@@ -48,7 +48,8 @@ impl Mailboxes {
         Ok(Mailboxes { mailbox, most, begun, over, is_moving: AtomicBool::new(false), room })
     }
 
-    /// Returns the number of the next small collective. Only one thread calls it at a time.
+    /// Returns the number of the next small collective. Only one thread at a time may call this
+    /// function.
     pub(super) fn next_number(&self) -> u64 {
         let number = self.begun.load(Ordering::Relaxed) + 1;
         self.begun.store(number, Ordering::Relaxed);

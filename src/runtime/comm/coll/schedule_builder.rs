@@ -37,7 +37,7 @@ pub(crate) enum Step {
 /// List of steps in rounds. All sends and receives of a round are started, then all are completed;
 /// then its local steps run in order.
 pub(crate) trait Steps {
-    /// Returns the steps so far, to append to them.
+    /// Returns the list of steps, so that further steps can be appended.
     fn steps(&mut self) -> &mut Vec<Step>;
 
     /// Appends a send. Messages of zero bytes are sent too, because they synchronize.

@@ -37,7 +37,7 @@ pub(crate) struct SmallColl {
     /// collectives.
     what: u32,
     is_posted: bool,
-    /// First rank whose mailbox message has not been checked yet; this rank itself is skipped.
+    /// First rank whose mailbox message has not been checked yet; the calling rank skips itself.
     next: i32,
     end: i32,
 }

@@ -72,8 +72,8 @@ pub(crate) struct CommOrigin {
     /// Handle of the parent, which may have been destroyed.
     pub(crate) parent: u64,
     pub(crate) context: u32,
-    /// Number of the collective on the parent that created the communicator, or the value of
-    /// `of_shrink` if a shrink created it.
+    /// Number of the collective, executed on the parent, that created the communicator, or the
+    /// value of `of_shrink` if a shrink created the communicator.
     pub(crate) number: u64,
     pub(crate) absences: Arc<Absences>,
 }

@@ -71,7 +71,7 @@ impl Attributes {
         Ok(())
     }
 
-    /// Returns the value of an attribute, or `None` if the communicator has no attribute under the
+    /// Returns the value of an attribute, or `None` if the communicator has no attribute with this
     /// key.
     pub fn get(&self, number: i32) -> Result<Option<Addr>> {
         let value = self.0.lock().get(&number).map(|(_, value)| *value);

@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// numbers of all members of a new communicator.
 type MailboxSlots = (MailboxReservation, Vec<u32>);
 
-/// Gathers what the creation of a communicator needs, and the `N` 64-bit words `payload` of every
-/// rank. Returns the context that rank 0 has assigned, the mailbox slots, and the words of all
+/// Gathers, from all ranks, the data needed to create a communicator and the `N` 64-bit words in
+/// `payload`. Returns the context that rank 0 has assigned, the mailbox slots, and the words of all
 /// ranks.
 fn exchange<const N: usize>(
     comm: &Comm,
@@ -191,8 +191,8 @@ fn node_by_id(comm: &Comm) -> Result<i32> {
     Ok(i32::try_from(first).unwrap_or(0))
 }
 
-/// Creates a communicator of the ranks in `ranks`, in list order. All ranks of `comm` call this
-/// function with the same list. Returns the null handle on ranks that are not listed.
+/// Creates a communicator of the ranks in `ranks`, in list order. All ranks of `comm` must call
+/// this function with the same list. Returns the null handle on ranks that are not listed.
 pub fn create(comm: &Comm, ranks: &[i32]) -> Result<dtl_comm_t> {
     let mut seen = vec![false; comm.size as usize];
     for rank in ranks {

@@ -47,7 +47,7 @@ impl Default for Description {
     }
 }
 
-/// Opens a communicator as described. Returns its handle.
+/// Opens the communicator that `description` specifies. Returns its handle.
 pub fn open(description: &Description) -> Result<dtl_comm_t> {
     insert(make(description)?)
 }

@@ -10,11 +10,11 @@ use crate::runtime::component::{Completion, OpId};
 use crate::sys::sync::wait::{Backoff, Deadline};
 use std::task::Poll;
 
-/// Maximum time, in nanoseconds, that a cancellation waits until the transport releases the buffer
+/// Maximum time, in nanoseconds, that a cancellation waits for the transport to release the buffer
 /// of the operation. It applies only to transports that may keep the buffer.
 const GRACE_NS: u64 = 5_000_000_000;
-/// Maximum time, in nanoseconds, that a cancellation waits once the transport has kept the buffer
-/// of an earlier operation; until then, `GRACE_NS` applies.
+/// Maximum time, in nanoseconds, that a cancellation waits after the transport has failed to
+/// release the buffer of an earlier operation; until then, `GRACE_NS` applies.
 const LATER_GRACE_NS: u64 = 100_000_000;
 
 /// Error message for an operation whose buffer the transport has not released.
@@ -63,7 +63,7 @@ impl SharedTransport {
 
     /// Tries once, without blocking, to cancel an operation. Returns `Some` if the operation
     /// completed before it could be canceled. Returns `Pending` if the operation is matched but
-    /// incomplete. The caller then retries, because the sender may still cancel the message.
+    /// incomplete. The caller must then retry, because the sender may still cancel the message.
     fn try_cancel(&self, op: OpId) -> Result<Poll<Option<Completion>>> {
         self.request_cancel(op).inspect_err(|_| self.lose())
     }

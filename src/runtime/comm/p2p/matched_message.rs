@@ -153,8 +153,8 @@ impl MatchedMessage {
     }
 }
 
-/// Discards all matched messages at finalize. Call before the requests are destroyed, because sends
-/// of this process may wait until these messages are received.
+/// Discards all matched messages at finalize. Must be called before the requests are destroyed,
+/// because sends of this process may wait until these messages are received.
 pub fn destroy_all() {
     let limit = Deadline::after(LONGEST_END_NS);
     for id in TABLE.handles() {

@@ -16,7 +16,8 @@ pub fn probe(comm: &Comm, source: i32, tag: i32) -> Result<Completion> {
     comm.recorder.during(call.words(), || until(comm, || iprobe(comm, source, tag)))
 }
 
-/// Nonblocking probe for a message that a receive would match. The message stays queued.
+/// Checks, without blocking, for a message that a receive with this source and tag would match. The
+/// message stays queued.
 pub fn iprobe(comm: &Comm, source: i32, tag: i32) -> Result<Option<Completion>> {
     send_recv::check_recv(comm, source, tag)?;
     if source == DTL_PROC_NULL {

@@ -123,9 +123,9 @@ impl Epochs {
         }
     }
 
-    /// Returns the error for a fence, lock or window destruction that is called while this rank
-    /// holds a lock or another thread is executing a fence. `claimed` is the value of the field
-    /// `claimed`.
+    /// Returns the error for an attempt to execute a fence, acquire a lock or destroy the window
+    /// while this rank holds a lock or another thread is executing a fence. `claimed` is the value
+    /// of the field `claimed`.
     #[cold]
     fn is_locked(&self, name: &str, claimed: u32) -> Error {
         let text = match claimed {
@@ -264,7 +264,7 @@ impl Epochs {
     }
 
     /// Begins to release the lock of `target` (`None`: of all targets). Fails if this rank does not
-    /// have this lock. The caller must call `unlocked` or `locked` afterwards.
+    /// hold this lock. The caller must call `unlocked` or `locked` afterwards.
     pub(super) fn begin_unlock(&self, name: &str, target: Option<i32>) -> Result<()> {
         let is_held =
             |lock: &AtomicU8| lock.compare_exchange(HELD, MOVING, AcqRel, Relaxed).is_ok();
@@ -284,7 +284,7 @@ impl Epochs {
         }
     }
 
-    /// Releases all locks that this rank holds by calling `give_back` with the targets. Called at
+    /// Calls `give_back` with the targets to release all locks that this rank holds. Called at
     /// finalize, or when the window is destroyed after an unlock has timed out.
     pub(super) fn take_all(&self, mut give_back: impl FnMut(std::ops::Range<i32>)) {
         let ranks = i32::try_from(self.locked.len()).unwrap_or(i32::MAX);

@@ -172,8 +172,9 @@ impl Direct {
         waited
     }
 
-    /// Waits for `lock`, which another rank has: polls until `attempt` acquires it or, if all ranks
-    /// that hold it have died or left, takes it over. In the error message, `what` names the lock.
+    /// Waits for `lock`, which another rank holds: polls until `attempt` acquires it or, if all
+    /// ranks that hold it have died or left, takes it over. In the error message, `what` names the
+    /// lock.
     #[cold]
     fn wait_for(
         &self,
@@ -223,7 +224,7 @@ impl Direct {
         waited
     }
 
-    /// Calls `act` while this rank has the element lock of the target `rank`.
+    /// Calls `act` while this rank holds the element lock of the target `rank`.
     fn locked(&self, rank: i32, act: impl FnOnce()) -> Result<()> {
         let own = self.own();
         let lock = self.target(rank)?.elements().ok_or_else(no_words)?;
@@ -355,9 +356,9 @@ impl RmaPath for Direct {
         Ok(())
     }
 
-    /// Makes the effects of all operations visible to the other ranks with a memory fence,
-    /// regardless of the locations that these ranks read. The operations have already completed in
-    /// the calls that started them.
+    /// Executes a memory fence, which makes the effects of all operations visible to the other
+    /// ranks, whichever locations those ranks read. The operations have already completed in the
+    /// calls that started them.
     #[inline]
     fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
         if reach == FlushScope::Local {

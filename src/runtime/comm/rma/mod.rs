@@ -153,8 +153,8 @@ pub fn create(comm: &Comm, offer: Result<WindowOffer>) -> Result<(dtl_win_t, Add
     build(&own, had, &records).inspect_err(|_| drop(super::destroy(&own)))
 }
 
-/// What a rank tells the others about its part of a window: its status, a number that identifies
-/// its process, and its encoded [`OfferMemory`].
+/// Record that a rank sends to the other ranks to describe its part of a window: the rank's status,
+/// a number that identifies its process, and its encoded [`OfferMemory`].
 type PartRecord = [u64; 8];
 
 fn build(

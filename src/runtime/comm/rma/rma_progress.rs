@@ -24,9 +24,9 @@ struct Thread {
     running: Option<(JoinHandle<()>, Arc<ThreadControl>)>,
 }
 
-/// State shared with the thread that executes requests from other ranks. It is not static: a fork
-/// may leave the lock in this state locked, and the child does not need the state, because the
-/// thread does not exist in the child.
+/// State shared with the thread that executes requests from other ranks. This state is not static,
+/// because a fork may leave its mutex locked. The child does not need the state, because the thread
+/// does not exist in the child.
 #[derive(Default)]
 struct ThreadControl {
     ends: AtomicBool,

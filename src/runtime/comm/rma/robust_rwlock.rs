@@ -2,22 +2,23 @@
 //! detect that a holder has died, and take over the lock. All functions are nonblocking: the caller
 //! (`runtime::comm::rma`) determines how to wait, and how to handle a failure.
 //!
-//! **Shared or exclusive.** One word holds the rank of the writer or the number of sharers. A rank
-//! that shares the lock first sets a bit of its own and then increments the count (acquire and
-//! release), so a rank that reads the count also observes the bits. To unlock, the rank decrements
-//! the count (release) and then clears the bit. If the rank dies between these two steps, its bit
-//! is set although it no longer shares the lock. Such a bit does no harm, because it names a rank
-//! that has in fact died. Locking is an acquire and unlocking a release. All changes to the word
-//! are read-modify-writes, except the store that unlocks exclusive access. Therefore a rank that
-//! acquires the lock observes the writes of all earlier holders.
+//! **Shared or exclusive.** One word holds the rank of the writer or the number of ranks that share
+//! the lock. A rank that shares the lock first sets a bit of its own and then increments the count
+//! (acquire and release), so a rank that reads the count also observes the bits. To unlock, the
+//! rank decrements the count (release) and then clears the bit. If the rank dies between these two
+//! steps, its bit is set although it no longer shares the lock. Such a bit does no harm, because it
+//! names a rank that has in fact died. Locking is an acquire and unlocking a release. All changes
+//! to the word are read-modify-writes, except the store that unlocks exclusive access. Therefore a
+//! rank that acquires the lock observes the writes of all earlier holders.
 //!
-//! **Wishes.** A rank that waits for exclusive access publishes its rank number in a second word,
-//! the waiting-writer word. Ranks that request shared access then yield to it for a while, so that
-//! they cannot starve it by holding the lock alternately. Yielding is limited: a rank that has
-//! yielded long enough acquires the lock nevertheless and clears the waiting-writer word. Therefore
-//! the waiting-writer word of a dead rank costs little time, and no ranks can wait for each other
-//! in a cycle because of it. A rank that locks exclusively many times in quick succession can yield
-//! too (`polite`). Otherwise it locks again before other ranks find the lock free.
+//! **Waiting writers.** A rank that waits for exclusive access publishes its rank number in a
+//! second word, the waiting-writer word. Ranks that request shared access then yield to it for a
+//! while, so that they cannot starve it by holding the lock alternately. Yielding is limited: a
+//! rank that has yielded long enough acquires the lock nevertheless and clears the waiting-writer
+//! word. Therefore the waiting-writer word of a dead rank costs little time, and no ranks can wait
+//! for each other in a cycle because of it. A rank that locks exclusively many times in quick
+//! succession can yield too (`polite`). Otherwise it locks again before other ranks find the lock
+//! free.
 //!
 //! **Dead holders.** If a writer has died, the word names it. If ranks share the lock, a waiting
 //! rank reads the word and then the bits, and finds the bits of all ranks that are counted. If all
@@ -31,13 +32,13 @@ use crate::sys::sync::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-/// Number of low bits of the state word that count the sharers. The bits above them hold the
-/// writer's rank + 1, or 0 if there is no writer.
+/// Number of low bits of the state word that count the ranks that hold the lock in shared mode. The
+/// bits above them hold the writer's rank + 1, or 0 if there is no writer.
 const WRITER: u32 = 32;
 const STATE: usize = 0;
 const WISH: usize = 1;
-/// Index of the first word of the bitmap of sharers. The bitmap is outside the cache line of the
-/// state word, which every rank changes.
+/// Index of the first word of the bitmap of the ranks that hold the lock in shared mode. The bitmap
+/// is outside the cache line of the state word, which every rank changes.
 const BITS: usize = 16;
 
 /// Returns the number of 64-bit words that a lock for `ranks` ranks needs.
@@ -83,7 +84,7 @@ impl<'a> SharedLock<'a> {
         taken
     }
 
-    /// Stores `rank` in the waiting-writer word, so that other ranks detect that it waits for
+    /// Stores `rank` in the waiting-writer word, so that other ranks detect that `rank` waits for
     /// exclusive access. Must be called repeatedly, because other ranks clear the waiting-writer
     /// word. Returns false, without a change, if the waiting-writer word already contains a rank.
     pub fn wish(&self, rank: usize) -> bool {

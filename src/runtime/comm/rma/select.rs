@@ -107,8 +107,8 @@ pub(super) struct PathChoice {
     /// stores; otherwise `None`.
     pub(super) direct: Option<Arc<Direct>>,
     pub(super) memory: Region,
-    /// Source of the memory, which the window keeps alive; `None` if `path` or the program keeps
-    /// the memory alive.
+    /// Source of the memory, stored in the window to keep the memory alive; `None` if `path` or the
+    /// program does that.
     pub(super) kept: Option<Source>,
 }
 
@@ -213,8 +213,8 @@ fn have_memory(own: &Comm, had: &mut OfferMemory, records: &[PartRecord]) -> Res
     check_all("make its part of the window", statuses.into_iter())
 }
 
-/// Creates a window of the transport. If this fails on any rank, returns the reason for the failure
-/// on all ranks; the offer of this rank is then unchanged.
+/// Creates a window through the transport. If this fails on any rank, returns the reason for the
+/// failure on all ranks; the offer of this rank is then unchanged.
 fn by_transport(
     own: &Arc<Comm>,
     had: &mut OfferMemory,

@@ -3,7 +3,7 @@
 //! The grain (number of iterations in a piece) alone determines how the range is divided into
 //! pieces. The fold of each piece starts with the identity and yields a partial result. The calling
 //! thread combines the partial results in the order of the pieces. Long ranges are processed in
-//! rounds, so that the memory of the partial results is bounded.
+//! rounds, so that the memory for the partial results is bounded.
 
 use super::thread_pool::LoopBody;
 use crate::abi::status::*;
@@ -48,7 +48,8 @@ pub struct Reduction {
     pub user: Addr,
 }
 
-/// Runs the reduction. Writes the result to `out` (same length as the identity) on success only.
+/// Runs the reduction. Writes the result to `out`, which has the same length as the identity, on
+/// success only.
 pub fn run(executor: &Executor, reduction: Reduction, out: Region) -> Result<()> {
     let (begin, end) = reduction.range;
     crate::runtime::exec::executor::check_range(begin, end)?;

@@ -33,7 +33,7 @@ const PIECES_PER_THREAD: u64 = 4;
 /// Minimum duration in nanoseconds of a worker's share of a loop. A worker that runs a shorter
 /// share causes cache line transfers that take longer than the share.
 const WORTH_HELPING_NS: u64 = 500;
-/// Sampling interval: the duration of one in SAMPLE loops is measured.
+/// Sampling interval: the duration of one of every SAMPLE loops is measured.
 const SAMPLE: u32 = 4;
 /// Maximum number of spin-wait pauses that a worker executes between two polls. Together they take
 /// just under a microsecond.
@@ -161,7 +161,7 @@ impl ThreadPool {
         ThreadPool { shared: Arc::new(shared) }
     }
 
-    /// Returns the number of threads, the caller included.
+    /// Returns the number of threads, including the caller.
     pub fn size(&self) -> u32 {
         self.shared.size
     }
@@ -203,8 +203,8 @@ impl ThreadPool {
         work.failure.into_inner().map_or(Ok(()), Err)
     }
 
-    /// Starts workers until there is one for each piece (range of iterations) of a loop or the pool
-    /// has its full size, or until no thread can be created. Returns the number of workers
+    /// Starts workers until there is one for each piece (range of iterations) of a loop, the pool
+    /// has its full size, or no further thread can be created. Returns the number of workers
     /// requested for the loop, which may exceed the number of existing workers.
     fn hire(&self, pieces: u64) -> u32 {
         let wanted = u32::try_from(pieces).unwrap_or(u32::MAX).min(self.shared.size - 1);
@@ -216,7 +216,8 @@ impl ThreadPool {
     }
 
     /// Queues a task for a worker. When the task ends, the worker completes the fence (completion
-    /// state) that `record` has returned. The next `synchronize` returns a failure of the task.
+    /// state) that `record` has returned. If the task fails, the next call to `synchronize` returns
+    /// the error.
     pub fn enqueue(
         &self,
         work: impl FnOnce() -> Result<()> + Send + 'static,
@@ -395,8 +396,8 @@ struct Zeal {
 
 impl Zeal {
     /// Runs the first piece (range of iterations) of a loop in a worker. Measures the duration of
-    /// the piece in one of SAMPLE loops, or in every loop while the worker makes more than one
-    /// pause between polls.
+    /// the piece in one of every SAMPLE loops, or in every loop while the worker makes more than
+    /// one pause between polls.
     fn measure(&mut self, work: &Loop, size: u32, run: impl FnOnce()) {
         self.visits = self.visits.wrapping_add(1);
         if self.pauses == 1 && self.visits % SAMPLE != 0 {

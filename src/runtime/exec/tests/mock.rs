@@ -45,8 +45,8 @@ impl Device for Here {
     }
 }
 
-/// Exec component that records the names of its functions that are called. All work completes
-/// synchronously, except that events stay incomplete while `stalled` is true.
+/// Exec component that records the name of each of its functions when the function is called. All
+/// work completes synchronously, except that events stay incomplete while `stalled` is true.
 pub(super) struct Mock {
     /// Groups of functions that the backend implements. If it does not implement streams, it
     /// implements host execution instead.

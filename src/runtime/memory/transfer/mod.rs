@@ -24,7 +24,7 @@ use crate::sys::memory::buf::{Region, Scratch};
 /// Maximum size in bytes of the host buffer for a copy between the memory of two backends.
 const STAGE: usize = 4 << 20;
 
-/// Determines the owner of each range and copies `src` to `dst` (same length).
+/// Determines the owner of each range and copies `src` to `dst`, which has the same length.
 pub fn copy(inside: &Guard, dst: Region, src: Region) -> Result<()> {
     if dst.is_empty() {
         return Ok(());

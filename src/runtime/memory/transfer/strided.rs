@@ -133,9 +133,9 @@ impl StridedPlan {
     }
 
     /// Returns true if an element of the source may share a byte with an element of the
-    /// destination. The caller has checked that the regions of source and destination overlap. If
-    /// both have the same strides, such as two planes of one grid, the result is exact. Otherwise
-    /// the elements are assumed to share bytes.
+    /// destination. The caller must have checked that the regions of source and destination
+    /// overlap. If both have the same strides, such as two planes of one grid, the result is exact.
+    /// Otherwise the elements are assumed to share bytes.
     fn meet(&self, axes: &Axes<'_>) -> bool {
         let distance = axes.dst.get() as i128 - axes.src.get() as i128;
         let is_same = self.axes.iter().all(|axis| axis.dst == axis.src);

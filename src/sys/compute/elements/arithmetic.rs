@@ -1,7 +1,7 @@
-//! Arithmetic of integers, binary32 and binary64. Integers wrap around. No float operation is fused
-//! or reordered. Every NaN result of arithmetic is replaced by one canonical NaN, because every
-//! rank must get identical bits: an instruction propagates the NaN of one of its operands, and the
-//! compiler decides which operand that is.
+//! Arithmetic of integers, binary32 and binary64. Integers wrap around. No floating-point operation
+//! is fused or reordered. Every NaN result of arithmetic is replaced by one canonical NaN, because
+//! every rank must get identical bits: an instruction propagates the NaN of one of its operands,
+//! and the compiler decides which operand that is.
 
 use super::ops::{Arithmetic, Logical, Ordered};
 

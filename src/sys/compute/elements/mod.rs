@@ -265,14 +265,13 @@ fn located<T: Ordered>((_, side): How, op: dtl_reduce_op_t) -> Option<Kernel> {
     })
 }
 
-/// Method by which an operation updates elements of a dtype in memory that other threads and
+/// Method that an operation uses to update elements of a dtype in memory that other threads and
 /// processes update concurrently.
 #[derive(Clone, Copy)]
 pub struct Update {
     /// Number of bytes of an element.
     size: u32,
-    /// Mask of the bits of an element's address that must all be 0; otherwise the element needs a
-    /// lock.
+    /// Mask of address bits. An element needs a lock if any of these bits is set in its address.
     misplaced: usize,
     act: Act,
     /// Kernel for one element.

@@ -17,8 +17,8 @@ impl<T: Float> Arithmetic for Complex<T> {
         Complex { re: (self.re + other.re).one_nan(), im: (self.im + other.im).one_nan() }
     }
 
-    /// Returns the product by the textbook formula. In contrast to Annex G of the C standard,
-    /// infinities are not recovered.
+    /// Returns the product, computed by the textbook formula. Does not recover infinities as Annex
+    /// G of the C standard specifies.
     fn product(self, other: Self) -> Self {
         let re = self.re * other.re - self.im * other.im;
         let im = self.re * other.im + self.im * other.re;

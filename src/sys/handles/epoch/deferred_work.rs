@@ -2,7 +2,8 @@
 //! can detect that it was the last user, so every thread that returns from a library call tries to
 //! do the work.
 //!
-//! Work that waits for the users of one object is not here but in `epoch::retire`.
+//! Work that waits until no thread uses one particular object any more is in `epoch::retire`, not
+//! here.
 
 use super::ERRANDS;
 use crate::sys::sync::lock::Mutex;

@@ -1,4 +1,4 @@
-//! Tests of the handles, groups and locks of a slot map, by one thread and by several.
+//! Tests of the handles, groups and locks of a slot map, with one thread and with several.
 
 use super::*;
 

@@ -228,8 +228,8 @@ pub fn find_within(first: Addr, last: Addr) -> Option<usize> {
         .map(|segment| segment.base.get().max(first.get()))
 }
 
-/// Returns the statistics of the blocks with a tag. They may not include the effects of concurrent
-/// calls.
+/// Returns the statistics of the blocks with a tag. The effects of concurrent calls may be missing
+/// from the statistics.
 pub fn stats(tag: u8) -> Stats {
     let mut sum = stats::Sum::default();
     page_heap::for_each_heap(|heap| heap.account(usize::from(tag)).add_to(&mut sum));
@@ -251,7 +251,7 @@ pub fn count_bytes(tag: u8, bytes: i64) {
     });
 }
 
-/// Resets to 0 the peak in the statistics of a tag (maximum number of allocated bytes). The tag
+/// Resets the peak (maximum number of allocated bytes) in the statistics of a tag to 0. The tag
 /// must have no allocated blocks, and no thread may be using it.
 pub fn restart(tag: u8) {
     page_heap::for_each_heap(|heap| heap.account(usize::from(tag)).level());

@@ -35,7 +35,7 @@ static MAPPED: AtomicUsize = AtomicUsize::new(0);
 static MOST_MAPPED: AtomicUsize = AtomicUsize::new(0);
 /// Number of bytes that all heaps together are currently permitted to keep mapped but unused.
 static GRANTED: AtomicUsize = AtomicUsize::new(0);
-/// Limit of `GRANTED`; `usize::MAX` means the default limit.
+/// Upper limit for `GRANTED`, in bytes; `usize::MAX` selects the default limit.
 static BUDGET: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 struct Store {
@@ -287,7 +287,7 @@ pub fn budget() -> usize {
 }
 
 /// Permits a heap to keep `bytes` more bytes mapped but unused; returns true on success. If that
-/// would exceed [`budget`], first returns the unused memory of ended threads to the system.
+/// would exceed [`budget`], first returns the unused memory of exited threads to the system.
 pub(super) fn grant(bytes: usize) -> bool {
     let fits = |now: usize| now.checked_add(bytes).filter(|then| *then <= budget());
     let try_it = || GRANTED.checked_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok();
@@ -334,15 +334,15 @@ pub(super) fn is_usable() -> bool {
     })
 }
 
-/// Adds `heap`, which its thread does not use any more, to the list of heaps without a thread.
+/// Adds `heap`, which its thread no longer uses, to the list of heaps without a thread.
 pub(super) fn leave(heap: &'static Heap) {
     let store = STORE.lock();
     heap.idle.set(store.idle.get());
     store.idle.set(Some(heap));
 }
 
-/// Returns the unused memory in the heaps of ended threads to the system. Returns false if there is
-/// no such heap.
+/// Returns the unused memory in the heaps of exited threads to the system. Returns false if there
+/// is no such heap.
 pub(super) fn sweep() -> bool {
     let mut heap = {
         let store = STORE.lock();

@@ -1,5 +1,5 @@
 //! Map from an address to the segment that contains it: a table of two levels with one entry for
-//! each 2 MiB of addresses. A lookup does not access the address.
+//! each 2 MiB of addresses. A lookup does not access the memory at the address.
 
 use super::os;
 use super::relaxed_cell::RelaxedPtr;

@@ -31,8 +31,8 @@ use crate::sys::sync::{AtomicU64, Ordering};
 pub(super) const LIVE: u64 = 1 << 63;
 /// State bit of a block that another thread has freed and that the owner has not collected yet.
 pub(super) const SENT: u64 = 1 << 62;
-/// Bit position of the tag in the state word of an allocated block. A free compares this bit and
-/// all higher bits (tag, SENT and LIVE) with their expected values.
+/// Bit position of the tag in the state word of an allocated block. Before a block is freed, this
+/// bit and all higher bits (tag, SENT and LIVE) are compared with their expected values.
 pub(super) const TAG_SHIFT: u32 = 48;
 /// Bit position of the kind (a number from 0 to 31 that the caller assigns) in the state word of an
 /// allocated block.

@@ -117,7 +117,7 @@ pub(super) struct Slab {
     pub(super) words: AtomicPtr<AtomicU64>,
     /// Heap that currently allocates from this slab; null if the slab is not CURRENT.
     pub(super) current_of: RelaxedPtr<Heap>,
-    /// Segment that the slab is a part of; it never changes.
+    /// Segment that contains the slab; this pointer never changes.
     pub(super) segment: RelaxedPtr<Segment>,
 }
 

@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub const TAGS: usize = 64;
 /// Number of blocks with one tag that a thread frees before it must call `Heap::housekeeping`.
 pub(super) const ROUND: usize = 256;
-/// Maximum number of bytes that a thread has added to the total of a tag in advance but not
-/// allocated, and that `settle` nevertheless leaves in the total.
+/// Maximum number of bytes that `settle` leaves in the total of a tag although the thread, which
+/// added them in advance, has not allocated them.
 const SLACK: i64 = 1 << 20;
 
 struct Total {
@@ -97,7 +97,7 @@ impl ThreadStats {
 
     /// Adds to the total of the tag the bytes that this thread has allocated but not added yet.
     /// Subtracts from this total the bytes that the thread has added in advance and not allocated,
-    /// if they are more than `SLACK`.
+    /// if there are more than `SLACK` of them.
     pub(super) fn settle(&self, tag: usize) {
         let room = self.room.get();
         if !(0..=SLACK).contains(&(room as i64)) {
@@ -107,8 +107,8 @@ impl ThreadStats {
         }
     }
 
-    /// Adds `bytes`, which may be negative, to the number of allocated bytes without counting an
-    /// allocation.
+    /// Adds `bytes`, which may be negative, to the number of allocated bytes by subtracting them
+    /// from `room`. Does not count an allocation.
     pub(super) fn shift(&self, tag: usize, bytes: i64) {
         self.room.sub(bytes as usize);
         if (self.room.get() as i64) < 0 {

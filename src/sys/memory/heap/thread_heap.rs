@@ -1,10 +1,10 @@
 //! Heap of a thread: for each size class, the slab from which the thread currently allocates, and a
 //! list of its other slabs with free blocks.
 //!
-//! One thread at a time uses a heap, so most calls do not need a locked instruction. Mainly a free
-//! of a block that belongs to another thread's heap needs one (`remote_free`). When a thread ends,
-//! its heap is kept with all its slabs, and a thread that needs a heap later takes it over under
-//! the lock of the page heap.
+//! One thread at a time uses a heap, so most calls do not need a locked instruction. A locked
+//! instruction is needed mainly to free a block that belongs to another thread's heap
+//! (`remote_free`). When a thread ends, its heap is kept with all its slabs. Another thread that
+//! needs a heap can then take it over under the lock of the page heap.
 
 use super::relaxed_cell::{Number, RelaxedPtr};
 use super::remote_free::{self, RemoteFreeList};
@@ -29,16 +29,17 @@ pub(super) struct Heap {
     /// Slab from which the last block was allocated; it probably also contains the next block to be
     /// freed.
     last: RelaxedPtr<Slab>,
-    /// Slabs from which requests of up to `SMALL` bytes are allocated, one for each request size in
-    /// units of `QUANTUM` bytes (rounded up).
+    /// Slabs from which requests of up to `SMALL` bytes are allocated: one for each multiple of
+    /// `QUANTUM` bytes, to which the requested size is rounded up.
     small: [RelaxedPtr<Slab>; SMALLS],
     mail: RemoteFreeList,
     /// True if a thread has requested that this heap return its unused memory.
     wanted: AtomicBool,
     /// Number of bytes in slabs that count as unused: LISTED slabs without allocated blocks, and
-    /// CURRENT slabs that are one block with a mapping of its own (even if the block is allocated).
+    /// CURRENT slabs that consist of one block with a mapping of its own (even if the block is
+    /// allocated).
     kept: Number,
-    /// Number of bytes that the page heap permits this heap to keep unused; the limit of `kept`.
+    /// Number of bytes that the page heap permits this heap to keep unused; upper limit for `kept`.
     granted: Number,
     /// Next heap in the page heap's list of all heaps.
     pub(super) next: RelaxedPtr<Heap>,
@@ -48,7 +49,8 @@ pub(super) struct Heap {
     /// Slab from which the heap allocates, for each size class; it may be full. The length of the
     /// array is a power of two, so that masking the index replaces a bounds check.
     current: [RelaxedPtr<Slab>; BINS],
-    /// First slab in the list of the other slabs with free blocks, for each size class.
+    /// For each size class, the first slab in the list of slabs that have free blocks but are not
+    /// in `current`.
     listed: [RelaxedPtr<Slab>; BINS],
 }
 
@@ -353,7 +355,7 @@ impl Heap {
 
     /// Changes the tag of the block that begins at `addr` from `from` to `to`. If a thread that
     /// does not own the slab frees the block concurrently, the free and this call both use a
-    /// compare-and-swap of the state word, so only one of them succeeds.
+    /// compare-and-swap on the state word, so only one of them succeeds.
     pub(super) fn retag(&'static self, addr: usize, from: u64, to: u64) -> FreeOutcome {
         let (_, word, was) = match live_block(addr, from) {
             Ok(found) => found,

@@ -8,8 +8,8 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 
-/// File whose descriptor is closed on drop, unless the descriptor number refers to another file by
-/// then.
+/// File whose descriptor is closed on drop, unless the descriptor number refers to a different file
+/// at that time.
 pub(super) struct GuardedFd {
     file: ManuallyDrop<File>,
     identity: (u64, u64),

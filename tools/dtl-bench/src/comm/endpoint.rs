@@ -3,8 +3,8 @@
 
 use crate::out::Outcome;
 
-/// Rank of the communicator whose performance is measured. All messages have the same tag.
-/// Reductions compute sums of 32-bit floats.
+/// Rank of the measured communicator. All messages have the same tag. Reductions compute sums of
+/// 32-bit floats.
 pub(crate) trait Endpoint {
     /// Returns the name of the measured implementation, for output.
     fn name(&self) -> &'static str;

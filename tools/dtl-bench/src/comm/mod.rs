@@ -1,5 +1,5 @@
-//! Subcommand `comm`: measures messages and collectives of a communicator of the library, and those
-//! of MPI in the same processes.
+//! Subcommand `comm`: measures messages and collectives on a communicator of the library, and on an
+//! MPI communicator in the same processes.
 //!
 //! `test` defines the tests (rows of the table). `batch` runs a test with an implementation of
 //! `endpoint`: the library (`ours`) or an MPI library (`raw`). `ucx` runs a UCX program for
@@ -34,7 +34,7 @@ use std::sync::Arc;
 use test::Row;
 use ucx::Ucx;
 
-/// Communication library that this library is compared with.
+/// Communication library with which libdtl is compared.
 enum Peer {
     Mpi(Raw),
     Ucx(Ucx),
@@ -73,7 +73,8 @@ struct Rank<'a> {
 }
 
 impl Rank<'_> {
-    /// Measures all tests. Returns the rows of the table, which are meaningful on rank 0 only.
+    /// Runs and measures all tests. Returns the rows of the table, which are meaningful on rank 0
+    /// only.
     fn measure(&mut self, rows: &[Row], wanted: &Comm) -> Outcome<Vec<Line>> {
         let names: Vec<_> = self.sides();
         let mut progress = (self.place.rank == 0)

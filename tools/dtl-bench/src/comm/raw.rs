@@ -31,7 +31,8 @@ pub(crate) struct Raw {
     sum: Handle,
     /// MPI_STATUS_IGNORE, which has the same value as MPI_STATUSES_IGNORE.
     ignore: StatusOut,
-    /// Storage for an array of MPI_Request. An MPI_Request has 4 or 8 bytes, depending on the MPI.
+    /// Storage for an array of MPI_Request. An MPI_Request has 4 or 8 bytes, depending on the MPI
+    /// implementation.
     started: Vec<u64>,
     count: usize,
     pub(crate) rank: i32,

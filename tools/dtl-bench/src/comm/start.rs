@@ -60,7 +60,7 @@ pub(crate) fn run(wanted: &Comm) -> Result<(), Stop> {
     Ok(call!(dtl_finalize())?)
 }
 
-/// Returns true if a launcher started this process as one of several ranks.
+/// Returns true if environment variables show that a launcher started this process as a rank.
 pub(crate) fn is_launched() -> bool {
     let variables = ["DTL_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_STEP_ID"];
     variables.iter().any(|name| std::env::var_os(name).is_some())

@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
-/// Maximum number of messages, summed over all ranks, up to which all ranks are simulated.
+/// All ranks are simulated if the total number of their messages is at most this limit.
 const MOST_MESSAGES: u128 = 1 << 23;
 // In a tree no rank is like the others, so none can be told from some.
 const _: () = assert!(MOST_MESSAGES >= 2 * MOST_RANKS as u128);

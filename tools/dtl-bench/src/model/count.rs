@@ -1,5 +1,5 @@
-//! Numbers of messages and bytes that ranks send and receive: of all ranks if that is fast to
-//! compute, otherwise of some ranks.
+//! Numbers of messages and bytes that ranks send and receive: for all ranks if that is fast to
+//! compute, otherwise for some ranks.
 
 use crate::out::Outcome;
 use dtl::tooling::schedules::{CollectivePlan, DryRunJob, PlanStep};

@@ -1,6 +1,6 @@
 //! Memory of a rank, computed from the sizes of the library's own structures in this build. The
-//! memory of the MPI or the device library that the library uses, and the overhead of the
-//! allocator, are not included.
+//! memory of an underlying MPI or device library and the overhead of the allocator are not
+//! included.
 
 use super::count::Counts;
 use super::wanted::Kind;

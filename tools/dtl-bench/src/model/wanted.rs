@@ -122,7 +122,7 @@ impl Model {
         }
     }
 
-    /// Returns all numbers of ranks in ascending order.
+    /// Returns all requested numbers of ranks, in ascending order and without duplicates.
     pub(crate) fn all_ranks(&self) -> Vec<i32> {
         let mut all = self.ranks.concat();
         all.sort_unstable();

@@ -121,7 +121,7 @@ fn wait(mut child: Child, step: &Step, bar: &ProgressBar, spent: f64) -> Outcome
 }
 
 /// Ends a launcher with SIGTERM, so that the launcher can end its ranks; after SIGKILL, the ranks
-/// could remain. Sends SIGKILL only if the launcher does not exit within `GRACE`.
+/// could continue to run. Sends SIGKILL only if the launcher does not exit within `GRACE`.
 fn end(mut child: Child) {
     send_signal(child.id(), SIGTERM);
     let begin = Instant::now();

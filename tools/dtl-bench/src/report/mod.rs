@@ -26,7 +26,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Name of the folder for the page's plots and data, which is next to the page.
+/// Name of the folder, next to the page, that contains the page's plots and data.
 const DATA: &str = "performance";
 
 /// Creates the report.

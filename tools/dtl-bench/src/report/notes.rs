@@ -47,8 +47,7 @@ struct Floor {
 }
 
 impl Notes {
-    /// Reads the file with the notes in `folder`. Returns an empty `Notes` if there is no such
-    /// file.
+    /// Reads the notes file in `folder`. Returns an empty `Notes` if there is no such file.
     pub(crate) fn read(folder: &Path) -> Outcome<Notes> {
         let file = folder.join(FILE);
         let within = |why: String| format!("{}: {why}", file.display());

@@ -96,8 +96,8 @@ fn put(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// Groups the runs by title. Runs of one configuration that are compared with different peers have
-/// the same title.
+/// Groups the runs by title. Runs of one configuration that are compared with different
+/// implementations have the same title.
 fn groups(runs: &[Run]) -> Vec<(String, Vec<&Run>)> {
     let mut groups: Vec<(String, Vec<&Run>)> = Vec::new();
     for run in runs.iter().filter(|run| !is_only_of_plots(run, runs)) {
@@ -190,7 +190,7 @@ fn table(runs: &[&Run], regime: Regime) -> String {
     text
 }
 
-/// Formats a table cell: the value of the library compared with, and the ratio of this library's
+/// Formats a table cell: the value measured with the comparison library, and the ratio of libdtl's
 /// value to it.
 fn cell(row: &Row, pair: Pair) -> String {
     let Some((theirs, ratio)) = pair.theirs.zip(row.ratio(pair)) else { return " |".to_owned() };

@@ -1,4 +1,5 @@
-//! Plots of latency and bandwidth by size for the library and each peer, as SVG.
+//! Plots, in SVG, of latency and bandwidth by message size for this library and each library that
+//! it is compared with.
 
 use super::run::{Of, Run, size};
 use crate::stats::Regime;

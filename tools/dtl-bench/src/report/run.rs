@@ -36,7 +36,8 @@ impl Of {
 
 /// Results in a file that dtl-bench has written with --json.
 pub(crate) struct Run {
-    /// Properties of the run: machine, peer, kind and so on.
+    /// Properties of the run: the machine, the peer (the implementation that the library is
+    /// compared with), the communicator kind and so on.
     pub(crate) head: Value,
     pub(crate) rows: Vec<Row>,
 }
@@ -54,8 +55,8 @@ pub(crate) struct Row {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) ours: f64,
-    /// Value of the peer (the implementation that the library is compared with); `None` if the run
-    /// has no peer.
+    /// Value measured with the peer (the implementation that the library is compared with); `None`
+    /// if the run has no peer.
     pub(crate) theirs: Option<f64>,
     pub(crate) count: u64,
 }
@@ -156,8 +157,8 @@ fn row(value: &Value) -> Option<Row> {
     })
 }
 
-/// Extracts the values of this library ("dtl") and of the library it is compared with from `sides`,
-/// the results of both libraries in JSON.
+/// Extracts two values from `sides`, the results of both libraries in JSON: the value for this
+/// library ("dtl") and the value for the library that it is compared with.
 fn pair(sides: &Value) -> Option<Pair> {
     let theirs = sides.as_object()?.iter().find(|(name, _)| *name != "dtl");
     let ours = &sides["dtl"];
@@ -173,7 +174,7 @@ impl Row {
         self.values.iter().find(|value| value.0 == regime).map(|value| value.1)
     }
 
-    /// Formats the size of a row; empty if the row has none.
+    /// Formats the size of a row; returns an empty string if the row has none.
     pub(crate) fn size(&self) -> String {
         self.bytes.filter(|_| self.test != "barrier").map_or(String::new(), size)
     }

@@ -1,6 +1,6 @@
 //! Plan of the runs for a report: this program is run with each subcommand, under each launcher.
-//! This module also determines which of the implementations to compare with are not installed on
-//! this machine.
+//! This module also determines which of the libraries with which the report compares this library
+//! are not installed on this machine.
 
 use crate::library::own_file;
 use crate::machine;
@@ -92,9 +92,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds a run that measures `rows` rows for each of `sides` implementations (the library and
-    /// its peers). Both numbers determine the estimated duration of all rounds (passes over the
-    /// rows).
+    /// Adds a run that measures `rows` rows for each of `sides` implementations: the library and
+    /// those that it is compared with. The estimated duration of the run depends on both numbers.
     fn add(
         &mut self,
         part: Part,
@@ -123,7 +122,7 @@ impl Plan {
         self.steps.push(Step { part, name: name.to_owned(), variables, words, seconds });
     }
 
-    /// Adds all runs that compare the library with the MPI of a launcher.
+    /// Adds all runs that compare the library with the MPI library to which `launcher` belongs.
     fn under(&mut self, launcher: &Launcher, number: u32) {
         let name = |what: &str| format!("mpi-{number}{what}");
         let (pair, comm) = (Some((launcher, "2")), ["comm", "--vs", "mpi"]);
@@ -202,7 +201,8 @@ impl Plan {
     }
 }
 
-/// Returns environment variables that allow any MPI to start more ranks than processors.
+/// Returns environment variables that permit any MPI implementation to start more ranks than there
+/// are processors.
 fn oversubscribed() -> [(String, String); 2] {
     let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     [

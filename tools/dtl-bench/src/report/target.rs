@@ -8,10 +8,10 @@ use crate::stats::Regime;
 /// Method of comparing a value with its target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum By {
-    /// Ratio of this library's value to the value of the library compared with: an upper bound for
-    /// times, a lower bound for GB/s and M/s.
+    /// Ratio of the value measured with this library to the value measured with the library
+    /// compared against: an upper bound for times, a lower bound for GB/s and M/s.
     Ratio,
-    /// Maximum excess over the time of the library compared with, in nanoseconds.
+    /// Maximum excess, in nanoseconds, over the time measured with the library compared against.
     More,
     /// Maximum time in nanoseconds.
     Most,
@@ -21,7 +21,7 @@ pub(crate) enum By {
 pub(crate) struct Target {
     of: Of,
     test: &'static str,
-    /// Sizes to which the target applies; empty: all sizes.
+    /// Sizes, in bytes, to which the target applies; empty: all sizes.
     bytes: &'static [u64],
     pub(crate) by: By,
     /// Name of the library to compare with; empty: all such libraries.
@@ -40,8 +40,9 @@ const fn pair(test: &'static str, bytes: &'static [u64], near: f64, far: f64) ->
     target(Of::Pair, test, bytes, near, far)
 }
 
-/// Creates a target for a measurement within one process. The limit is a ratio to the value of the
-/// library `peer`, and is the same in all regimes.
+/// Creates a target for a measurement within one process. The limit `ratio` applies to the
+/// library's value divided by the value measured with the library `peer`. It is the same in all
+/// regimes (near and far processors).
 const fn local(
     peer: &'static str,
     test: &'static str,
@@ -116,7 +117,8 @@ const TARGETS: &[Target] = &[
     local("libgomp", "saxpy 100K", ANY, 0.95),
 ];
 
-/// Returns the target of a row and its position among all targets; `None` if the row has no target.
+/// Returns the performance target for a row, and the position of this target among all targets;
+/// `None` if the row has no target.
 pub(crate) fn of(run: &Run, row: &Row) -> Option<(usize, &'static Target)> {
     let bytes = row.bytes.unwrap_or(0);
     let is_its = |target: &&Target| {

@@ -109,9 +109,9 @@ fn finding<'a>(runs: &[Run], run: &Run, row: &'a Row, regime: Regime) -> Option<
     Some(Finding { row, name, size, regime, place, target, ours: pair.ours, theirs, peer, value })
 }
 
-/// Returns the best value of all libraries compared with in the runs between two processes, with
+/// Returns the lowest value that any other library reached in the runs between two processes, and
 /// the name of that library. A row whose ranks are threads is compared with this value, because
-/// runs with threads measure no other library.
+/// runs with threads do not measure any other library.
 fn best_of_processes(runs: &[Run], row: &Row, regime: Regime) -> Option<(f64, String)> {
     let pairs = runs.iter().filter(|run| run.of() == Of::Pair);
     let values = pairs.filter_map(|run| {
@@ -185,9 +185,9 @@ impl Finding<'_> {
     }
 }
 
-/// Returns a string that lists, for each regime (class of the distance between the processors) with
-/// results, the libraries compared with for which a row has too few batches in this regime. Only
-/// runs between two processes are considered.
+/// Returns a string that lists, for each regime (class of the distance between the processors) that
+/// has results, the compared libraries for which a row of the table has too few batches in this
+/// regime. Only runs between two processes are considered.
 fn unseen(runs: &[Run], found: &[Finding]) -> String {
     let mut text = String::new();
     for regime in [Regime::Near, Regime::Far] {

@@ -18,15 +18,16 @@ pub(crate) type Between = fn(&Subject, (u64, u64)) -> Outcome;
 /// Function of a test, with its arguments.
 #[derive(Clone, Copy)]
 pub(crate) enum Body {
-    /// Called in one process with one backend.
+    /// Test that is called in one process with one backend.
     Alone(fn(&Subject) -> Outcome),
-    /// Called in one process with one backend and one memory kind.
+    /// Test that is called in one process with one backend and one memory kind.
     OfKind(OfKind, u64),
-    /// Called in one process with one backend and the memory kinds of source and destination.
+    /// Test that is called in one process with one backend and with the memory kinds of the source
+    /// and the destination.
     Between(Between, (u64, u64)),
-    /// Called in one process with one backend, even if the backend cannot run here.
+    /// Test that is called in one process with one backend, even if the backend cannot run here.
     Backend(fn(Backend) -> Outcome),
-    /// Called on every rank of a communicator.
+    /// Test that is called on every rank of a communicator.
     Ranks(fn(&Rank) -> Outcome),
     /// Test of the library itself, with function tables that the test registers.
     Tables(fn() -> Outcome),
@@ -156,7 +157,8 @@ pub(crate) use functions;
 pub(crate) const COMPONENTS: [&str; 6] = ["abi", "device", "memory", "transfer", "exec", "comm"];
 
 impl Test {
-    /// Returns the component that the test checks: the part of its name before the first dot.
+    /// Returns the component that the test checks: the part of the test's name before the first
+    /// dot.
     pub(crate) fn component(&self) -> &'static str {
         self.name.split('.').next().unwrap_or(self.name)
     }
@@ -248,7 +250,7 @@ pub(crate) fn matches_one(patterns: &[String], name: &str) -> bool {
 }
 
 /// Returns true if a name matches a pattern. `*` matches any string. A pattern without `*` matches
-/// if it is the whole name, or a part of the name that ends before a dot.
+/// if it is the whole name, or a prefix of the name that is followed by a dot.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     if !pattern.contains('*') {
         return name

@@ -97,7 +97,7 @@ const REQUIRED: [(&str, &[&str]); 5] = [
     ("comm", &["open", "close", "isend", "irecv", "test"]),
 ];
 
-/// Returns true if the sources use the table of a component.
+/// Returns true if the sources use the function table (vtable) of a component.
 fn has_table(files: &[Source], component: &str) -> bool {
     let upper = format!("DTL_{}_VTABLE_INIT", component.to_uppercase());
     let names = [format!("dtl_{component}_vtable_t"), upper];
@@ -269,7 +269,7 @@ fn found(file: Option<&Source>, before: &str, missing: &str) -> Result<String, S
     file.map(|file| format!("{before}{}", file.name())).ok_or_else(|| missing.to_owned())
 }
 
-/// Searches for a documentation page, or with `of_notes` for design notes, with at least `words`
+/// Searches for a documentation page (if `of_notes` is true, for design notes) of at least `words`
 /// words. Fails if any page (or any notes) still contains an unchanged line of a documentation
 /// template.
 fn prose(files: &[Source], of_notes: bool, words: usize, missing: &str) -> Result<String, String> {

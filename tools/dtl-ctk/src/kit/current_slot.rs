@@ -1,6 +1,6 @@
-//! Records the slot (function of a backend's table) or the plugin loading step that a worker is
-//! executing, in one file for each rank. The supervising process reads the files when the worker
-//! has crashed or hangs.
+//! Records, in one file for each rank, which function of a backend's function table or which plugin
+//! loading step a worker is executing. The supervising process reads the files when the worker has
+//! crashed or hangs.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};

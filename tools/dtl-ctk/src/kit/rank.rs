@@ -30,7 +30,7 @@ pub(crate) struct Got {
 /// Request with the buffer that it reads or writes.
 pub(crate) struct Flight {
     pub(crate) handle: dtl_request_t,
-    /// Buffer of the operation. It must not be moved until the request is complete.
+    /// Buffer of the operation. It must not be reallocated or freed before the request is complete.
     pub(crate) buffer: Vec<u8>,
 }
 
@@ -106,7 +106,8 @@ impl Rank {
         (Got { bytes, info }, status)
     }
 
-    /// Receives a message and compares source, tag, size and every byte.
+    /// Receives a message and compares its source, tag, size and every byte with the expected
+    /// values.
     pub(crate) fn expect(&self, should: &[u8], source: i32, tag: i32) -> Outcome {
         self.recv(should.len() as u64, source, tag)?.is(should, source, tag)
     }
@@ -136,8 +137,8 @@ impl Rank {
         self.isend(message(self.rank, self.next(), number, size), self.next(), tag)
     }
 
-    /// Starts sends to the next rank. Each item of `messages` is the number that selects the
-    /// contents of a message (see [`message`]), its size in bytes and its tag.
+    /// Starts sends to the next rank. Each item of `messages` contains the number that selects the
+    /// contents of a message (see [`message`]), the size of the message in bytes, and its tag.
     pub(crate) fn starts(
         &self,
         messages: impl IntoIterator<Item = (u64, u64, i32)>,
@@ -145,8 +146,9 @@ impl Rank {
         messages.into_iter().map(|(number, size, tag)| self.start(number, size, tag)).collect()
     }
 
-    /// Receives and checks messages from the previous rank. Each item of `messages` is the number
-    /// that selects the contents of a message (see [`message`]), its size in bytes and its tag.
+    /// Receives and checks messages from the previous rank. Each item of `messages` contains the
+    /// number that selects the contents of a message (see [`message`]), the size of the message in
+    /// bytes, and its tag.
     pub(crate) fn takes(&self, messages: impl IntoIterator<Item = (u64, u64, i32)>) -> Outcome {
         messages.into_iter().try_for_each(|(number, size, tag)| self.take(number, size, tag))
     }
@@ -161,8 +163,8 @@ impl Rank {
         tags.into_iter().map(|tag| self.irecv(room, source, tag)).collect()
     }
 
-    /// Starts sends to every rank. Each item of `messages` is the number that selects the contents
-    /// of a message (see [`message`]) and its size in bytes.
+    /// Starts sends to every rank. Each item of `messages` is a pair: the number that selects the
+    /// contents of a message (see [`message`]), and the size of the message in bytes.
     pub(crate) fn to_all(
         &self,
         messages: impl IntoIterator<Item = (u64, u64)>,

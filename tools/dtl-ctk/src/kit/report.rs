@@ -216,7 +216,7 @@ impl Report {
     }
 }
 
-/// Escapes a string for an XML 1.0 attribute. Replaces control characters by spaces, because XML
+/// Escapes a string for an XML 1.0 attribute. Replaces control characters with spaces, because XML
 /// 1.0 does not allow most of them.
 fn escaped(text: &str) -> String {
     let signs = [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\"", "&quot;")];

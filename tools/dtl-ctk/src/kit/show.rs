@@ -18,7 +18,7 @@ pub(crate) fn list(components: &[String], patterns: &[String]) -> String {
     })
 }
 
-/// Formats the requirements of a test on a backend.
+/// Formats the requirements that a backend must meet for a test to run.
 fn needs(test: &Test) -> String {
     let mut needs: Vec<String> = test.needs.iter().map(|need| need.text()).collect();
     needs.extend(match test.body {

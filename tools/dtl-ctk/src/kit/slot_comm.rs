@@ -206,8 +206,8 @@ impl SlotComm {
         }
     }
 
-    /// Waits until all ranks have called this function with the same `round`. The messages that it
-    /// exchanges have `round` as their match bits.
+    /// Waits until all ranks have called this function with the same `round`. The messages that
+    /// this function exchanges have `round` as their match bits.
     pub(crate) fn meet(&self, round: u64) -> Outcome {
         let receives: Vec<Op> =
             self.others().map(|other| self.receive(8, other, round)).collect::<Outcome<_>>()?;

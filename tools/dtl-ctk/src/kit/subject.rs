@@ -189,7 +189,7 @@ pub(crate) fn thread_count() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
-/// Returns the mapped address space of this process in bytes; 0 if unknown.
+/// Returns the size, in bytes, of this process's mapped address space; 0 if unknown.
 fn mapped_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"));

@@ -205,7 +205,7 @@ impl<'a> Win<'a> {
         Ok(slot)
     }
 
-    /// Starts a put with a request and waits for the request.
+    /// Starts a request-based put and waits for its request.
     pub(crate) fn put_and_wait(&self, bytes: &[u8], target: i32, at: u64) -> Called<Slot> {
         let ((from, slot), count) = (self.hold(bytes), bytes.len() as u64);
         self.wait(output!(

@@ -4,7 +4,7 @@
 
 use std::sync::OnceLock;
 
-/// Returns the name of each fault with the name of a test that must detect it.
+/// Returns the name of each fault, paired with the name of a test that must detect the fault.
 pub(crate) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     include_str!("faults.txt").lines().skip(1).filter_map(|line| line.split_once(" | "))
 }

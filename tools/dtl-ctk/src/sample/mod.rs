@@ -84,7 +84,7 @@ impl Parts {
         Parts::for_ranks(1)
     }
 
-    /// Creates function tables for communicators of this many ranks, which are threads of this
+    /// Creates function tables for communicators of `ranks` ranks, which are threads of this
     /// process.
     pub(crate) fn for_ranks(ranks: u64) -> Parts {
         let (allocations, destroyed) = Default::default();

@@ -9,8 +9,8 @@ use dtl_sys::*;
 use std::ffi::c_char;
 use std::ptr;
 
-/// Converts the id of a handle from the backend "host" to the pointer with which "sample"
-/// identifies the same object.
+/// Converts the id of a handle from the backend "host" to the pointer that "sample" uses to
+/// identify the same object.
 fn token(id: u64) -> Ptr {
     ptr::without_provenance_mut(id as usize)
 }

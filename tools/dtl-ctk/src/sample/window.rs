@@ -38,8 +38,8 @@ struct Side {
     all: Vec<Option<Place>>,
 }
 
-/// Pending operation. The caller keeps the memory at its addresses valid until the operation is
-/// complete.
+/// Pending operation. The caller must keep the memory at the operation's addresses valid until the
+/// operation is complete.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiting {
     pub(super) op: u64,
@@ -100,14 +100,15 @@ pub(crate) fn transfers_only(table: &mut dtl_comm_vtable_t) {
 }
 
 /// # Safety
-/// `window` was returned by `create` and has not been destroyed.
+/// `window` must have been returned by `create` and must not have been destroyed.
 unsafe fn side<'a>(window: Ptr) -> &'a mut Side {
     // SAFETY: the caller's contract.
     unsafe { &mut *window.cast::<Side>() }
 }
 
 /// # Safety
-/// `comm` was returned by `open`, and the library does not call functions on it concurrently.
+/// `comm` must have been returned by `open`, and the library must not call functions on it
+/// concurrently.
 pub(super) unsafe fn rank<'a>(comm: Ptr) -> &'a mut Rank {
     // SAFETY: the caller's contract.
     unsafe { minimal::rank(comm) }

@@ -1,6 +1,6 @@
 //! Tests of the window functions of a comm table: incomplete function groups, tables of older
 //! versions, invalid results, and the library's choice between these functions and its own
-//! implementation with messages. The tests use a single rank, which accesses only its own windows.
+//! message-based implementation. The tests use a single rank, which accesses only its own windows.
 
 use crate::api::Comm;
 use crate::kit::prelude::*;
@@ -61,8 +61,8 @@ const OWN: &str = "the backend's own put, get and atomics, locks by messages";
 const TRANSFERS: &str = "the backend's own put and get, the rest by messages";
 const MESSAGES: &str = "messages, served by whoever waits in this process";
 
-/// Registers modified tables, opens a communicator of one rank, and runs the check on a window of
-/// 64 bytes.
+/// Registers a backend whose function tables `change` has modified, opens a communicator of one
+/// rank, and runs the check on a window of 64 bytes.
 fn with_window(change: impl FnOnce(&mut Parts), check: impl FnOnce(&Win) -> Outcome) -> Outcome {
     registered(&Parts::with(change), |_| {
         let comm = Comm::open("ctk.abi", Some((0, 1)), 10_000_000_000)?;

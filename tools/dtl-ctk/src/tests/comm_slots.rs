@@ -1,5 +1,5 @@
 //! First stage of the tests of a comm table: calls the required functions of the table (open,
-//! close, isend, irecv, test) directly, in the same way as the library.
+//! close, isend, irecv, test) directly, in the same way as the library calls them.
 
 use crate::kit::prelude::*;
 use crate::kit::slot_comm::{Op, SlotComm};
@@ -137,8 +137,8 @@ fn unspoilt(is: &[u8], should: &[u8], what: &str) -> Outcome {
     same!(is, should, "test completed the receive of {what} {text}: {}")
 }
 
-/// Transfers a large message in the way the library does: with its own match bits, to a pre-posted
-/// receive.
+/// Transfers a large message as the library does: to a pre-posted receive, with match bits that no
+/// other message in flight has.
 fn one_mib(comm: &SlotComm) -> Outcome {
     let bytes = |rank: i32| pattern(rank as u64 + 1, 1 << 20);
     let receive = comm.receive(1 << 20, comm.previous(), LARGE)?;

@@ -331,8 +331,8 @@ fn all_counted(s: &Subject, loops: &[(u64, u64, u64)]) -> Outcome {
     loops.iter().try_for_each(|(begin, length, grain)| counted(&executor, *begin, *length, *grain))
 }
 
-/// Returns a loop body that sleeps for `ms` milliseconds and then adds the number of its iterations
-/// to `count`.
+/// Returns a loop body that, in each call, sleeps for `ms` milliseconds and then adds the number of
+/// iterations in the call to `count`.
 fn adding(count: &'static AtomicU64, ms: u64) -> impl Fn(u64, u64) -> i32 + Copy {
     move |from, to| {
         if ms > 0 {

@@ -281,7 +281,7 @@ fn from_threads_at_once(s: &Subject) -> Outcome {
     in_threads(8, |_| (0..5).try_for_each(|_| counted(s, [20, 1, 1], [3, 2, 1])))
 }
 
-/// Launches a kernel of this many blocks, each of which sleeps and then increments the returned
+/// Launches a kernel of `blocks` blocks, each of which sleeps and then increments the returned
 /// counter.
 fn slow_launch(s: &Subject, stream: &Stream, blocks: u32) -> Outcome<(Kernel, &'static AtomicU64)> {
     let runs = counter();

@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[(&str, Body)] = functions![
 
 /// Maximum number of rounds of [`keeps_nothing`].
 const ROUNDS: usize = 14;
-/// Number of initial rounds whose growth is ignored, because memory pools grow in these rounds.
+/// Number of initial rounds in which growth is ignored, because memory pools grow in these rounds.
 const WARM: usize = 2;
 /// Number of messages that each rank has in flight. With several in flight, ranks that share a core
 /// process more than one message in each time slice.
@@ -24,9 +24,9 @@ const TOGETHER: u32 = 20;
 /// transferred together.
 const LEAST: u32 = 8;
 
-/// Sends messages in rounds until there has been a round in which memory does not grow. Growth in
-/// every round, in proportion to the number of messages, is a leak, because caches and pools stop
-/// growing at their limits.
+/// Sends messages in rounds until memory does not grow during a round. Growth in every round, in
+/// proportion to the number of messages, is a leak, because caches and pools stop growing at their
+/// limits.
 fn keeps_nothing(p: &Rank, messages: u32, bytes: u64) -> Outcome {
     let sent = vec![7; bytes as usize];
     let mut grown = Vec::new();

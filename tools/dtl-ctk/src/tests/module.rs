@@ -164,7 +164,7 @@ impl Sum {
         Ok(Sum { block, kernel: named(&module(s)?)? })
     }
 
-    /// Queues a launch on the stream that adds 5 to each number.
+    /// Launches the kernel on the stream, with arguments that make it add 5 to each number.
     fn launch(&self, stream: &Stream) -> Outcome {
         let args: [&[u8]; 2] = [&self.block.address().to_ne_bytes(), &5_i32.to_ne_bytes()];
         Ok(stream.launch(&self.kernel, &shape([10, 1, 1], [100, 1, 1], 0), &args)?)

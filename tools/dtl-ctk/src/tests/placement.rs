@@ -21,7 +21,7 @@ fn some_kind(s: &Subject) -> Outcome<u64> {
     }
 }
 
-/// Returns the free memory of all devices in bytes.
+/// Returns the free memory of each device, in bytes.
 fn free_bytes(s: &Subject) -> Outcome<Vec<u64>> {
     let told = (0..s.devices).map(|device| optional(s.backend.device_memory(device)));
     let told: Option<Vec<(u64, u64)>> = told.collect::<Result<_, _>>()?;

@@ -1,6 +1,6 @@
 //! Tests of puts and gets on windows. They apply to every communicator kind, whether the backend
 //! implements windows or the library implements them with messages. Flushes, locks and creation are
-//! tested in `win_sync`, accumulates in `win_atomics`.
+//! tested in `win_sync`, accumulate operations in `win_atomics`.
 
 use crate::kit::prelude::*;
 

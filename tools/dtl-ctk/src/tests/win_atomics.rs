@@ -1,5 +1,5 @@
-//! Tests of accumulates and of compare-and-swap on windows, whether the backend implements them or
-//! the library on the target rank applies them.
+//! Tests of accumulate operations and of compare-and-swap on windows, whether the backend
+//! implements them or the library on the target rank applies them.
 
 use crate::data::{self, REDUCTIONS, TYPES, Type, decode, encode};
 use crate::kit::prelude::*;
@@ -318,7 +318,7 @@ fn add_one(win: &Win, at: u64) -> Outcome {
     }
 }
 
-/// Returns, for each index, the sum of the bytes in `mine` over all ranks.
+/// Returns the element-wise sum of `mine` over all ranks.
 fn summed(p: &Rank, mut mine: Vec<u8>) -> Outcome<Vec<u8>> {
     let mut all = mine.clone();
     for _ in 1..p.size {
@@ -342,7 +342,7 @@ fn sums(p: &Rank, rounds: i64, count: i64, by: i64) -> Outcome {
 }
 
 /// Increments an integer in the window memory of rank 0 with compare-and-swap. If `accumulates` is
-/// true, also increments it with accumulates.
+/// true, also increments it with accumulate operations.
 fn counted(p: &Rank, accumulates: bool) -> Outcome {
     const EACH: i64 = 30;
     both(p, 16, |win| {

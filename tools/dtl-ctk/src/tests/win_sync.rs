@@ -221,13 +221,13 @@ fn of_ranks_turned_round(p: &Rank) -> Outcome {
 const ROUNDS: usize = 60;
 /// Number of initial rounds whose measurements are ignored, because memory pools grow in them.
 const WARM: usize = 2;
-/// Minimum number of rounds between two compared measurements. A leak of this many rounds exceeds
-/// the memory that malloc and exiting threads retain temporarily.
+/// Minimum number of rounds between two compared measurements. If every round leaks, the total leak
+/// over this many rounds exceeds the memory that malloc and exiting threads retain temporarily.
 const APART: usize = 16;
 
 /// Runs `round` repeatedly until, on each rank, the malloc memory of the process has not grown
-/// between two rounds that are at least `APART` rounds apart. Average growth of less than `least`
-/// bytes for each round is not a leak.
+/// between two rounds that are at least `APART` rounds apart. An average growth of less than
+/// `least` bytes per round does not count as a leak.
 fn without_growth(p: &Rank, least: i64, round: impl Fn() -> Outcome) -> Outcome {
     let (mut levels, mut is_calm) = (Vec::with_capacity(ROUNDS), false);
     for number in 0..ROUNDS {

@@ -116,7 +116,8 @@ fn act(kind: Kind, ty: Type, op: dtl_reduce_op_t, number: usize) -> Act {
 }
 
 /// Returns an [`Act`] (group of operations on a window) for each valid pair of dtype and operation.
-/// All ranks perform it concurrently, or only one rank if the order of the operations matters.
+/// All ranks perform each act concurrently, or only one rank performs it if the order of the
+/// operations matters.
 fn pairs(form: impl Fn(usize) -> u64) -> Vec<Act> {
     let types = TYPES.into_iter().filter(|ty| ty.class != Class::User);
     let pairs = types.flat_map(|ty| REDUCTIONS.map(|(op, _)| (ty, op)));

@@ -8,7 +8,7 @@ use std::ptr;
 /// Number of guard bytes before and after the window memory.
 const APRON: usize = 64;
 
-/// Window memory of one rank, allocated by the program or by the library.
+/// Window memory of one rank, allocated by the test program or by the library.
 pub(super) struct Memory {
     start: *mut u8,
     size: usize,

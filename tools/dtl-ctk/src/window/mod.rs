@@ -1,7 +1,7 @@
 //! Test cases of one-sided communication: a window, and a sequence of epochs with operations whose
-//! outcome the rules of `dtl.h` determine. `generate` creates them, `layout` computes addresses and
-//! expected contents, `act` and `run` call the library, `check` compares, `misuse` has the calls
-//! that must fail.
+//! outcome the rules of `dtl.h` determine. `generate` generates the test cases, `layout` computes
+//! addresses and expected contents, `act` and `run` call the library, `check` compares the results
+//! with the expected contents, and `misuse` contains the calls that must fail.
 //!
 //! An [`Act`] is a group of operations on the same elements of one target. Each act of an epoch
 //! accesses its own range, so the order of the acts does not matter. Within an act the order of
@@ -152,8 +152,8 @@ pub(crate) struct Epoch {
     /// Distance between the starting positions of consecutive ranks in `acts`: a rank begins with
     /// the act whose index is the rank times this number, modulo the number of acts.
     pub(crate) stagger: u64,
-    /// Numbers of the tests in the module `misuse`: calls that must fail, which every rank makes
-    /// before the operations of `acts`.
+    /// Numbers of the tests in the module `misuse`. Each test is a call that must fail; every rank
+    /// makes these calls before the operations of `acts`.
     pub(crate) misuse: Vec<u64>,
     pub(crate) acts: Vec<Act>,
 }

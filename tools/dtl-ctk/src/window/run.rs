@@ -18,9 +18,9 @@ struct Window<'a> {
     layout: &'a Layout<'a>,
     memory: Memory,
     /// Selects the method by which the requests from rput and rget are completed (see
-    /// `Case::finish`). If even, they are completed before the end of the epoch, and the initial
-    /// contents are stored under shared locks. If odd, they are completed after the end of the
-    /// epoch, and the locks are exclusive.
+    /// `Case::finish`). If the value is even, they are completed before the end of the epoch, and
+    /// the initial contents are stored under shared locks. If it is odd, they are completed after
+    /// the end of the epoch, and the locks are exclusive.
     finish: u64,
     timeout_ns: u64,
 }

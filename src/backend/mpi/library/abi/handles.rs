@@ -1,4 +1,4 @@
-//! Predefined handles and pointer constants of MPI, with their values in each binary interface.
+//! Predefined handles and pointer constants of MPI, with their values in each MPI ABI.
 
 use super::ValueSource::{self, Address, Value};
 use super::names;

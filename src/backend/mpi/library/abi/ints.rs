@@ -1,4 +1,4 @@
-//! Integer constants of MPI, with their value in each binary interface.
+//! Integer constants of MPI, with their values in each MPI ABI.
 
 use super::names;
 

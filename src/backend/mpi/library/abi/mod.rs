@@ -24,12 +24,12 @@ pub use dtypes::{datatype, operation};
 pub use handles::{DRAFT_ERRORS_RETURN, Handle, Pointer};
 pub use ints::{ABSENT, Int};
 
-/// Binary interface that several MPI libraries share.
+/// ABI that several MPI libraries share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Open MPI 4 and 5: handles are addresses of objects in the library.
     OpenMpi,
-    /// MPICH 3.1 to 5, Intel MPI, MVAPICH, Cray: handles are 32-bit numbers.
+    /// MPICH 3.1 to 5, Intel MPI, MVAPICH, Cray MPICH: handles are 32-bit numbers.
     Mpich,
     /// The standard ABI of MPI 5 (libmpi_abi): small numbers in 64-bit handles.
     Standard,
@@ -45,7 +45,8 @@ pub enum ValueSource {
     Address(&'static str),
 }
 
-/// Layout of a binary interface, with sizes in bytes. Handles of all kinds have the same size.
+/// Layout of the types of one MPI binary interface (ABI), in bytes. Handles of all kinds have the
+/// same size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abi {
     /// Family of the interface.
@@ -92,7 +93,7 @@ pub const STANDARD: Abi = Abi {
     status_tag: 4,
 };
 
-/// Size, in bytes, of a buffer for an `MPI_Status` of any binary interface.
+/// Size, in bytes, of a buffer for an `MPI_Status` of any ABI.
 pub use crate::sys::compute::callback::STATUS_ROOM;
 
 impl Abi {
@@ -106,12 +107,12 @@ impl Abi {
         name.place(self.family)
     }
 
-    /// Returns the value of an integer constant, or [`ABSENT`] if the interface lacks it.
+    /// Returns the value of an integer constant, or [`ABSENT`] if the ABI lacks it.
     pub const fn int(&self, name: Int) -> i32 {
         name.value(self.family)
     }
 
-    /// Returns an array of two handles in the memory layout of the interface.
+    /// Returns an array of two handles in the memory layout of the ABI.
     pub fn pair(&self, first: u64, second: u64) -> [u64; 2] {
         if self.handle_size == size_of::<u64>() {
             [first, second]
@@ -141,7 +142,7 @@ macro_rules! names {
                 match self { $(Self::$variant => stringify!($mpi)),+ }
             }
 
-            /// Returns the value of the constant in the binary interface `family`.
+            /// Returns the value of the constant in the ABI `family`.
             #[must_use]
             pub const fn $method(
                 self,

@@ -7,7 +7,8 @@ use crate::runtime::comm::coll::schedule_builder::Steps;
 use crate::sys::memory::buf::Region;
 
 /// Appends the steps of an alltoall with blocks of `len` bytes: block r of `send` is sent to rank
-/// r, and block r of `recv` is received from rank r. If `in_place`, the blocks of `recv` are sent.
+/// r, and block r of `recv` is received from rank r. If `in_place` is true, the blocks of `recv`
+/// are sent.
 pub(crate) fn alltoall(
     s: &mut dyn Steps,
     g: Group,

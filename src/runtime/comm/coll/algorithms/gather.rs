@@ -110,7 +110,7 @@ pub(crate) fn scatter(
     Ok(())
 }
 
-/// Appends a linear scatter: the root sends every block directly to its rank.
+/// Appends a linear scatter: the root sends every block directly to the rank that receives it.
 pub(crate) fn scatterv(
     s: &mut dyn Steps,
     g: Group,
@@ -158,7 +158,8 @@ pub(crate) fn allgatherv(
 }
 
 /// Appends Bruck's allgather: in each round the number of blocks on a rank doubles. Until the last
-/// step, the blocks are in rank order from this rank's own block on (modulo the number of ranks).
+/// step, the blocks are in rank order, starting with this rank's own block (modulo the number of
+/// ranks).
 fn bruck(s: &mut dyn Steps, g: Group, send: Region, recv: Region) -> Result<()> {
     let len = send.len();
     let all = s.scratch(len * g.size as usize)?;

@@ -194,9 +194,9 @@ impl Fold {
         Fold { core, extra: g.size - core }
     }
 
-    /// Appends the step that reduces the number of participating ranks to a power of two (the
-    /// core): a rank outside the core sends its data to its neighbor, which combines this data with
-    /// its own. Returns this rank's number in the core, and the region of its data (`own`, or
+    /// Appends the step after which only the ranks of the core participate; their number is a power
+    /// of two. A rank outside the core sends its data to its neighbor, which combines this data
+    /// with its own. Returns this rank's number in the core, and the region of its data (`own`, or
     /// `result` if the data of two ranks was combined); `None` if this rank is not in the core.
     fn enter(
         &self,
@@ -394,10 +394,10 @@ pub(crate) fn reduce_scatter(
 /// Size of the scratch memory of `collect`, as a multiple of the size of its `result`.
 const COLLECTED: usize = 3;
 
-/// Appends a pairwise reduce-scatter: reduces the blocks that all ranks contribute for this rank
-/// into `result`, which may overlap with the sent data. Blocks are combined as they arrive: blocks
-/// from lower ranks with this rank's own block, from the nearest rank down; blocks from higher
-/// ranks with each other, from the last rank down.
+/// Appends a pairwise reduce-scatter: reduces into `result` the blocks that all ranks contribute
+/// for this rank. `result` may overlap with the sent data. Blocks are combined as they arrive:
+/// blocks from lower ranks with this rank's own block, from the nearest rank down; blocks from
+/// higher ranks with each other, from the last rank down.
 fn collect(
     s: &mut dyn Steps,
     g: Group,

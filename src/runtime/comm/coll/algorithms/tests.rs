@@ -27,7 +27,8 @@ const APART: usize = 1 << 40;
 #[derive(Default)]
 struct Recorder {
     steps: Vec<Step>,
-    /// Number of steps before the request for each scratch buffer, and the size of the buffer.
+    /// For each scratch buffer: the number of steps that were appended before the buffer was
+    /// requested, and the size of the buffer in bytes.
     scratch: Vec<(usize, usize)>,
 }
 

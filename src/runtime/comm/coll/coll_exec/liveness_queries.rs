@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// of the ranks that it waits for.
 #[derive(Default)]
 pub(super) struct LivenessQueries {
-    /// Time of the next query; `None` before the first call of `send_due`.
+    /// Time of the next query; `None` before the first call to `send_due`.
     next: Option<Deadline>,
     news: u64,
 }

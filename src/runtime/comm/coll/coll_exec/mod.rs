@@ -60,8 +60,8 @@ impl StartedColl {
         }
     }
 
-    /// Attaches the collective's staging buffers, whose results are copied to device memory at
-    /// completion.
+    /// Attaches the staging buffers of the collective. The results in these buffers are copied to
+    /// device memory when the collective completes.
     pub(super) fn with(self, stage: StagedBuffers) -> Result<Self> {
         match self {
             StartedColl::Over(kind) => {

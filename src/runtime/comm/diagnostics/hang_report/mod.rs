@@ -7,7 +7,7 @@
 //! In reading order:
 //! - `notice`: message (notice) that reports operations or an abandoned collective
 //! - `reports`: notices that a communicator has received
-//! - `retired`: notices to communicators that this rank has destroyed
+//! - `retired`: notices for communicators that this rank has destroyed
 
 mod notice;
 pub(crate) mod reports;
@@ -220,7 +220,7 @@ fn next_notice(comm: &Comm, context: u32) -> Option<(i32, Notice)> {
     notice.map(|notice| (done.source, notice))
 }
 
-/// Receives the next internal message of the given class, which consists of at most `WORDS` 64-bit
+/// Receives the next internal message of the given class. The message has at most `WORDS` 64-bit
 /// words.
 fn next_message(comm: &Comm, context: u32, class: Class) -> Option<(Completion, Vec<u64>)> {
     let transport = &comm.link.transport;
@@ -266,8 +266,8 @@ fn handle_notice(comm: &Comm, (from, outer): (i32, i32), notice: Notice) {
     comm.reports.news.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Returns true if another rank is known to have called a different collective with the same number
-/// as `call`.
+/// Returns true if another rank is known to have called a different collective with the same
+/// sequence number as `call`.
 pub(crate) fn mismatch(comm: &Comm, call: &OpDesc) -> bool {
     let notices = comm.reports.notices.lock();
     let same_number = |other: &OpDesc| other.kind.is_collective() && other.tag == call.tag;
@@ -293,8 +293,8 @@ fn query_silent(comm: &Comm, about: Option<i32>) {
     silent.filter(|rank| !comm.is_absent(*rank)).for_each(|rank| notify(comm, rank, &notice));
 }
 
-/// Queries all ranks except those that have abandoned a collective, because these ranks have
-/// already sent their state.
+/// Queries all ranks except those that have abandoned a collective. A rank that abandons a
+/// collective has already sent its state.
 fn query_others(comm: &Comm, about: Option<i32>) {
     let mut notices = comm.reports.notices.lock();
     let Notices { latest, since_query, .. } = &mut *notices;
@@ -322,8 +322,8 @@ fn await_replies(comm: &Comm, limit_ns: u64) {
 
 /// Query for the current operations of all ranks, sent before a wait reaches its time limit, so
 /// that the replies arrive before the limit. The query is sent half a second before the limit or,
-/// if the limit is less than one second, after half of the time. If a rank abandons the collective
-/// in the meantime, the notice that it sends counts as its reply.
+/// if the limit is less than one second, after half of it has passed. If a rank abandons the
+/// collective in the meantime, the notice that it sends counts as its reply.
 pub(crate) struct DeadlineQuery {
     limit: Deadline,
     due: Deadline,

@@ -20,8 +20,8 @@ pub(crate) struct Reports {
     /// Notices (reports of this rank's operations) whose sends are not complete.
     pub(super) sending: Mutex<Vec<Posted>>,
     pub(super) is_sending: AtomicBool,
-    /// List of absent ranks (alive, but without the communicator), shared with the communicators
-    /// that were created from this one.
+    /// List of absent ranks (ranks that are alive but do not have the communicator), shared with
+    /// the communicators that were created from this one.
     pub(crate) absences: Arc<Absences>,
 }
 

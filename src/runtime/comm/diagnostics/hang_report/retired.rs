@@ -1,7 +1,7 @@
 //! Discards messages to communicators that this rank has destroyed after a failure or a shrink.
 //!
 //! Other ranks continue to send notices (messages of the hang report) until they destroy the
-//! communicator, and each rank that executes a shrink forwards the set of survivors also to ranks
+//! communicator, and each rank that executes a shrink forwards the set of survivors even to ranks
 //! that already have this set. No call receives these messages, so each of them would use memory
 //! until the transport is closed. Therefore the shared transport stores the contexts of the latest
 //! destroyed communicators, and each call that destroys another communicator discards the messages

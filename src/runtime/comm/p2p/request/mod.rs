@@ -237,8 +237,8 @@ pub fn imrecv(
     started(inside, comm, (what, peer), ticket, matched_message::start(message, data.bytes))
 }
 
-/// Creates an inactive persistent send in standard mode, or receive. Returns the handle of its
-/// request.
+/// Creates an inactive persistent request for a send in standard mode or for a receive. Returns the
+/// handle of the request.
 pub fn persistent(comm: &Comm, what: Tagged, data: Data, peer: i32) -> Result<dtl_request_t> {
     let (plan, bytes) = (PersistentArgs { data, peer, what }, data.bytes);
     plan.check(comm)?;
@@ -431,7 +431,7 @@ impl Request {
 
     /// Cancels the operation of the request. Returns `None` if the operation was canceled, and the
     /// outcome if it completed. Canceling a collective makes all ranks abandon it. Returns Pending
-    /// if the operation has been matched but is not complete; the caller then retries.
+    /// if the operation has been matched but is not complete; the caller must then retry.
     fn cancel(&mut self, comm: &Comm) -> Result<Poll<Option<Outcome>>> {
         let (kind, peer) = (self.what.kind(), self.peer);
         self.life.cancel(at_rest(), |operation| match operation {

@@ -18,7 +18,7 @@ pub(crate) enum RequestPhase<A, O> {
     Over(O),
 }
 
-/// State in which a poll leaves a request.
+/// State of a request after a poll.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PollState {
     AtRest,

@@ -182,7 +182,7 @@ pub(crate) fn end_all(comm: &Comm) {
     }
 }
 
-/// Ends all requests at finalize, together with their communicators.
+/// Ends all requests at finalize, which also destroys their communicators.
 pub fn destroy_all() {
     let inside = epoch::enter();
     for id in TABLE.handles() {

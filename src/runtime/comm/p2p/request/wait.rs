@@ -122,8 +122,8 @@ fn completed_elsewhere() -> Error {
     failure!(DTL_ERROR_INVALID_HANDLE, "the request was completed by another thread meanwhile")
 }
 
-/// Minimum time limit, in nanoseconds, at which a wait for a collective obtains the state of the
-/// other ranks, to report it on a timeout.
+/// Minimum time limit, in nanoseconds, of a wait that queries the other ranks for their states, in
+/// order to report them on a timeout. Only waits for collectives send such queries.
 const REPORTED_NS: u64 = 100_000_000;
 
 /// Creates the query for the state of the other ranks, which a wait reports if it times out.
@@ -250,8 +250,8 @@ pub fn test_all(
     Ok((true, first_failure))
 }
 
-/// Passes the outcomes of the completed requests, at most `most`, to the callback `out`. Returns
-/// the number of these requests and the number of active requests found.
+/// Passes the outcomes of at most `most` completed requests to the callback `out`. Returns the
+/// number of these requests and the number of active requests found.
 fn take_over(
     requests: &mut [dtl_request_t],
     most: usize,

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Targets on which the operating system's kernel executes puts and gets (cross memory attach).
 pub(super) struct Copies {
-    /// Targets, indexed by rank; empty if the kernel does not copy for any target.
+    /// Targets, indexed by rank; empty if the kernel cannot execute puts and gets on any target.
     targets: Vec<CmaTarget>,
 }
 
@@ -31,7 +31,7 @@ struct CmaTarget {
 }
 
 impl Copies {
-    /// Empty list: the kernel does not copy for any target.
+    /// Empty list: the kernel executes no puts or gets.
     pub(super) const NONE: Copies = Copies { targets: Vec::new() };
 
     /// Determines whether the kernel permits copies between the processes of this node. `bases`

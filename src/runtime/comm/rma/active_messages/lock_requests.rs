@@ -26,8 +26,8 @@ impl Active {
     /// rank, which could happen if each rank queued for all targets at once. The order is also
     /// fair: shared locks do not overtake waiting exclusive locks. Waiting for one target after the
     /// other would take a round trip per target. Therefore all locks are first requested together,
-    /// with requests that a target refuses unless the lock is free, which is the usual case. If a
-    /// target refuses, this rank releases the locks of all targets above the first target that
+    /// with requests that a target refuses if its lock is not free. Usually all locks are free. If
+    /// a target refuses, this rank releases the locks of all targets above the first target that
     /// refused, waits for the lock of that target, and requests the remaining locks again.
     pub(super) fn lock_all(&self, targets: Range<i32>, deadline: Deadline) -> Result<()> {
         let mut end = targets.start;

@@ -59,8 +59,8 @@ pub(super) struct Active {
     origin: Mutex<Origin>,
     server: Mutex<Server>,
     is_closed: AtomicBool,
-    /// Receive buffer for the one-byte reply with which a target refuses a lock request. The value
-    /// of the byte has no meaning.
+    /// Receive buffer for the one-byte reply that a target sends to refuse a lock request. The
+    /// value of the byte has no meaning.
     refusal: Posted,
     copies: Copies,
 }
@@ -369,7 +369,7 @@ impl RmaPath for Active {
         }
     }
 
-    /// Releases the locks by messages to which the targets send no reply.
+    /// Releases the locks by sending messages to which the targets do not reply.
     fn leave(&self, targets: Range<i32>) -> Result<()> {
         let mut left = Ok(());
         for target in targets {
@@ -380,7 +380,8 @@ impl RmaPath for Active {
         left
     }
 
-    /// Waits until all operations on the targets are complete, then returns their first failure.
+    /// Waits until all operations on `targets` are complete at the level `reach`, then returns
+    /// their first failure.
     fn flush(&self, targets: Range<i32>, reach: FlushScope) -> Result<()> {
         let (mut answers, mut failed) = (Vec::new(), Ok(()));
         if reach == FlushScope::Target {

@@ -50,7 +50,7 @@ pub(super) struct Origin {
     failed: Vec<(i32, Error)>,
     peers: Vec<TargetCounts>,
     number: u64,
-    /// Posted receives of replies that no call is waiting for any more.
+    /// Posted receives for replies that no call is waiting for any more.
     abandoned: Vec<OpHandle>,
 }
 
@@ -112,8 +112,8 @@ impl Origin {
         self.peer(target).filter(|peer| peer.sent > peer.done).map(|peer| peer.sent)
     }
 
-    /// Records that `target` has executed the first `goal` of the requests that have no reply of
-    /// their own, or will never execute them.
+    /// Records that `target` has executed, or will never execute, the first `goal` requests that
+    /// have no reply of their own.
     pub(super) fn answered(&mut self, target: i32, goal: u64) {
         if let Some(peer) = self.peer(target) {
             peer.done = peer.done.max(goal);
@@ -142,7 +142,7 @@ impl Origin {
         Ok(())
     }
 
-    /// Polls the receives of replies that no call is waiting for any more. Returns true if all of
+    /// Polls the receives of replies that no call waits for any longer. Returns true if all of
     /// these receives have ended.
     pub(super) fn is_answered(&mut self) -> bool {
         self.abandoned.retain(|started| match self.comm.poll(*started) {
@@ -205,8 +205,9 @@ impl Origin {
         }
     }
 
-    /// Of the failures that no flush has returned yet, returns the first one of an operation on the
-    /// targets, and discards the others of operations on these targets.
+    /// Returns the first unreported failure of an operation on `targets`, and discards all other
+    /// unreported failures of operations on `targets`. A failure is unreported until a flush
+    /// returns it.
     pub(super) fn failure(&mut self, targets: &Range<i32>) -> Result<()> {
         let failed = std::mem::take(&mut self.failed).into_iter();
         let (ours, rest): (Vec<_>, Vec<_>) = failed.partition(|(of, _)| targets.contains(of));

@@ -129,7 +129,7 @@ impl Server {
         before != (self.receiving.len(), self.answering.len())
     }
 
-    /// Sends a reply. If the origin has died, the failure is ignored.
+    /// Sends a reply. Ignores a failure of the send, for example because the origin has died.
     fn answer(&mut self, to: (i32, i32), data: Region, buffer: Option<Scratch>) {
         drop(self.answering.send(&self.comm, to, data, buffer));
     }

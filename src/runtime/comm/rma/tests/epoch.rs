@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Begins to acquire a lock and records that the target has granted it. Returns false if the lock
-/// may not be acquired.
+/// Begins to acquire a lock and records that the target has granted it. Returns false if
+/// `begin_lock` rejects the lock.
 fn lock(epochs: &Epochs, target: Option<i32>) -> bool {
     let begun = epochs.begin_lock("lock", target).is_ok();
     if begun {

@@ -20,8 +20,8 @@ fn model(op: &str, job: DryRunJob) -> (Counts, Times, &'static str) {
     (counts, times, plan.algorithm())
 }
 
-/// Expected values: algorithm, total number of messages, maximum number of messages of a rank,
-/// total number of bytes, maximum number of bytes of a rank, number of steps.
+/// Expected values: algorithm, total number of messages, maximum number of messages per rank, total
+/// number of bytes, maximum number of bytes per rank, number of steps.
 type Formula = (&'static str, u64, u64, u64, u64, u64);
 
 fn check(op: &str, job: DryRunJob, expected: Formula) {
