@@ -84,7 +84,7 @@ pub(crate) fn killed(how: Killed) {
         assert_eq!((early.status, early.source), (DTL_SUCCESS, 1));
         assert!(into.holds(1000, 17));
     }
-    // For the communicator to end, which knows whether the dead rank is one of its own.
+    // For the communicator to end, which determines whether the dead rank is one of its members.
     let any = receive(comm, &into, from_any(9));
     assert_eq!(comm.outcome(any).expect("test"), None);
     comm.cancel(any).expect("cancel");

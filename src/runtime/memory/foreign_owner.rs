@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// requested the memory, keyed by the address of the first byte. Contains only allocations that are
 /// in the ledger (the table of live allocations).
 static REQUESTED: RwLock<BTreeMap<usize, dtl_backend_t>> = RwLock::new(BTreeMap::new());
-/// True once an entry has been added to `REQUESTED`, so that most programs never take its lock.
+/// True once an entry has been added to `REQUESTED`. It is checked before `REQUESTED` is locked, so
+/// that programs that never add an entry never take the lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// Accepts the memory that a dispatch handler provided for a request to another backend. Fails if

@@ -219,8 +219,8 @@ impl ForeignTester {
     /// It must be permitted to call `test` with the request of any operation of that transport,
     /// provided that the 64-bit word that describes the operation lacks the flag [`OTHER`], `state`
     /// is `open`, `extras` is 0, and `test` has not reported this request as complete. `test` must
-    /// accept `nowhere` (or another value of that type with an equal meaning) as the status
-    /// argument.
+    /// accept `nowhere`, or an equivalent value of that type, as the status argument (as MPI
+    /// accepts MPI_STATUS_IGNORE).
     pub unsafe fn new(
         test: Test,
         nowhere: Addr,

@@ -55,7 +55,7 @@ extern "C" fn add(
     _dtype: dtl_dtype_t,
     _user: *mut c_void,
 ) {
-    // SAFETY: the library hands over what this function asks for.
+    // SAFETY: the library passes the arguments that this function requires.
     unsafe { each(left, right, count, |a, b| std::array::from_fn(|at| (a[at] + b[at]) % 251)) }
 }
 
@@ -71,7 +71,7 @@ extern "C" fn multiply(
         let [e, f, g, h, m] = entries.map(|entry| entry % 251);
         [e, f, g, h, m, last]
     };
-    // SAFETY: the library hands over what this function asks for.
+    // SAFETY: the library passes the arguments that this function requires.
     unsafe { each(left, right, count, product) }
 }
 

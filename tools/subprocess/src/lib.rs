@@ -2,10 +2,10 @@
 //! them to processors, and sends them signals. Reads this process's signals from a descriptor
 //! instead of installing signal handlers.
 //!
-//! `start` prepares a command, `signals` sends and receives signals, `cpus` binds to processors,
-//! `fd` has functions for file descriptors, `random` creates random numbers for names. This crate
-//! does not use libdtl, and libdtl does not use this crate: a library must not interfere with the
-//! signals and child processes of the program that uses it.
+//! `start` prepares a command, `signals` sends and receives signals, `cpus` binds processes to
+//! processors, `fd` has functions for file descriptors, `random` creates random numbers for names.
+//! This crate does not use libdtl, and libdtl does not use this crate: a library must not interfere
+//! with the signals and child processes of the program that uses it.
 
 mod cpus;
 mod fd;

@@ -20,7 +20,7 @@ pub fn topology() -> Result<sys::dtl_topology_t> {
 /// See `dtl_affinity`.
 pub fn affinity() -> Result<Vec<i32>> {
     let mut count = 0;
-    // SAFETY: NULL with capacity 0 asks for the count, which is a local.
+    // SAFETY: NULL with capacity 0 requests only the count, which is written to a local.
     unsafe { call!(dtl_affinity(ptr::null_mut(), 0, &raw mut count)) }?;
     loop {
         let mut cpus = vec![0; count as usize];

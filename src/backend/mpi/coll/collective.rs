@@ -45,7 +45,7 @@ fn has_empty_block(args: &CollArgs) -> bool {
 impl NativeCollectives for MpiTransport {
     /// Returns true if MPI can execute this collective with its counts. All ranks must make the
     /// same decision, so it depends only on arguments that are equal on all ranks. If blocks differ
-    /// in size, not every rank knows the sizes of all blocks. Such a collective is therefore
+    /// in size, the sizes of all blocks are not known on every rank. Such a collective is therefore
     /// accepted whatever its sizes (except an allgather with an empty block in Intel MPI): its
     /// counts are in units that are large enough for the counts to fit an `int`.
     fn takes(&self, args: &CollArgs) -> bool {

@@ -300,7 +300,7 @@ impl Peer {
     }
 }
 
-/// Creates the BUSY error, which tells the caller to retry the call later.
+/// Creates the BUSY error, after which the caller can retry the call.
 pub(crate) fn busy() -> Error {
     Error::new(DTL_ERROR_BUSY, "no room now")
 }

@@ -88,7 +88,7 @@ pub(crate) enum RecordKind {
     /// The next fragment after a `Long` or an `Offer` record is in a cell. Arguments: index of the
     /// cell, send count of the cell, number of bytes.
     More = 9,
-    /// Asks the receiver to release the state words of canceled rendezvous requests.
+    /// Request to the receiver to release the state words of canceled rendezvous requests.
     Sweep = 10,
     /// Aborts a message: its remaining bytes are not sent. Key: ID of the receive; argument: the
     /// error status.

@@ -135,9 +135,9 @@ impl Engine {
     }
 
     /// Allocates state words for a rendezvous request after all committed state words were found in
-    /// use. Returns their index, or `None` if none can be freed or added now. Asks the receiver to
-    /// release the state words of canceled requests or, if no request is canceled, commits memory
-    /// for more state words.
+    /// use. Returns their index, or `None` if none can be freed or added now. Requests that the
+    /// receiver release the state words of canceled requests or, if no request is canceled, commits
+    /// memory for more state words.
     #[cold]
     fn more_claims(&mut self, dest: usize) -> Option<u16> {
         let (own, now) = (self.rank, now_ns());

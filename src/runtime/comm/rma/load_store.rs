@@ -42,10 +42,10 @@ const _: () = assert!(ELEMENTS + robust_rwlock::words(0) <= PART_WORDS);
 const RUN: usize = 16 << 10;
 /// Minimum size, in bytes, of a copy that first checks whether source and destination overlap.
 const LONG: usize = 4096;
-/// `POLITE` is the number of polls for which a rank that waits for a lock yields to ranks that have
-/// requested exclusive access. `WISH_EVERY` is the number of polls after which a waiting rank
-/// repeats its own request for exclusive access.
+/// Number of polls for which a rank that waits for a lock yields to ranks that have requested
+/// exclusive access.
 const POLITE: u32 = 2_000;
+/// Number of polls after which a waiting rank repeats its own request for exclusive access.
 const WISH_EVERY: u32 = 32;
 /// Minimum interval, in nanoseconds, between two checks for dead ranks.
 const LOOK_EVERY_NS: u64 = 5_000_000;
