@@ -52,13 +52,15 @@ struct ChoiceRow {
     /// Exclusive upper bound of the size, in bytes, of one rank's data (or of one block, for
     /// collectives of blocks such as gather) for which the row applies.
     below: usize,
+    /// True if the row applies to commutative operations only.
+    commutes: bool,
     algorithm: Algorithm,
 }
 
 const ANY: usize = usize::MAX;
 
 const fn row(kind: Kind, ranks: i32, from: usize, below: usize, algorithm: Algorithm) -> ChoiceRow {
-    ChoiceRow { kind, ranks, from, below, algorithm }
+    ChoiceRow { kind, ranks, from, below, commutes: false, algorithm }
 }
 
 const TABLE: &[ChoiceRow] = &[
@@ -83,10 +85,10 @@ const TABLE: &[ChoiceRow] = &[
     row(Kind::Barrier, 0, 0, ANY, Algorithm::Dissemination),
     row(Kind::Bcast, 4, 256 << 10, ANY, Algorithm::ScatterRing),
     row(Kind::Bcast, 0, 0, ANY, Algorithm::Binomial),
-    row(Kind::Reduce, 4, 256 << 10, ANY, Algorithm::HalvingGather),
+    ChoiceRow { commutes: true, ..row(Kind::Reduce, 4, 256 << 10, ANY, Algorithm::HalvingGather) },
     row(Kind::Reduce, 0, 0, ANY, Algorithm::Binomial),
     row(Kind::Allreduce, 0, 0, 16 << 10, Algorithm::RecursiveDoubling),
-    row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner),
+    ChoiceRow { commutes: true, ..row(Kind::Allreduce, 0, 0, ANY, Algorithm::Rabenseifner) },
     row(Kind::Allreduce, 0, 0, ANY, Algorithm::PairwiseRing),
     row(Kind::ReduceScatter, 0, 0, ANY, Algorithm::Pairwise),
     row(Kind::ReduceScatterBlock, 0, 0, ANY, Algorithm::Pairwise),
@@ -129,8 +131,8 @@ pub(crate) fn choose(
         row.kind == kind
             && ranks >= row.ranks
             && (row.from..row.below).contains(&bytes)
+            && (commutes || !row.commutes)
             && match row.algorithm {
-                Algorithm::HalvingGather | Algorithm::Rabenseifner => commutes,
                 Algorithm::TwoLevel => allowed.two_level,
                 Algorithm::Flat => allowed.mailboxes,
                 _ => true,
