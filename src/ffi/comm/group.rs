@@ -90,7 +90,7 @@ pub unsafe extern "C" fn dtl_comm_group_create(
     Entry("dtl_comm_group_create").wait(
         |inside| {
             let pinned = comm::pin(inside, comm)?;
-            let (count, size) = (count as usize, pinned.size);
+            let (count, size) = (usize::try_from(count).unwrap_or(usize::MAX), pinned.size);
             if count == 0 || count > size.unsigned_abs() as usize {
                 return fail!(DTL_ERROR_INVALID_ARGUMENT, "count {count}: use 1 to {size}");
             }

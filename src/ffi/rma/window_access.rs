@@ -20,7 +20,7 @@ use std::ffi::c_void;
 /// not seen at a glance.
 #[inline]
 fn few(buf: *const c_void, count: u64, dtype: dtl_dtype_t) -> Option<Region> {
-    let bytes = (count as usize).checked_mul(dtype_size(dtype)?)?;
+    let bytes = usize::try_from(count).ok()?.checked_mul(dtype_size(dtype)?)?;
     Addr::new(buf.cast_mut()).some(bytes)
 }
 
