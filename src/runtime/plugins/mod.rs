@@ -95,8 +95,8 @@ struct LoaderState {
 impl LoaderState {
     /// Returns the registrations of the plugin that the calling thread is loading.
     fn mine(&mut self) -> Option<&mut Current> {
-        let is_mine = self.loader == Some(std::thread::current().id());
-        self.current.as_mut().filter(|_| is_mine)
+        let loader = self.loader;
+        self.current.as_mut().filter(|_| loader == Some(std::thread::current().id()))
     }
 }
 
