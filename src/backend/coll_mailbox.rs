@@ -169,6 +169,7 @@ impl CollMailbox for MailboxView {
     /// Writes `data` as message `number`. Numbers start at 1 and are consecutive; the caller must
     /// have finished the preceding message. Returns false if another rank may still be reading the
     /// block or page that the message needs.
+    #[inline]
     fn post(&self, number: u64, what: u32, data: Region) -> bool {
         let is_small = data.len() <= SMALL;
         let ahead = if is_small { BLOCKS } else { PAGES };

@@ -73,14 +73,6 @@ impl StartedColl {
             }
         }
     }
-
-    /// Starts the collective as a request (nonblocking). Returns `None` if it is complete.
-    pub(crate) fn start(self, comm: &Comm) -> Result<Option<Run>> {
-        match self {
-            StartedColl::Over(_) => Ok(None),
-            StartedColl::Going(run) => run.start(comm),
-        }
-    }
 }
 
 /// Number of bits in a message tag that contain the sequence number of the collective. The other
@@ -340,16 +332,17 @@ impl Run {
         Ok(advance)
     }
 
-    pub(crate) fn start(mut self, comm: &Comm) -> Result<Option<Self>> {
+    /// Starts the collective as a request (nonblocking). Returns true if it is complete.
+    pub(crate) fn start(&mut self, comm: &Comm) -> Result<bool> {
         let advance = self.advance(comm);
         // Other collectives may start while this one is in progress.
         comm.leave(self.turn);
         match advance {
             Ok(Advance::Done) => {
                 self.recycle(comm);
-                self.deliver().map(|()| None)
+                self.deliver().map(|()| true)
             }
-            Ok(_) => Ok(Some(self)),
+            Ok(_) => Ok(false),
             Err(error) => {
                 let error = self.placed(comm, error, &DeadlineQuery::never());
                 self.fail(comm, &error);

@@ -180,11 +180,14 @@ impl Ranks {
     fn run(&self, name: &str) -> Vec<Count> {
         let begun = (0..self.job.ranks).map(|rank| {
             let comm = &self.comms[rank as usize];
-            let started = self.begin(name, rank).and_then(|begun| begun.start(comm));
-            (comm, started.unwrap())
+            (comm, self.begin(name, rank).unwrap())
         });
-        let mut going: Vec<(&Comm, Run)> =
-            begun.filter_map(|(comm, run)| run.map(|run| (comm, run))).collect();
+        let mut going: Vec<(&Comm, Run)> = begun
+            .filter_map(|(comm, begun)| {
+                let StartedColl::Going(mut run) = begun else { return None };
+                (!run.start(comm).unwrap()).then_some((comm, run))
+            })
+            .collect();
         while !going.is_empty() {
             let before = going.len();
             let mut moved = false;

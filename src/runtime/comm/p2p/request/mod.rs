@@ -279,14 +279,13 @@ pub fn start(inside: &Guard, handle: dtl_request_t) -> Result<()> {
 /// Starts a nonblocking collective. Returns the handle of its request.
 pub fn collective(comm: &Comm, begun: StartedColl) -> Result<dtl_request_t> {
     let kind = begun.kind();
-    let (life, runs) = match begun.start(comm)? {
-        None => (RequestPhase::Over(at_rest()), false),
-        Some(run) => {
-            let moves_itself =
-                run.is_irrevocable() && !comm.link.transport.properties().needs_progress;
-            (RequestPhase::active(Other::Collective(run)), !moves_itself)
+    let (mut life, mut runs) = (RequestPhase::Over(at_rest()), false);
+    if let StartedColl::Going(mut run) = begun {
+        if !run.start(comm)? {
+            runs = !run.is_irrevocable() || comm.link.transport.properties().needs_progress;
+            life = RequestPhase::active(Other::Collective(run));
         }
-    };
+    }
     let handle = insert_request(comm, (Tagged::new(kind, 0), -1), None, life)?;
     if runs {
         add_running(&TABLE, handle);
