@@ -128,7 +128,7 @@ pub fn collect(log: &Mutex<Log>, upto: u64) {
 
 /// Position at which a queue is blocked: commands queued later wait until `release` is called.
 pub trait Hold: Send {
-    /// Waits until the commands before the blocked position have ended, successfully or not.
+    /// Waits until the commands ahead of this position have ended, successfully or not.
     fn wait(&self);
     /// Unblocks the queue.
     fn release(&self);

@@ -102,8 +102,8 @@ pub(super) fn is_of(backend: dtl_backend_t, addr: Addr, allocation: &Allocation)
 }
 
 /// Removes the entry for an allocation that is about to be freed, and returns the backend from
-/// which the program requested the allocation. Returns `None` if there is no entry, because that
-/// backend allocated the memory itself.
+/// which the program requested the allocation. Returns `None` if there is no entry: the requested
+/// backend has allocated the memory itself.
 pub(super) fn take(addr: Addr) -> Option<dtl_backend_t> {
     if ANY.load(Ordering::Relaxed) { REQUESTED.write().remove(&addr.get()) } else { None }
 }

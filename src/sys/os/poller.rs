@@ -37,7 +37,7 @@ impl Poller {
         process::keep_fd(epoll::create(CreateFlags::CLOEXEC)?).map(Poller)
     }
 
-    /// Adds a descriptor. [`Poller::ready`] reports its events under `number`.
+    /// Adds a descriptor. [`Poller::ready`] returns `number` (user data) once it is ready.
     pub fn add(&self, what: BorrowedFd<'_>, number: u64, wanted: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.0, what, EventData::new_u64(number), wanted.flags())?)
     }
@@ -79,7 +79,7 @@ impl AsFd for Poller {
 const MOST: usize = 32;
 const NO_EVENT: Event = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
 
-/// Numbers of the ready descriptors, as passed to [`Poller::add`].
+/// User data of the ready descriptors: the values passed as `number` to [`Poller::add`].
 pub struct ReadySet {
     entries: [Event; MOST],
     count: usize,

@@ -248,8 +248,8 @@ impl Comm {
         if usually(is_well) { self.in_collective.try_take(epoch::thread_mark()) } else { None }
     }
 
-    /// Enters a collective on the slow path: makes all checks and returns the error that applies. A
-    /// rejected call has not begun a collective, so collectives in other threads are unaffected.
+    /// Enters a collective on the slow path, which performs all checks; fails if one of them fails.
+    /// A rejected call has not begun a collective and does not affect those of other threads.
     #[cold]
     #[inline(never)]
     fn enter_checked(&self, name: &str) -> Result<LockWord> {
