@@ -11,32 +11,34 @@ use crate::runtime::comm::{self, Comm};
 use std::ffi::c_void;
 use std::ptr;
 
-/// Runs a collective to its end.
+/// Executes a collective.
 ///
 /// # Safety
 /// As [`arguments::set`].
 unsafe fn wait(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
+    // SAFETY: passed on.
+    on_comm(entry, comm, move |comm| unsafe { run(comm, args) })
+}
+
+/// Calls `run` with the communicator.
+#[inline]
+fn on_comm(
+    entry: Entry,
+    comm: dtl_comm_t,
+    run: impl Fn(&Comm) -> Result<()> + Copy,
+) -> dtl_status_t {
     guard::quick(
         guard::is_open_for_quick,
-        move |visit| {
-            let comm = comm::keep(visit, comm)?;
-            // SAFETY: passed on.
-            Some(unsafe { run(&comm, args) })
-        },
-        // SAFETY: passed on.
-        move || unsafe { general(entry, comm, args) },
+        move |visit| comm::keep(visit, comm).map(|comm| run(&comm)),
+        move || general(entry, comm, run),
     )
 }
 
-/// The entry for a communicator that is not at hand.
-///
-/// # Safety
-/// As [`arguments::set`].
+/// Slow path of [`on_comm`].
 #[cold]
 #[inline(never)]
-unsafe fn general(entry: Entry, comm: dtl_comm_t, args: &CArgs) -> dtl_status_t {
-    // SAFETY: passed on.
-    entry.hold(comm::hold, comm, |comm| unsafe { run(comm, args) })
+fn general(entry: Entry, comm: dtl_comm_t, run: impl Fn(&Comm) -> Result<()>) -> dtl_status_t {
+    entry.hold(comm::hold, comm, |comm| run(comm))
 }
 
 /// # Safety
@@ -76,9 +78,7 @@ unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
 /// Equivalent: MPI_Barrier.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
-    let args = CArgs::new(Kind::Barrier, (ptr::null(), ptr::null_mut()), 0, -1);
-    // SAFETY: it has no buffers.
-    unsafe { wait(Entry("dtl_comm_barrier"), comm, &args) }
+    on_comm(Entry("dtl_comm_barrier"), comm, coll::barrier)
 }
 
 /// Copies `count` elements from the root's `buf` into everybody's.
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
             Some(usual.unwrap_or_else(|| unsafe { run(&comm, &args()) }))
         },
         // SAFETY: as above.
-        move || unsafe { general(Entry("dtl_comm_allreduce"), comm, &args()) },
+        move || general(Entry("dtl_comm_allreduce"), comm, |comm| unsafe { run(comm, &args()) }),
     )
 }
 

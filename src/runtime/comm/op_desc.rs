@@ -70,25 +70,30 @@ impl OpDesc {
     /// Returns the description with a dtype number and an operation number that are the same on
     /// every rank.
     pub(crate) fn portable(self) -> OpDesc {
+        let (dtype, op) = self.portable_types();
+        OpDesc { dtype, op, ..self }
+    }
+
+    /// Returns the dtype number and the operation number of the portable description.
+    pub(crate) fn portable_types(&self) -> (i32, i32) {
         if self.dtype < id_table::FIRST && self.op < id_table::FIRST {
-            self
+            (self.dtype, self.op)
         } else {
             self.of_own_types()
         }
     }
 
     #[cold]
-    fn of_own_types(self) -> OpDesc {
-        let (dtype, op) = (types::portable_dtype(self.dtype), types::portable_op(self.reduction()));
-        let call = OpDesc { dtype, op, ..self };
-        if self.is_on_device() { call.on_device() } else { call }
+    fn of_own_types(&self) -> (i32, i32) {
+        let mark = if self.is_on_device() { ON_DEVICE } else { 0 };
+        (types::portable_dtype(self.dtype), types::portable_op(self.reduction()) ^ mark)
     }
 
     /// Returns an 8-bit hash that very likely differs between collectives that do not match. The
     /// hash is part of the message tags, so messages of mismatched collectives almost never match.
     pub(crate) fn signature(&self) -> u8 {
-        let OpDesc { kind, dtype, op, peer, .. } = self.portable();
-        let parts = [kind as u32, dtype as u32, op as u32, peer as u32];
+        let (dtype, op) = self.portable_types();
+        let parts = [self.kind as u32, dtype as u32, op as u32, self.peer as u32];
         let mixed = parts
             .iter()
             .fold(0x811C_9DC5_u32, |hash, part| (hash ^ part).wrapping_mul(0x0100_0193));
@@ -185,10 +190,9 @@ impl fmt::Display for OpDesc {
             (false, _) => details.push(format!("to rank {}", self.peer)),
         }
         if !collective {
-            details.push(if self.tag == DTL_ANY_TAG {
-                "any tag".into()
-            } else {
-                format!("tag {}", self.tag)
+            details.push(match self.tag {
+                DTL_ANY_TAG => "any tag".into(),
+                tag => format!("tag {tag}"),
             });
         }
         if details.is_empty() { Ok(()) } else { write!(f, " ({})", details.join(", ")) }

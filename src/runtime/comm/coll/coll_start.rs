@@ -124,24 +124,24 @@ pub(crate) fn meet(comm: &Comm, kind: Kind) -> Result<StartedColl> {
     }
 }
 
-/// Waits for a collective to complete. If the start of the collective failed, returns the error in
-/// `begun`. After a failure, nothing accesses the caller's buffers.
-pub fn wait(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
-    if let Ok(StartedColl::Over(_)) = begun {
-        // `Over` owns nothing, and dropping it would be a function call.
-        std::mem::forget(begun);
-        return Ok(());
-    }
-    wait_for(comm, begun)
+/// Executes a barrier.
+#[inline]
+pub fn barrier(comm: &Comm) -> Result<()> {
+    const ARGS: &CollArgs = &CollArgs::new(Kind::Barrier);
+    wait(comm, begin_on_host(comm, CallMode::Blocking, ARGS))
 }
 
-#[inline(never)]
-fn wait_for(comm: &Comm, begun: Result<StartedColl>) -> Result<()> {
-    // Matches on the whole value: destructuring it first would move it.
-    match begun {
-        Ok(StartedColl::Over(_)) => Ok(()),
+/// Waits for a collective to complete. If the start of the collective failed, returns the error in
+/// `begun`. After a failure, nothing accesses the caller's buffers.
+pub fn wait(comm: &Comm, mut begun: Result<StartedColl>) -> Result<()> {
+    match &mut begun {
+        Ok(StartedColl::Over(_)) => {
+            // `Over` owns nothing, and dropping it would be a function call.
+            std::mem::forget(begun);
+            Ok(())
+        }
         Ok(StartedColl::Going(run)) => run.wait(comm),
-        Err(error) => Err(error),
+        Err(_) => begun.map(drop),
     }
 }
 
@@ -159,8 +159,9 @@ impl Comm {
         };
         let algorithm = choose(kind, self.size, bytes, commutes, allowed);
         let bit = 1_u32 << (algorithm as u32);
-        let seen = self.chosen.get(kind as usize);
-        if seen.is_some_and(|seen| seen.load(Ordering::Relaxed) & bit == 0) {
+        let chosen = self.chosen.get(kind as usize);
+        if let Some(chosen) = chosen.filter(|chosen| chosen.load(Ordering::Relaxed) & bit == 0) {
+            chosen.fetch_or(bit, Ordering::Relaxed);
             self.explain_choice(kind, algorithm, bytes);
         }
         algorithm
@@ -168,9 +169,6 @@ impl Comm {
 
     #[cold]
     fn explain_choice(&self, kind: Kind, algorithm: Algorithm, bytes: usize) {
-        if let Some(seen) = self.chosen.get(kind as usize) {
-            seen.fetch_or(1 << (algorithm as u32), Ordering::Relaxed);
-        }
         let topic = format!("{} {algorithm:?}", kind.name());
         let kind = self.link.kind.to_string_lossy();
         let text = format!("first used with {bytes} bytes over {} ranks ({kind})", self.size);

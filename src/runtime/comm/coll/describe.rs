@@ -17,10 +17,7 @@ impl OpDesc {
     /// in collectives in which each rank passes its own counts (vector variants).
     pub(crate) fn goes_with(&self, other: &OpDesc) -> bool {
         let uniform = !self.kind.row().is_varied();
-        let compared = |call: &OpDesc| {
-            let call = call.portable();
-            (call.kind, call.dtype, call.op, call.peer)
-        };
+        let compared = |call: &OpDesc| (call.kind, call.portable_types(), call.peer);
         compared(self) == compared(other) && (!uniform || self.count == other.count)
     }
 }

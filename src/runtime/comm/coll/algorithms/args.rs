@@ -104,7 +104,7 @@ pub struct CollArgs {
 
 impl CollArgs {
     /// Creates the arguments of a collective, with no buffers and counts of 0.
-    pub fn new(kind: Kind) -> CollArgs {
+    pub const fn new(kind: Kind) -> CollArgs {
         CollArgs {
             kind,
             row: kind.row(),

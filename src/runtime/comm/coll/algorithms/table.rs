@@ -69,8 +69,11 @@ impl CollectiveRow {
 impl Kind {
     /// Returns the properties of the collective; those of a barrier if the table has no row for
     /// this `Kind`.
-    pub fn row(self) -> &'static CollectiveRow {
-        TABLE.get((self as usize).wrapping_sub(Kind::Barrier as usize)).unwrap_or(&BARRIER)
+    pub const fn row(self) -> &'static CollectiveRow {
+        match TABLE.split_at_checked((self as usize).wrapping_sub(Kind::Barrier as usize)) {
+            Some((_, [row, ..])) => row,
+            _ => &BARRIER,
+        }
     }
 }
 

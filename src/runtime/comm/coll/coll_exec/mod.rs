@@ -62,16 +62,14 @@ impl StartedColl {
 
     /// Attaches the staging buffers of the collective. The results in these buffers are copied to
     /// device memory when the collective completes.
-    pub(super) fn with(self, stage: StagedBuffers) -> Result<Self> {
-        match self {
+    pub(super) fn with(mut self, stage: StagedBuffers) -> Result<Self> {
+        match &mut self {
             StartedColl::Over(kind) => {
-                stage.deliver().map_err(|error| error.within(kind.name()))?;
-                Ok(StartedColl::Over(kind))
+                stage.deliver().map_err(|error| error.within(kind.name()))?
             }
-            StartedColl::Going(run) => {
-                Ok(StartedColl::Going(Run { stage: Some(Box::new(stage)), ..run }))
-            }
+            StartedColl::Going(run) => run.stage = Some(Box::new(stage)),
         }
+        Ok(self)
     }
 }
 
@@ -355,7 +353,7 @@ impl Run {
     /// failure, the reason why another rank abandoned the collective.
     fn placed(&self, comm: &Comm, error: Error, inquiry: &DeadlineQuery) -> Error {
         match error.status() {
-            DTL_ERROR_INVALID_ARGUMENT => self.report(comm, &error, inquiry),
+            DTL_ERROR_INVALID_ARGUMENT => report_on(comm, &error, Some(self.call.tag), inquiry),
             DTL_ERROR_RANK_FAILURE => self.with_cause(comm, error),
             _ => error,
         }
@@ -389,7 +387,8 @@ impl Run {
         matches!(self.work, CollWork::Native(_, Some(_)))
     }
 
-    pub(crate) fn wait(mut self, comm: &Comm) -> Result<()> {
+    #[inline(never)]
+    pub(crate) fn wait(&mut self, comm: &Comm) -> Result<()> {
         let result = self.wait_in_turn(comm);
         if let Err(error) = &result {
             self.fail(comm, error);
@@ -450,12 +449,7 @@ impl Run {
         let millis = comm.timeout_ns / 1_000_000;
         let text =
             format!("{} is not over after {millis} ms (the communicator's time limit)", self.call);
-        self.report(comm, &Error::new(DTL_ERROR_TIMEOUT, text), inquiry)
-    }
-
-    /// Returns `error` with the operation of each rank appended.
-    fn report(&self, comm: &Comm, error: &Error, inquiry: &DeadlineQuery) -> Error {
-        report_on(comm, error, Some(self.call.tag), inquiry)
+        report_on(comm, &Error::new(DTL_ERROR_TIMEOUT, text), Some(self.call.tag), inquiry)
     }
 
     /// Returns true if the collective has failed with operations still in flight in the transport.
