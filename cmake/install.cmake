@@ -53,6 +53,9 @@ install(FILES "${dtl_generated}/dtlConfig.cmake" "${dtl_generated}/dtlConfigVers
 install(FILES "${dtl_generated}/libdtl.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 install(FILES LICENSE-MIT LICENSE-APACHE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
+# The interface as data, for generators of bindings.
+install(FILES include/dtl-api.json include/dtl-api.schema.json DESTINATION "${CMAKE_INSTALL_DATADIR}/dtl")
+
 # Sources to learn from: the plugins that the how-tos name.
 install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/examples-plugins" DESTINATION "${CMAKE_INSTALL_DATADIR}/dtl")
 

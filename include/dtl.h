@@ -2585,7 +2585,7 @@ typedef struct dtl_comm_vtable_t {
      NULL, NULL, NULL, NULL, NULL, NULL}
 
 /* -----------------------------------------------------------------------------------------------
- * The tables of function pointers that a backend fills in, and what their slots take.
+ * The tables of function pointers of a backend's devices, memory and transfers.
  * -------------------------------------------------------------------------------------------- */
 
 /// The device component. Slots marked (required) must be there. All slots: any thread, no locks
@@ -2798,6 +2798,10 @@ typedef struct dtl_transfer_vtable_t {
 
 /// Initial value of a dtl_transfer_vtable_t.
 #define DTL_TRANSFER_VTABLE_INIT {sizeof(dtl_transfer_vtable_t), 0, NULL, NULL, NULL, NULL, NULL}
+
+/* -----------------------------------------------------------------------------------------------
+ * The tables of function pointers of execution, and the one that names all tables of a backend.
+ * -------------------------------------------------------------------------------------------- */
 
 /// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or absent: streams
 /// (the stream_ slots), events (the event_ slots; they need the streams), host execution (execute,
@@ -5644,15 +5648,15 @@ DTL_NODISCARD dtl_status_t dtl_comm_bcast(dtl_comm_t comm, void *buf, uint64_t c
 /// @param rbuf  `count` elements at the root; not touched elsewhere (may be NULL there).
 /// @param op    DTL_OP_...; see there which dtypes it goes with. Operands are folded in the order
 ///              of ranks unless the operation commutes.
-/// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
-/// Equivalent: MPI_Reduce.
+/// @return as dtl_comm_allreduce; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Reduce.
 DTL_NODISCARD dtl_status_t dtl_comm_reduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, int32_t root);
 
 /// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Allreduce.
+/// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
+///         Equivalent: MPI_Allreduce.
 DTL_NODISCARD dtl_status_t dtl_comm_allreduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
@@ -5662,7 +5666,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_allreduce(dtl_comm_t comm, const void *sbuf,
 ///               then the result.
 /// @param rbuf   `count` elements (size x count in place).
 /// @param count  elements of one block.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter_block.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter_block.
 DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter_block(dtl_comm_t comm, const void *sbuf,
     void *rbuf, uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
@@ -5672,21 +5676,21 @@ DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter_block(dtl_comm_t comm, const 
 /// @param sbuf     the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
 ///                 rcounts[rank] are then the result.
 /// @param rcounts  size counts, the same on all ranks.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter.
 DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter(dtl_comm_t comm, const void *sbuf, void *rbuf,
     const uint64_t *rcounts, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
 /// Folds, element by element, what ranks 0 ... this one give.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Scan.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Scan.
 DTL_NODISCARD dtl_status_t dtl_comm_scan(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
 /// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Exscan.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Exscan.
 DTL_NODISCARD dtl_status_t dtl_comm_exscan(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
@@ -5792,19 +5796,29 @@ DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, uint64_t
 /// them; a death does.
 ///
 /// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are returned
-///         when the request is waited for. Equivalent: MPI_Ibarrier.
+/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many requests in
+///         flight. Failures of other ranks are returned when the request is waited for.
+///         Equivalent: MPI_Ibarrier.
 DTL_NODISCARD dtl_status_t dtl_comm_ibarrier(dtl_comm_t comm, dtl_request_t *out);
 
-/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
+/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_bcast, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ibcast.
 DTL_NODISCARD dtl_status_t dtl_comm_ibcast(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
 
-/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce.
+/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_reduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ireduce.
 DTL_NODISCARD dtl_status_t dtl_comm_ireduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, int32_t root, dtl_request_t *out);
 
-/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
+/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_allreduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iallreduce.
 DTL_NODISCARD dtl_status_t dtl_comm_iallreduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
@@ -5818,46 +5832,76 @@ DTL_NODISCARD dtl_status_t dtl_comm_ireduce_scatter_block(dtl_comm_t comm, const
 DTL_NODISCARD dtl_status_t dtl_comm_ireduce_scatter(dtl_comm_t comm, const void *sbuf, void *rbuf,
     const uint64_t *rcounts, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
+/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_scan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iscan.
 DTL_NODISCARD dtl_status_t dtl_comm_iscan(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
+/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_exscan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iexscan.
 DTL_NODISCARD dtl_status_t dtl_comm_iexscan(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igather.
+/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_gather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Igather.
 DTL_NODISCARD dtl_status_t dtl_comm_igather(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
 
-/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igatherv.
+/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_gatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Igatherv.
 DTL_NODISCARD dtl_status_t dtl_comm_igatherv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
     void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls, dtl_dtype_t dtype, int32_t root,
     dtl_request_t *out);
 
-/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatter.
+/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iscatter.
 DTL_NODISCARD dtl_status_t dtl_comm_iscatter(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
 
-/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatterv.
+/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_scatterv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iscatterv.
 DTL_NODISCARD dtl_status_t dtl_comm_iscatterv(dtl_comm_t comm, const void *sbuf,
     const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, uint64_t rcount,
     dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
 
-/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
+/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_allgather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iallgather.
 DTL_NODISCARD dtl_status_t dtl_comm_iallgather(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, dtl_request_t *out);
 
-/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
+/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_allgatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iallgatherv.
 DTL_NODISCARD dtl_status_t dtl_comm_iallgatherv(dtl_comm_t comm, const void *sbuf,
     uint64_t scount, void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls,
     dtl_dtype_t dtype, dtl_request_t *out);
 
-/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
+/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_alltoall, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ialltoall.
 DTL_NODISCARD dtl_status_t dtl_comm_ialltoall(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, dtl_request_t *out);
 
-/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
+/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ialltoallv.
 DTL_NODISCARD dtl_status_t dtl_comm_ialltoallv(dtl_comm_t comm, const void *sbuf,
     const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, const uint64_t *rcounts,
     const uint64_t *rdispls, dtl_dtype_t dtype, dtl_request_t *out);

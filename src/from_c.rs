@@ -126,13 +126,14 @@ pub(crate) fn blank<T: Described>() -> T {
     unsafe { value.assume_init() }
 }
 
-/// Reads the caller's `struct_size`, checks it and returns it.
+/// Reads the caller's `struct_size`, checks it and returns it. `name` is the parameter's name in
+/// the error message.
 ///
 /// # Safety
 /// `pointer` must be null or point to a struct of at least as many bytes as its `struct_size`.
-pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usize> {
+pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T, name: &str) -> Result<usize> {
     const { assert!(T::LAYOUT.is_versioned()) };
-    check_pointer(pointer, T::LAYOUT.name)?;
+    check_pointer(pointer, name)?;
     // SAFETY: the pointer is not null (checked), and every versioned struct begins with this field.
     let claimed = unsafe { pointer.cast::<u32>().read() } as usize;
     if claimed != size_of::<T>() {
@@ -147,9 +148,9 @@ pub(crate) unsafe fn claimed_size<T: Described>(pointer: *const T) -> Result<usi
 ///
 /// # Safety
 /// `pointer` must be null or point to a struct of at least as many bytes as its `struct_size`.
-pub(crate) unsafe fn take<T: Described>(pointer: *const T) -> Result<T> {
+pub(crate) unsafe fn take<T: Described>(pointer: *const T, name: &str) -> Result<T> {
     // SAFETY: the contract of `claimed_size` is also this function's, which the caller guarantees.
-    let claimed = unsafe { claimed_size(pointer) }?;
+    let claimed = unsafe { claimed_size(pointer, name) }?;
     // SAFETY: not null (checked); the caller guarantees `struct_size` bytes, which is `claimed`.
     let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), claimed) };
     if let Some(at) = bytes.iter().skip(size_of::<T>()).position(|&byte| byte != 0) {

@@ -70,17 +70,21 @@ pub const DTL_ATTR_REQUIRED: u32 = 1;
 pub struct dtl_attr_t {
     /// Syntax as a member's name; not "type". Copied where it is passed in; lives for ever where it
     /// is given out.
+    /// dtl: lives(forever)
     pub name: *const c_char,
     /// DTL_ATTR_BOOL ... DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is
     /// converted.
+    /// dtl: values(DTL_ATTR_BOOL|DTL_ATTR_I64|DTL_ATTR_U64|DTL_ATTR_F64|DTL_ATTR_STR|DTL_ATTR_ENUM)
     pub kind: u32,
     /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
+    /// dtl: flags(DTL_ATTR_REQUIRED)
     pub flags: u32,
     /// The value of BOOL, I64, U64, ENUM; else 0.
     pub integer: u64,
     /// The value of F64; else 0.
     pub real: f64,
     /// The value of STR; else NULL. Copied, or lives for ever, as `name`.
+    /// dtl: opt(kind!=DTL_ATTR_STR||(flags&DTL_ATTR_REQUIRED)!=0) lives(forever)
     pub text: *const c_char,
     /// Must be 0.
     pub reserved: u64,

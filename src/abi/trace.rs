@@ -37,6 +37,7 @@ pub struct dtl_trace_event_t {
     /// What the library has filled in.
     pub struct_size: u32,
     /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
+    /// dtl: values(DTL_TRACE_CALL|DTL_TRACE_SPAN|DTL_TRACE_OPERATION)
     pub kind: i32,
     /// Pairs a begin with its end: both have this number, which nothing else in this process has
     /// that has begun and not ended. Not 0.
@@ -44,27 +45,33 @@ pub struct dtl_trace_event_t {
     /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     pub time_ns: u64,
     /// "comm", "mem", "operation" ... Lives for ever.
+    /// dtl: lives(forever)
     pub category: *const c_char,
     /// "dtl_comm_send", "allreduce" ... Lives for ever.
+    /// dtl: lives(forever)
     pub name: *const c_char,
     /// Which of the fields below are set: DTL_TRACE_HAS_... For a call most are known at its
     /// end only.
+    /// dtl: flags(DTL_TRACE_HAS_)
     pub has: u32,
     /// At an end: how the call returned. Else DTL_SUCCESS.
     pub status: dtl_status_t,
     /// Bytes that are moved or taken.
     pub bytes: u64,
     /// Rank.
+    /// dtl: rank(any)
     pub peer: i32,
     /// Tag or number.
     pub tag: i32,
     /// Communicator.
+    /// dtl: borrowed
     pub comm: dtl_comm_t,
     /// Type of the elements.
     pub dtype: dtl_dtype_t,
     /// Reduction.
     pub op: dtl_reduce_op_t,
     /// Text, "" if there is none. Valid during the call only.
+    /// dtl: lives(call)
     pub what: *const c_char,
 }
 
@@ -72,6 +79,7 @@ pub struct dtl_trace_event_t {
 /// starts it or sees its end), several at once. Locks held: the library's own short ones may be, so
 /// it must return soon, not wait for another thread that calls the library, not throw, and call no
 /// dtl_ function but those that work in every state. Its time counts as the call's.
+/// dtl:user opaque
 pub type dtl_trace_fn_t = Option<extern "C" fn(event: *const dtl_trace_event_t, user: *mut c_void)>;
 
 /// What dtl_trace_set_callbacks takes. Start from DTL_TRACE_CALLBACKS_INIT.
@@ -83,9 +91,12 @@ pub struct dtl_trace_callbacks_t {
     /// Must be 0.
     pub reserved: u32,
     /// Passed to both.
+    /// dtl: opaque until(call_of:dtl_trace_set_callbacks)
     pub user: *mut c_void,
     /// Something begins; may be NULL.
+    /// dtl: opt until(call_of:dtl_trace_set_callbacks)
     pub begin: dtl_trace_fn_t,
     /// It has ended; may be NULL.
+    /// dtl: opt until(call_of:dtl_trace_set_callbacks)
     pub end: dtl_trace_fn_t,
 }

@@ -192,6 +192,9 @@ pub type dtl_reduce_op_t = i32;
 /// so is destroying communicators and windows. What is in its own way answers DTL_ERROR_BUSY:
 /// dtl_comm_destroy of the communicator of the collective that calls it, and waiting for,
 /// cancelling or destroying the request of that collective. Equivalent: MPI_User_function.
+/// dtl:in len(count*dtype)
+/// dtl:inout inout len(count*dtype)
+/// dtl:user opaque
 pub type dtl_op_fn_t = Option<
     extern "C" fn(
         r#in: *const c_void,

@@ -107,16 +107,13 @@ pub(super) unsafe fn c_text<'a, 'n>(
 /// Returns an array of the caller as a slice. `pointer` may be NULL if `count` is 0.
 ///
 /// # Safety
-/// `pointer` is NULL or has `count` values that do not change during the call.
+/// `pointer` is null, misaligned or has `count` values that do not change during the call.
 pub(super) unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T]> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    if pointer.is_null() {
+    if pointer.is_null() && count > 0 {
         return fail!(DTL_ERROR_NULL_POINTER, "{name} is NULL (for {count} values)");
     }
-    // SAFETY: `pointer` is not null, so it has `count` values by the contract.
-    Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
+    // SAFETY: passed on; an array without values is not read.
+    if count == 0 { Ok(&[]) } else { unsafe { slice(pointer, count, name) } }
 }
 
 /// Returns an array of the caller as a slice. `pointer` must be neither null nor misaligned, even
@@ -140,14 +137,11 @@ pub(super) unsafe fn texts(
     count: u32,
     name: &str,
 ) -> Result<Vec<String>> {
-    if count == 0 {
-        return Ok(Vec::new());
-    }
     if count > LIST_LIMIT {
         return fail!(DTL_ERROR_LIMIT, "{name} has {count} entries, at most {LIST_LIMIT} are read");
     }
     // SAFETY: if `list` is not null, it has `count` pointers by the contract.
-    let list = unsafe { slice(list, count as usize, name) }?;
+    let list = unsafe { array(list, count as usize, name) }?;
     // SAFETY: the entries are texts or NULLs by the contract.
     let read =
         |(index, one): (usize, &*const c_char)| unsafe { text(*one, &format!("{name}[{index}]")) };
@@ -215,7 +209,7 @@ pub(super) unsafe fn put_text(
 /// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
 pub(super) unsafe fn take_optional<T: Described>(pointer: *const T) -> Result<Option<T>> {
     // SAFETY: the caller guarantees that `pointer` points to a sized struct unless it is null.
-    if pointer.is_null() { Ok(None) } else { unsafe { take(pointer) }.map(Some) }
+    if pointer.is_null() { Ok(None) } else { unsafe { take(pointer, T::LAYOUT.name) }.map(Some) }
 }
 
 /// Copies a struct; if `pointer` is null, all fields are 0, their default.
@@ -224,7 +218,7 @@ pub(super) unsafe fn take_optional<T: Described>(pointer: *const T) -> Result<Op
 /// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
 pub(super) unsafe fn take_or_zero<T: Described>(pointer: *const T) -> Result<T> {
     // SAFETY: the caller guarantees that `pointer` points to a sized struct unless it is null.
-    if pointer.is_null() { Ok(blank()) } else { unsafe { take(pointer) } }
+    if pointer.is_null() { Ok(blank()) } else { unsafe { take(pointer, T::LAYOUT.name) } }
 }
 
 /// Copies the struct that `make` returns to the caller, up to the caller's struct_size, which is
@@ -234,10 +228,11 @@ pub(super) unsafe fn take_or_zero<T: Described>(pointer: *const T) -> Result<T> 
 /// `pointer` is null or points to a writable struct at least as long as its struct_size.
 pub(super) unsafe fn fill<T: Described>(
     pointer: *mut T,
+    name: &str,
     make: impl FnOnce() -> Result<T>,
 ) -> Result<()> {
     // SAFETY: the caller guarantees that `pointer` is null or points to a sized struct.
-    let claimed = unsafe { claimed_size(pointer) }?;
+    let claimed = unsafe { claimed_size(pointer, name) }?;
     let value = make()?;
     let known = claimed.min(size_of::<T>());
     // The copy begins behind the caller's struct_size, which remains unchanged.

@@ -20,3 +20,21 @@ if(DTL_TEST_GCC)
 else()
   skipped(tests/fuzz "gcc is not installed")
 endif()
+
+# Every function with each of its pointers NULL in turn (null.c).
+set(null_calls "${CMAKE_CURRENT_BINARY_DIR}/fuzz/null_calls.h")
+add_custom_command(OUTPUT "${null_calls}"
+  COMMAND ${dtl_cargo} run -q ${dtl_cargo_flags} -p dtl-header -- --nulls "${null_calls}"
+  DEPENDS ${interface} WORKING_DIRECTORY "${top}" COMMENT "cargo: the wrappers that pass NULL" VERBATIM)
+if(DTL_TEST_GCC)
+  add_custom_command(OUTPUT "${bin}/tests/fuzz/null"
+    COMMAND ${DTL_TEST_GCC} ${strict} -std=c11 -I "${CMAKE_CURRENT_BINARY_DIR}/fuzz" "${top}/tests/fuzz/null.c"
+            -o "${bin}/tests/fuzz/null" ${shared}
+    DEPENDS "${top}/tests/fuzz/null.c" "${null_calls}" ${headers} dtl_shared_build "${DTL_SHARED_FILE}" VERBATIM)
+  add_custom_target(build_tests_null DEPENDS "${bin}/tests/fuzz/null")
+  add_dependencies(dtl_tests build_tests_null)
+  add_test(NAME tests/null COMMAND "${bin}/tests/fuzz/null")
+  set_tests_properties(tests/null PROPERTIES TIMEOUT 120)
+else()
+  skipped(tests/null "gcc is not installed")
+endif()

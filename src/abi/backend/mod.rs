@@ -2,11 +2,14 @@
 //!
 //! In reading order:
 //! - `vtable_comm`: tables of communication
-//! - `vtable`: all other tables
+//! - `vtable_memory`: tables of devices, memory and transfers
+//! - `vtable`: table of execution, and the table of tables
 //! - `environment`: environments
 //! - `plugin`: plugin files
 
 pub mod vtable_comm;
+
+pub mod vtable_memory;
 
 pub mod vtable;
 

@@ -150,8 +150,10 @@ pub struct dtl_host_api_t {
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_layout_t {
     /// The struct's name, "dtl_comm_vtable_t".
+    /// dtl: until(forever)
     pub name: *const c_char,
     /// The field's name; NULL = the struct as a whole.
+    /// dtl: opt until(forever)
     pub field: *const c_char,
     /// Where the field begins, in bytes; 0 for a struct as a whole.
     pub offset: u32,
@@ -181,13 +183,17 @@ pub struct dtl_plugin_t {
     /// cbindgen:init=DTL_LAYOUT_COUNT
     pub layout_count: u32,
     /// The plugin's name, 1 to 63 letters, digits, '_', '-', '.'.
+    /// dtl: until(forever)
     pub name: *const c_char,
     /// Its version, as text; NULL = none.
+    /// dtl: opt until(forever)
     pub version: *const c_char,
     /// What it is, a line; NULL = nothing.
+    /// dtl: opt until(forever)
     pub description: *const c_char,
     /// How its compiler laid out this header's structs: DTL_LAYOUTS.
     /// cbindgen:init=dtl_layouts()
+    /// dtl: len(layout_count) opt(layout_count==0) until(forever)
     pub layouts: *const dtl_layout_t,
     /// (required) Registers the plugin's backends with host->backend_register; at least one. Called
     /// once when the plugin is loaded, and again when it is loaded after its backends are gone:
@@ -203,6 +209,7 @@ pub struct dtl_plugin_t {
     /// can be; they are required before the first use of it, and stay until dtl_finalize. NULL =
     /// none.
     /// cbindgen:appended
+    /// dtl: len(environment_count) opt(environment_count==0) until(forever)
     pub environments: *const *const c_char,
     /// Entries of `environments`; at most 256.
     pub environment_count: u32,
@@ -225,6 +232,7 @@ pub struct dtl_plugin_t {
 /// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status
 /// other than DTL_SUCCESS refuses the load; the entry gives the reason to host->set_error. Thread,
 /// locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
+/// dtl:host until(forever)
 pub type dtl_plugin_entry_fn_t = Option<
     unsafe extern "C" fn(host: *const dtl_host_api_t, out: *mut dtl_plugin_t) -> dtl_status_t,
 >;
@@ -244,6 +252,7 @@ pub struct dtl_plugin_info_t {
     /// sizeof(dtl_plugin_info_t), set by DTL_PLUGIN_INFO_INIT.
     pub struct_size: u32,
     /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
+    /// dtl: values(DTL_PLUGIN_)
     pub state: i32,
     /// The status that the attempt ended with.
     pub status: dtl_status_t,
@@ -251,19 +260,26 @@ pub struct dtl_plugin_info_t {
     /// cbindgen:init=0
     pub abi_version: u32,
     /// The file or folder, without symbolic links where it exists.
+    /// dtl: lives(forever)
     pub path: *const c_char,
     /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that
     /// failed although `load` returned DTL_SUCCESS, which is also a warning in the log.
+    /// dtl: lives(forever)
     pub reason: *const c_char,
     /// Origin of the request to load it: "dtl_backend_load", "dtl_backend_load_dir",
     /// "DTL_PLUGIN_PATH" or "installed".
+    /// dtl: lives(forever)
     pub origin: *const c_char,
     /// The plugin's own name; empty if it did not come to that, as the next three.
+    /// dtl: lives(forever)
     pub name: *const c_char,
     /// Its version.
+    /// dtl: lives(forever)
     pub version: *const c_char,
     /// The plugin's own description.
+    /// dtl: lives(forever)
     pub description: *const c_char,
     /// The names of its backends that are registered, separated by ", ".
+    /// dtl: lives(forever)
     pub backends: *const c_char,
 }

@@ -16,8 +16,10 @@ pub struct dtl_comm_open_t {
     /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
     pub struct_size: u32,
     /// Flags of the dtl_comm_desc_t.
+    /// dtl: flags(DTL_COMM_DETERMINISTIC|DTL_COMM_NO_DUP|DTL_COMM_STAGE)
     pub flags: u32,
     /// Rank that the caller or launcher names, below size; -1 = none did.
+    /// dtl: rank
     pub rank: i32,
     /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
     pub size: i32,
@@ -25,10 +27,12 @@ pub struct dtl_comm_open_t {
     /// node has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller
     /// nor the launcher names one, so a transport whose ranks meet by it refuses more than one rank
     /// with DTL_ERROR_INVALID_ARGUMENT.
+    /// dtl: lives(call)
     pub job: *const c_char,
     /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
     pub timeout_ns: u64,
     /// `native` of the dtl_comm_desc_t.
+    /// dtl: opaque
     pub native: *mut c_void,
 }
 
@@ -38,6 +42,7 @@ pub struct dtl_comm_open_t {
 pub struct dtl_comm_done_t {
     /// For a completed receive, the rank that sent. With DTL_ERROR_RANK_FAILURE, the rank that
     /// failed. Zeroed before the call.
+    /// dtl: rank
     pub source: i32,
     /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE ...
     pub status: dtl_status_t,
@@ -106,6 +111,7 @@ pub struct dtl_comm_vtable_t {
     /// 2^28.
     pub match_bits: u32,
     /// DTL_COMM_ONLY_IN_CALLS or 0.
+    /// dtl: flags(DTL_COMM_ONLY_IN_CALLS)
     pub flags: u64,
     /// (required) Opens the communicator: its own pointer, this process' rank and the number of
     /// ranks. Collective over the ranks, and called as often as the program opens one of this kind:
@@ -183,6 +189,7 @@ pub struct dtl_comm_vtable_t {
     /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it
     /// was withdrawn and as usual if it was too late. Used before close only. NULL: a message from
     /// this rank to itself ends each receive that is still posted.
+    /// dtl: opt
     pub cancel: Option<
         unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void, op: u64) -> dtl_status_t,
     >,
@@ -195,6 +202,7 @@ pub struct dtl_comm_vtable_t {
     /// more windows): messages do it, on all ranks, and dtl_explain has the text. Equivalents:
     /// ibv_reg_mr, ucp_mem_map with ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
     /// cbindgen:appended
+    /// dtl: opt(win_attach==NULL&&win_destroy==NULL&&win_put==NULL&&win_get==NULL&&win_flush==NULL)
     pub win_create: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -211,6 +219,7 @@ pub struct dtl_comm_vtable_t {
     /// one too), before anything else but win_destroy, when all of them have made theirs. Ranks
     /// that it is not called for are not in the window. Must not block. A failure: as for
     /// win_create. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
+    /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_attach: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -226,6 +235,7 @@ pub struct dtl_comm_vtable_t {
     /// that are not over never will be, and their words are free. Usually all are over, and all
     /// ranks have come here; not so after a failure. Not collective; may block for a moment, but
     /// not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
+    /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_destroy: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -238,6 +248,7 @@ pub struct dtl_comm_vtable_t {
     /// is done when `buf`, unchanged until then, is needed no longer; there only with a later
     /// win_flush. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure is
     /// that of the operation. Equivalents: IBV_WR_RDMA_WRITE, ucp_put_nbx, fi_write, MPI_Rput.
+    /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_put: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -252,6 +263,7 @@ pub struct dtl_comm_vtable_t {
     >,
     /// (transfers) The reverse, else as win_put: done when the bytes are in `buf`. Equivalents:
     /// IBV_WR_RDMA_READ, ucp_get_nbx, fi_read, MPI_Rget.
+    /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_get: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -269,6 +281,7 @@ pub struct dtl_comm_vtable_t {
     /// rank's operation that starts afterwards, finds what they left. It fails if one of them has
     /// failed without having been reported. DTL_ERROR_BUSY as for win_put. Equivalents: a read
     /// behind the writes, ucp_ep_flush_nbx, MPI_Win_flush.
+    /// dtl: opt(win_create==NULL&&win_atomics==NULL)
     pub win_flush: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -284,6 +297,7 @@ pub struct dtl_comm_vtable_t {
     /// the targets apply all operations of that dtype, by messages, so that the two ways never mix.
     /// An operation that the hardware lacks can be made here of its compare and swap. Must not
     /// block. A failure: as for win_create.
+    /// dtl: opt(win_accumulate==NULL&&win_compare_and_swap==NULL)
     pub win_atomics: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -301,6 +315,7 @@ pub struct dtl_comm_vtable_t {
     /// those of one rank happen in the order of the calls. Done when `buf` is needed no longer and
     /// `result` is there. DTL_ERROR_BUSY as for win_put. Equivalents: IBV_WR_ATOMIC_FETCH_AND_ADD,
     /// ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
+    /// dtl: opt(win_atomics==NULL)
     pub win_accumulate: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -319,6 +334,7 @@ pub struct dtl_comm_vtable_t {
     /// (atomics) Starts on one element: if it equals *expected, *value is stored; *result gets what
     /// it was. Else as win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
     /// MPI_Compare_and_swap.
+    /// dtl: opt(win_atomics==NULL)
     pub win_compare_and_swap: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,

@@ -29,6 +29,7 @@ pub const DTL_TAG_MAX: i32 = 268_435_455;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_recv_info_t {
     /// Rank that sent it.
+    /// dtl: rank(any)
     pub source: i32,
     /// Its tag.
     pub tag: i32,
@@ -51,6 +52,7 @@ pub struct dtl_comm_desc_t {
     pub struct_size: u32,
     /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi",
     /// "nccl" and "rdma"), or 0.
+    /// dtl: flags(DTL_COMM_DETERMINISTIC|DTL_COMM_NO_DUP|DTL_COMM_STAGE)
     pub flags: u32,
     /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi"
     /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `native`;
@@ -63,13 +65,16 @@ pub struct dtl_comm_desc_t {
     /// collectives are MPI's own: the texts of the functions say what MPI does not promise. Else
     /// they are the library's, over MPI_Isend and MPI_Irecv, and everything in this file holds.
     /// dtl_comm_info tells which. Table: docs/explanation/promises.md.
+    /// dtl: opt
     pub kind: *const c_char,
     /// This process' rank, 0 ... size-1. Read only if size is set.
+    /// dtl: rank
     pub rank: i32,
     /// Number of ranks; 0 = rank and size from the launcher's environment.
     pub size: i32,
     /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
     /// launcher's environment.
+    /// dtl: opt
     pub job: *const c_char,
     /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from DTL_TIMEOUT,
     /// else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes;
@@ -80,6 +85,7 @@ pub struct dtl_comm_desc_t {
     /// out then. Kind "rdma": NULL for the environment and the defaults, or the address of a
     /// dtl_rdma_config_t. Passed unread to a registered backend's `open`. NULL for "auto" and the
     /// other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
+    /// dtl: in len(?) opt
     pub native: *mut c_void,
     /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over
     /// one that "auto" opens. Collectives of device memory (which the host cannot reach) of backend
@@ -121,6 +127,7 @@ pub struct dtl_comm_info_t {
     /// sizeof(dtl_comm_info_t), set by DTL_COMM_INFO_INIT.
     pub struct_size: u32,
     /// This process' rank.
+    /// dtl: rank
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
@@ -130,6 +137,7 @@ pub struct dtl_comm_info_t {
     /// Time limit in nanoseconds of each blocking call.
     pub timeout_ns: u64,
     /// The kind's name, e.g. "shm"; valid for ever.
+    /// dtl: lives(forever)
     pub kind: *const c_char,
     /// How the data moves and why, NUL-terminated; for people.
     pub transport: [c_char; 128],
@@ -143,6 +151,9 @@ pub struct dtl_comm_info_t {
 /// @param out_value  what the duplicate gets.
 /// @param out_copy   1 = the duplicate gets it, 0 = it does not.
 /// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
+/// dtl:user opaque
+/// dtl:value opaque
+/// dtl:out_copy bool
 pub type dtl_attribute_copy_fn_t = Option<
     unsafe extern "C" fn(
         comm: dtl_comm_t,
@@ -158,5 +169,7 @@ pub type dtl_attribute_copy_fn_t = Option<
 /// stale then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else
 /// is left, that is the one in the last dtl_finalize. Locks held: none. It may block and call the
 /// library (within dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
+/// dtl:user opaque
+/// dtl:value opaque
 pub type dtl_attribute_delete_fn_t =
     Option<unsafe extern "C" fn(comm: dtl_comm_t, key: i32, user: *mut c_void, value: *mut c_void)>;

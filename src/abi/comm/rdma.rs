@@ -46,6 +46,7 @@ pub struct dtl_rdma_config_t {
     pub flags: u32,
     /// Devices that may be used, each once, with a port if that matters: "mlx5_0:1,mlx5_1".
     /// Default: all whose port is active; the ranks of a node share them out, the near ones first.
+    /// dtl: opt
     pub devices: *const c_char,
     /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi", "shm"
     /// (all ranks on one node) or the name of a registered kind, "file:PATH" (a folder that all
@@ -53,10 +54,12 @@ pub struct dtl_rdma_config_t {
     /// "auto". A kind that is opened for that is opened as if native was NULL. Default "auto":
     /// "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else
     /// "mpi".
+    /// dtl: opt
     pub meeting: *const c_char,
     /// IP address or network interface of this rank's control sockets, which set up connections and
     /// detect deaths: "10.0.0.5", "ib0". Default: the address by which this node reaches the
     /// others.
+    /// dtl: opt
     pub address: *const c_char,
     /// Ports that a rank uses at once, 1 ... 4; large messages are split over them. Fewer if there
     /// are no more, which dtl_explain tells; with DTL_STRICT=1 that is DTL_ERROR_NOT_SUPPORTED.
@@ -110,9 +113,11 @@ pub struct dtl_rdma_config_t {
     /// cbindgen:init=-1
     pub inline_bytes: i32,
     /// DTL_RDMA_POLL or DTL_RDMA_EVENT; variable: poll, event. Default DTL_RDMA_POLL.
+    /// dtl: values(DTL_RDMA_POLL|DTL_RDMA_EVENT)
     pub completion: i32,
     /// DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read. Default DTL_RDMA_WRITE: its last
     /// packet signals the receiver, while a read needs a message to signal its end.
+    /// dtl: values(DTL_RDMA_WRITE|DTL_RDMA_READ)
     pub rendezvous: i32,
     /// DTL_RDMA_STAGED, DTL_RDMA_DMABUF or DTL_RDMA_PEERMEM; variable: staged, dmabuf, peermem.
     /// Default DTL_RDMA_STAGED. With the others messages of more than 8160 bytes of device memory
@@ -127,6 +132,7 @@ pub struct dtl_rdma_config_t {
     /// DTL_RDMA_DMABUF); a registration that is refused is a warning, and all is staged from then
     /// on, which dtl_explain tells. Each rank as it likes. Tested over verbs that are none; not yet
     /// on a network card with a GPU.
+    /// dtl: values(DTL_RDMA_STAGED|DTL_RDMA_DMABUF|DTL_RDMA_PEERMEM)
     pub device_memory: i32,
     /// Milliseconds of silence after which a peer's machine counts as dead, 100 ... 600000. Default
     /// 5000. (The death of a process on a live machine is detected at once.)

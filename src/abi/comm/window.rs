@@ -16,6 +16,7 @@ pub struct dtl_win_info_t {
     /// sizeof(dtl_win_info_t), set by DTL_WIN_INFO_INIT.
     pub struct_size: u32,
     /// This process' rank in the window: that in the communicator it was made of.
+    /// dtl: rank
     pub rank: i32,
     /// Number of ranks.
     pub ranks: i32,
@@ -26,6 +27,7 @@ pub struct dtl_win_info_t {
     /// Bytes of one step of a displacement there.
     pub disp_unit: u64,
     /// First byte of this process' own part; NULL for other ranks' parts, and if it has no bytes.
+    /// dtl: borrowed opt len(size_bytes)
     pub base: *mut c_void,
     /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads"
     /// an operation is done when its call returns: what it fetches is there, and a flush finds

@@ -27,20 +27,26 @@ pub struct dtl_array_info_t {
     /// Number of dimensions; 0 = one element.
     pub ndim: i32,
     /// The backend whose memory it is.
+    /// dtl: borrowed
     pub backend: dtl_backend_t,
     /// The device that the memory is on.
     pub device: i32,
     /// DTL_DTYPE_... or one of dtl_dtype_create.
     pub dtype: dtl_dtype_t,
     /// DTL_MEMORY_... or a registered kind.
+    /// dtl: values(DTL_MEMORY_)
     pub kind: dtl_enum_word_t,
     /// DTL_ARRAY_READ_ONLY, CONTIGUOUS, IMPORTED, ored.
+    /// dtl: flags(DTL_ARRAY_READ_ONLY|DTL_ARRAY_CONTIGUOUS|DTL_ARRAY_IMPORTED)
     pub flags: u64,
     /// Its first element; NULL if it has none.
+    /// dtl: borrowed len(size_bytes) opt(count==0)
     pub data: *mut c_void,
     /// `ndim` numbers of elements, one for each dimension.
+    /// dtl: borrowed len(ndim)
     pub shape: *const i64,
     /// `ndim` distances in elements (not bytes) from one index of a dimension to the next.
+    /// dtl: borrowed len(ndim)
     pub strides: *const i64,
     /// Number of elements.
     pub count: u64,
@@ -88,6 +94,7 @@ pub struct dtl_dlpack_dtype_t {
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_tensor_t {
     /// The memory.
+    /// dtl: inout len(?) opt(?)
     pub data: *mut c_void,
     /// Where that is.
     pub device: dtl_dlpack_device_t,
@@ -96,8 +103,10 @@ pub struct dtl_dlpack_tensor_t {
     /// What its elements are.
     pub dtype: dtl_dlpack_dtype_t,
     /// Elements of each dimension.
+    /// dtl: in len(ndim) opt(ndim==0)
     pub shape: *mut i64,
     /// Distances in elements; NULL = C's order without gaps (the library always gives them).
+    /// dtl: in len(ndim) opt
     pub strides: *mut i64,
     /// Bytes from `data` to the first element.
     pub byte_offset: u64,
@@ -111,9 +120,11 @@ pub struct dtl_dlpack_managed_t {
     /// The tensor.
     pub tensor: dtl_dlpack_tensor_t,
     /// Whatever its producer needs.
+    /// dtl: opaque
     pub manager_ctx: *mut c_void,
     /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
     /// nothing to do.
+    /// dtl: opt
     pub deleter: Option<unsafe extern "C" fn(managed: *mut c_void)>,
 }
 
@@ -135,11 +146,14 @@ pub struct dtl_dlpack_versioned_t {
     /// Which struct this is.
     pub version: dtl_dlpack_version_t,
     /// Whatever its producer needs.
+    /// dtl: opaque
     pub manager_ctx: *mut c_void,
     /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
     /// nothing to do.
+    /// dtl: opt
     pub deleter: Option<unsafe extern "C" fn(managed: *mut c_void)>,
     /// DTL_DLPACK_READ_ONLY and dlpack.h's others, ored.
+    /// dtl: flags(DTL_DLPACK_READ_ONLY)
     pub flags: u64,
     /// The tensor.
     pub tensor: dtl_dlpack_tensor_t,

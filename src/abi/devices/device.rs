@@ -29,14 +29,18 @@ pub struct dtl_backend_info_t {
     /// sizeof(dtl_backend_info_t), set by DTL_BACKEND_INFO_INIT.
     pub struct_size: u32,
     /// Its own components: DTL_COMPONENT_... ored.
+    /// dtl: flags(DTL_COMPONENT_)
     pub components: u32,
     /// Rank in the automatic choice: the highest available one wins. INT32_MIN = never chosen.
     pub auto_priority: i32,
     /// 1 = part of the library, 0 = registered by the program or a plugin.
+    /// dtl: bool
     pub is_builtin: i32,
     /// The flags of its table.
+    /// dtl: flags(DTL_BACKEND_NO_COMPUTE)
     pub flags: u64,
     /// Its name; valid as long as the backend is registered.
+    /// dtl: lives(object)
     pub name: *const c_char,
 }
 
@@ -49,6 +53,7 @@ pub struct dtl_device_info_t {
     /// NUMA node it hangs on; -1 = unknown.
     pub numa_node: i32,
     /// DTL_DEVICE_... or a registered device kind.
+    /// dtl: values(DTL_DEVICE_)
     pub kind: dtl_enum_word_t,
     /// Its memory in bytes.
     pub total_bytes: u64,
@@ -93,6 +98,7 @@ pub struct dtl_mem_kind_info_t {
     /// Must be 0.
     pub reserved: u32,
     /// DTL_MEMORY_HOST_ACCESSIBLE and its like, ored.
+    /// dtl: flags(DTL_MEMORY_)
     pub properties: u64,
     /// Alignment in bytes that every allocation has at least.
     pub alignment: u64,
@@ -151,10 +157,13 @@ pub struct dtl_mem_info_t {
     /// The device it was allocated on.
     pub device: i32,
     /// The backend it was allocated by.
+    /// dtl: borrowed
     pub backend: dtl_backend_t,
     /// DTL_MEMORY_... or a registered kind.
+    /// dtl: values(DTL_MEMORY_)
     pub kind: dtl_enum_word_t,
     /// First byte of the allocation that the pointer lies in.
+    /// dtl: borrowed len(size_bytes)
     pub base: *mut c_void,
     /// Size of that allocation in bytes.
     pub size_bytes: u64,

@@ -58,6 +58,7 @@ pub const DTL_DISPATCH_DEFAULT: u64 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dispatch_key_t {
     /// DTL_OPERATION_... or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
+    /// dtl: values(DTL_OPERATION_)
     pub operation: dtl_enum_word_t,
     /// Where data comes from: a word of any enumeration that was given out in this process, or
     /// DTL_DISPATCH_ANY. In keys of the library's own operations a slot takes only words of the
@@ -92,6 +93,7 @@ pub struct dtl_dispatch_query_t {
     /// Must be 0.
     pub reserved: u32,
     /// DTL_OPERATION_... or a registered one.
+    /// dtl: values(DTL_OPERATION_)
     pub operation: dtl_enum_word_t,
     /// A value, or DTL_DISPATCH_ANY: there is none, and only keys with DTL_DISPATCH_ANY fit.
     pub source: dtl_enum_word_t,
@@ -101,6 +103,7 @@ pub struct dtl_dispatch_query_t {
     pub schedule: dtl_enum_word_t,
     /// Handed to predicates and to the handler as it is: the operation's own struct. May be NULL
     /// for a mere question.
+    /// dtl: inout len(?) opt
     pub args: *mut c_void,
 }
 
@@ -108,6 +111,7 @@ pub struct dtl_dispatch_query_t {
 /// query fails (its text: dtl_backend_set_error, or that of the dtl_ call which gave the status).
 /// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher;
 /// it should not block and must not throw.
+/// dtl:user opaque
 pub type dtl_dispatch_predicate_fn_t =
     Option<unsafe extern "C" fn(query: *const dtl_dispatch_query_t, user: *mut c_void) -> i32>;
 
@@ -120,6 +124,8 @@ pub type dtl_dispatch_predicate_fn_t =
 /// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions; it
 /// must not throw. A call of the library that would lead to the handler which makes it goes the
 /// library's own way instead.
+/// dtl:out_event opt owned(dtl_event_destroy)
+/// dtl:user opaque
 pub type dtl_dispatch_fn_t = Option<
     unsafe extern "C" fn(
         query: *const dtl_dispatch_query_t,
@@ -131,6 +137,7 @@ pub type dtl_dispatch_fn_t = Option<
 /// The handler's data are used no more. Thread: the one that unregistered it, or the last one that
 /// used it when that leaves the library. Locks held: none. It may call dtl_ functions (during
 /// dtl_finalize they fail); it must not throw.
+/// dtl:user opaque
 pub type dtl_dispatch_destroy_fn_t = Option<unsafe extern "C" fn(user: *mut c_void)>;
 
 /// A handler. Start from DTL_DISPATCH_HANDLER_INIT.
@@ -142,18 +149,24 @@ pub struct dtl_dispatch_handler_t {
     /// Among handlers with a predicate of the same key the higher one wins.
     pub priority: i32,
     /// DTL_DISPATCH_REPLACE, DTL_DISPATCH_ILLEGAL, DTL_DISPATCH_DEFAULT.
+    /// dtl: flags(DTL_DISPATCH_REPLACE|DTL_DISPATCH_ILLEGAL|DTL_DISPATCH_DEFAULT)
     pub flags: u64,
     /// For texts, 1 to 127 bytes of UTF-8; copied, need not be unique.
     pub name: *const c_char,
     /// Why what it is chosen for cannot be done, for DTL_DISPATCH_ILLEGAL; copied. Else NULL.
+    /// dtl: opt((flags&DTL_DISPATCH_ILLEGAL)==0)
     pub reason: *const c_char,
     /// NULL = it takes every query that its keys fit.
+    /// dtl: opt
     pub predicate: dtl_dispatch_predicate_fn_t,
     /// Performs the operation. NULL where `backend` or DTL_DISPATCH_ILLEGAL determines the result.
+    /// dtl: opt
     pub invoke: dtl_dispatch_fn_t,
     /// NULL = there is nothing to destroy.
+    /// dtl: opt
     pub destroy: dtl_dispatch_destroy_fn_t,
     /// Handed to the three.
+    /// dtl: opaque until(unregister)
     pub user: *mut c_void,
     /// Instead of `invoke`, for DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE:
     /// this backend's memory, transfer or compiler does it. The backend cannot be unregistered
@@ -172,6 +185,7 @@ pub struct dtl_dispatch_alloc_t {
     /// The requested backend; the stream's, where there is one.
     pub backend: dtl_backend_t,
     /// The requested kind.
+    /// dtl: values(DTL_MEMORY_)
     pub kind: dtl_enum_word_t,
     /// At least 1.
     pub size_bytes: u64,
@@ -183,6 +197,7 @@ pub struct dtl_dispatch_alloc_t {
     /// it requested, or the memory's own. The library owns it once the handler succeeds. If it
     /// lacks that size or alignment, it is refused with DTL_ERROR_NATIVE_BACKEND, and freed if
     /// dtl_mem_alloc gave it.
+    /// dtl: out address owned(dtl_mem_free)
     pub ptr: *mut c_void,
     /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will
     /// do. Null = in no stream's.
@@ -199,8 +214,10 @@ pub struct dtl_dispatch_copy_t {
     /// 0: size_bytes in a row; else axes of `shape` and of the strides.
     pub ndim: u32,
     /// Where the first element goes.
+    /// dtl: out len(?) opt(size_bytes==0)
     pub dst: *mut c_void,
     /// Where it is.
+    /// dtl: len(?) opt(size_bytes==0)
     pub src: *const c_void,
     /// Bytes of all elements.
     pub size_bytes: u64,
@@ -211,10 +228,13 @@ pub struct dtl_dispatch_copy_t {
     /// Bytes of an element.
     pub element_bytes: u64,
     /// Elements along each axis.
+    /// dtl: len(ndim) opt(ndim==0)
     pub shape: *const u64,
     /// Bytes from one element to the next along each axis.
+    /// dtl: len(ndim) opt
     pub dst_strides_bytes: *const i64,
     /// As dst_strides_bytes.
+    /// dtl: len(ndim) opt
     pub src_strides_bytes: *const i64,
 }
 
@@ -234,8 +254,10 @@ pub struct dtl_dispatch_launch_t {
     /// The grid, with the schedule.
     pub launch: *const dtl_launch_t,
     /// Pointers to the arguments.
+    /// dtl: len(count) opt(count==0)
     pub args: *const *const c_void,
     /// Their sizes in bytes.
+    /// dtl: len(count) opt(count==0)
     pub sizes: *const u64,
 }
 
@@ -253,5 +275,6 @@ pub struct dtl_dispatch_compile_t {
     /// The source.
     pub source: *const dtl_source_t,
     /// Set by the handler: the module, which becomes the caller's.
+    /// dtl: out owned(dtl_module_destroy)
     pub module: dtl_module_t,
 }

@@ -28,6 +28,7 @@ pub struct dtl_executor_desc_t {
     /// sizeof(dtl_executor_desc_t), set by DTL_EXECUTOR_DESC_INIT.
     pub struct_size: u32,
     /// DTL_EXECUTOR_... ; 0 = the backend's own if it has one, else POOL.
+    /// dtl: values(DTL_EXECUTOR_)
     pub kind: u32,
     /// Threads of a pool, the caller included; 0 = OMP_NUM_THREADS, else what affinity and the
     /// control group allow.
@@ -43,6 +44,7 @@ pub struct dtl_executor_info_t {
     /// sizeof(dtl_executor_info_t), set by DTL_EXECUTOR_INFO_INIT.
     pub struct_size: u32,
     /// DTL_EXECUTOR_... that it is.
+    /// dtl: values(DTL_EXECUTOR_)
     pub kind: u32,
     /// Most iterations that ever run at the same time.
     pub max_parallelism: u32,
@@ -54,17 +56,23 @@ pub struct dtl_executor_info_t {
 /// stops the loop at the next piece and becomes its result.
 /// Thread: any of the executor's, several at once. Locks held: none. It may block and may call
 /// dtl_ functions, nested loops included; it must not throw.
+/// dtl:user opaque
 pub type dtl_range_fn_t =
     Option<extern "C" fn(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t>;
 
 /// Body of a parallel reduction: folds the iterations begin ... end-1 into `*acc` (which starts as
 /// a copy of the identity). Rules as for dtl_range_fn_t.
+/// dtl:acc inout len(?)
+/// dtl:user opaque
 pub type dtl_fold_fn_t = Option<
     extern "C" fn(begin: u64, end: u64, acc: *mut c_void, user: *mut c_void) -> dtl_status_t,
 >;
 
 /// Joins two partial results: `*into = *into op *from`, `into` being the lower iterations. Called
 /// in order of iterations, in the calling thread. It must not throw.
+/// dtl:into inout len(?)
+/// dtl:from len(?)
+/// dtl:user opaque
 pub type dtl_combine_fn_t =
     Option<extern "C" fn(into: *mut c_void, from: *const c_void, user: *mut c_void)>;
 
@@ -89,6 +97,7 @@ pub struct dtl_launch_t {
     /// the default dispatcher (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a
     /// handler for: the stream's backend.
     /// cbindgen:appended
+    /// dtl: values(DTL_SCHEDULE_)
     pub schedule: dtl_enum_word_t,
 }
 
@@ -109,8 +118,10 @@ pub struct dtl_kernel_context_t {
     /// This thread in its block: 0 ... block-1.
     pub thread_index: [u32; 3],
     /// Memory of this block, zeroed before its first thread; NULL if none was requested.
+    /// dtl: inout len(shared_bytes) opt(shared_bytes==0)
     pub shared: *mut c_void,
     /// As given to `dtl_kernel_from_function`.
+    /// dtl: opaque
     pub user: *mut c_void,
 }
 
@@ -118,6 +129,7 @@ pub struct dtl_kernel_context_t {
 /// the i-th argument, made at the launch. Thread: a worker of the stream; the threads of a block
 /// one after another. Locks held: none. It may block; it must not throw and must not wait for the
 /// stream that it runs on. The library's own threads have a stack of 2 MiB.
+/// dtl:args len(?)
 pub type dtl_kernel_fn_t = Option<
     extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t,
 >;
@@ -132,6 +144,7 @@ pub struct dtl_source_file_t {
     /// the library's.
     pub name: *const c_char,
     /// The text. NULL = it is empty.
+    /// dtl: len(?) opt(size_bytes==0)
     pub text: *const c_void,
     /// Bytes of it; 0 = up to its NUL.
     pub size_bytes: u64,
@@ -149,24 +162,30 @@ pub struct dtl_source_t {
     pub option_count: u32,
     /// DTL_LANGUAGE_... ; 0 = whichever the backend compiles: the text uses the macros of
     /// dtl_kernel.h and is C on the host, OpenCL C or CUDA C++ on a device.
+    /// dtl: values(DTL_LANGUAGE_)
     pub language: dtl_enum_word_t,
     /// The text, or the bytes of a binary.
+    /// dtl: len(?)
     pub text: *const c_void,
     /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL:
     /// DTL_ERROR_INVALID_ARGUMENT.
     pub size_bytes: u64,
     /// Options for the compiler, each one word of its command line, after the library's own; NULL
     /// if there are none.
+    /// dtl: len(option_count) opt(option_count==0)
     pub options: *const *const c_char,
     /// What messages call it; NULL = "source".
+    /// dtl: opt
     pub name: *const c_char,
     /// Files that come with it; NULL if there are none. Not for binaries, PTX and SPIR-V.
     /// cbindgen:appended
+    /// dtl: len(file_count) opt(file_count==0)
     pub files: *const dtl_source_file_t,
     /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are
     /// required before it is compiled, for as long as the module is there. Their folders of
     /// headers, and those of what they depend on, are searched after those of `options`; their
     /// libraries are linked by the host's compiler (a device's links none).
+    /// dtl: len(environment_count) opt(environment_count==0)
     pub environments: *const *const c_char,
     /// Number of files; at most 1024.
     pub file_count: u32,
@@ -176,5 +195,7 @@ pub struct dtl_source_t {
 
 /// Takes a piece of text that is not terminated, during the call. Called any number of times, one
 /// after another.
+/// dtl:user opaque
+/// dtl:text len(size_bytes)
 pub type dtl_text_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, text: *const c_char, size_bytes: u64)>;

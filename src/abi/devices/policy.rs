@@ -37,6 +37,7 @@ pub struct dtl_resource_t {
     /// and no adapter the id of a dtl_stream_t.
     pub value: u64,
     /// The program's own; handed to every task of this resource.
+    /// dtl: opaque until(destroy)
     pub user: *mut c_void,
 }
 
@@ -54,6 +55,7 @@ pub struct dtl_task_key_t {
 /// failure once that has ended, DTL_ERROR_TIMEOUT before. After any other status than that it is
 /// not called again. Thread: any that submits or waits, one at a time. Locks held: none. It may
 /// call dtl_ functions; it must not throw.
+/// dtl:object opaque
 pub type dtl_waitable_fn_t =
     Option<extern "C" fn(object: *mut c_void, timeout_ns: u64) -> dtl_status_t>;
 
@@ -66,8 +68,10 @@ pub struct dtl_waitable_t {
     /// library's own.
     pub event: dtl_event_t,
     /// Or this is called until it reports that all has ended.
+    /// dtl: opt
     pub wait: dtl_waitable_fn_t,
     /// For `wait`.
+    /// dtl: opaque
     pub object: *mut c_void,
 }
 
@@ -78,6 +82,8 @@ pub struct dtl_waitable_t {
 /// DTL_ERROR_NATIVE_BACKEND; the text and dtl_submission_t have the number. Thread: the one that
 /// submits; of a program's own table, whichever that chooses. Locks held: none. It may block, call
 /// dtl_ functions and submit to the same policy; it must not throw.
+/// dtl:arg opaque
+/// dtl:out_wait inout
 pub type dtl_policy_task_fn_t = Option<
     extern "C" fn(
         resource: *const dtl_resource_t,
@@ -91,6 +97,7 @@ pub type dtl_policy_task_fn_t = Option<
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_submission_t {
     /// The policy it went through.
+    /// dtl: borrowed
     pub policy: dtl_policy_t,
     /// 0 = complete: `status` is the task's. Else it is in flight, to be given to
     /// dtl_submission_wait, or to dtl_submission_release if nobody will wait.
@@ -107,6 +114,7 @@ pub struct dtl_submission_t {
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_selection_t {
     /// The policy.
+    /// dtl: borrowed
     pub policy: dtl_policy_t,
     /// Names this selection in the policy; never 0.
     pub ticket: u64,
@@ -116,9 +124,11 @@ pub struct dtl_selection_t {
     pub core: u64,
     /// DTL_INFO_... that the policy wants to know of this task. TASK_TIME costs something: measure
     /// only if it is there.
+    /// dtl: flags(DTL_INFO_)
     pub wanted_info: u64,
     /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL
     /// if none was requested. Not initialised: it may contain data of an earlier selection.
+    /// dtl: inout len(?) opt until(call_of:dtl_selection_end)
     pub scratch: *mut c_void,
     /// Index of the resource.
     pub index: u32,
@@ -137,9 +147,11 @@ pub struct dtl_resource_ops_t {
     /// Must be 0.
     pub reserved: u32,
     /// DTL_INFO_... that it can report. TASK_SUBMISSION always works and need not be said.
+    /// dtl: flags(DTL_INFO_)
     pub supported_info: u64,
     /// Optional. All resources there are: writes at most `cap` of them, and their number. Asked if
     /// a list is NULL.
+    /// dtl: opt
     pub default_resources: Option<
         extern "C" fn(
             self_: *mut c_void,
@@ -150,6 +162,7 @@ pub struct dtl_resource_ops_t {
     >,
     /// Optional. Whether a resource can be used where `needed_info` is to be reported; if not, why
     /// (`cap` bytes with NUL). Those that cannot are left out of the policy.
+    /// dtl: opt
     pub accept: Option<
         extern "C" fn(
             self_: *mut c_void,
@@ -162,6 +175,7 @@ pub struct dtl_resource_ops_t {
     >,
     /// Optional. Bytes of scratch memory for each selection in flight, where `needed_info` is to be
     /// reported.
+    /// dtl: opt
     pub scratch_bytes: Option<extern "C" fn(self_: *mut c_void, needed_info: u64) -> u64>,
     /// Required. Runs task(&selection->resource, arg, &wait) now or later, here or in another
     /// thread; calls dtl_selection_end exactly once when it has ended. A status other than
@@ -177,12 +191,15 @@ pub struct dtl_resource_ops_t {
     >,
     /// Optional. Waits for all that was submitted to a resource: called by dtl_policy_wait_all. May
     /// block.
+    /// dtl: opt
     pub wait_resource: Option<extern "C" fn(self_: *mut c_void, core: u64) -> dtl_status_t>,
     /// Optional. For those that learn of ends by looking: looks, and calls dtl_selection_end for
     /// what has ended. Called before a selection that needs reports, and again and again while
     /// somebody waits. Must not block.
+    /// dtl: opt
     pub lazy_report: Option<extern "C" fn(self_: *mut c_void) -> dtl_status_t>,
     /// Optional. Called once, after the policy's last user.
+    /// dtl: opt
     pub destroy: Option<extern "C" fn(self_: *mut c_void)>,
 }
 
@@ -197,8 +214,10 @@ pub struct dtl_policy_ops_t {
     /// Must be 0.
     pub reserved: u32,
     /// DTL_INFO_... that `report` needs.
+    /// dtl: flags(DTL_INFO_)
     pub needed_info: u64,
     /// Optional. The resources are known: called once, before the first select.
+    /// dtl: opt
     pub initialize: Option<
         extern "C" fn(
             self_: *mut c_void,
@@ -214,16 +233,19 @@ pub struct dtl_policy_ops_t {
     /// Required if needed_info is not 0. One call for each bit of it, for each task: SUBMISSION
     /// with value 0, COMPLETION with the task's status, TIME with nanoseconds (-1 if it failed or
     /// was not taken).
+    /// dtl: opt(needed_info==0)
     pub report: Option<
         extern "C" fn(self_: *mut c_void, index: u32, key: dtl_task_key_t, info: u64, value: i64),
     >,
     /// Optional. Called once, after the policy's last user.
+    /// dtl: opt
     pub destroy: Option<extern "C" fn(self_: *mut c_void)>,
 }
 
 /// Makes of an element of the list what the kind of resources deals with: of a wrapper's pointer
 /// the stream in it, for example. Called once for each resource, by the thread that creates or
 /// initialises. It must not throw.
+/// dtl:user opaque
 pub type dtl_resource_adapter_fn_t =
     Option<extern "C" fn(user: *mut c_void, resource: *const dtl_resource_t) -> u64>;
 
@@ -235,22 +257,28 @@ pub struct dtl_policy_opts_t {
     /// sizeof(dtl_policy_opts_t), set by DTL_POLICY_OPTS_INIT.
     pub struct_size: u32,
     /// 0, or DTL_POLICY_DEFER.
+    /// dtl: flags(DTL_POLICY_)
     pub flags: u32,
     /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
+    /// dtl: values(DTL_RESOURCES_)
     pub kind: u32,
     /// "fixed": which resource, an index into the list as it is given, also if others are left out
     /// of the policy.
     pub fixed_index: u32,
     /// The program's own kind of resources; NULL = none.
+    /// dtl: opt(kind!=DTL_RESOURCES_CUSTOM)
     pub ops: *const dtl_resource_ops_t,
     /// Handed to the slots of `ops`.
+    /// dtl: opaque until(destroy)
     pub ops_self: *mut c_void,
     /// Streams: whose devices are meant by a NULL list; null = those of every backend that "auto"
     /// may choose.
     pub backend: dtl_backend_t,
     /// NULL = elements of the list are used as they are.
+    /// dtl: opt
     pub adapter: dtl_resource_adapter_fn_t,
     /// Handed to the adapter.
+    /// dtl: opaque until(call_of:dtl_policy_initialize)
     pub adapter_user: *mut c_void,
     /// "capacity": tasks in flight that each resource takes; 0 = 1.
     pub capacity: u32,
@@ -273,16 +301,21 @@ pub struct dtl_policy_traits_t {
     /// sizeof(dtl_policy_traits_t), set by DTL_POLICY_TRAITS_INIT.
     pub struct_size: u32,
     /// DTL_RESOURCES_....
+    /// dtl: values(DTL_RESOURCES_)
     pub kind: u32,
     /// 1: a task may still run when submit returns. 0: it never does.
+    /// dtl: bool
     pub has_wait_type: u32,
     /// 1: ends are learnt by looking, before selections that need them.
+    /// dtl: bool
     pub lazy_report: u32,
     /// Memory for each selection in flight, in bytes.
     pub scratch_bytes: u64,
     /// DTL_INFO_... that its resources can report.
+    /// dtl: flags(DTL_INFO_)
     pub supported_info: u64,
     /// DTL_INFO_... that the policy needs to choose.
+    /// dtl: flags(DTL_INFO_)
     pub needed_info: u64,
     /// Resources; 0 = not initialised yet.
     pub resource_count: u64,

@@ -110,7 +110,7 @@ fn enter(entry: Addr, host: &'static dtl_host_api_t) -> Result<dtl_plugin_t> {
         );
     }
     // SAFETY: the buffer has as many bytes as the largest struct_size that is accepted.
-    unsafe { from_c::take(room.as_ptr().cast::<dtl_plugin_t>()) }
+    unsafe { from_c::take(room.as_ptr().cast::<dtl_plugin_t>(), "dtl_plugin_t") }
 }
 
 /// Checks the versions and strings in a plugin's description, and converts the description.

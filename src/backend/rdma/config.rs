@@ -118,7 +118,7 @@ const DEVICE_MEMORY: Words = &[
 /// Reads the fields that the caller's struct sets.
 fn take(native: Addr) -> Result<Texts> {
     // SAFETY: the caller of dtl_comm_open passes a struct of the size in its size field.
-    let raw: dtl_rdma_config_t = unsafe { from_c::take(native.ptr().cast()) }?;
+    let raw: dtl_rdma_config_t = unsafe { from_c::take(native.ptr().cast(), "native") }?;
     if raw.flags != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,

@@ -76,6 +76,7 @@ unsafe fn run(comm: &Comm, args: &CArgs) -> Result<()> {
 ///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
 ///         dtl_comm_shrink it, or destroy it.
 /// Equivalent: MPI_Barrier.
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
     on_comm(Entry("dtl_comm_barrier"), comm, coll::barrier)
@@ -84,6 +85,9 @@ pub extern "C" fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t {
 /// Copies `count` elements from the root's `buf` into everybody's.
 ///
 /// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Bcast.
+/// dtl:buf inout len(count*dtype) opt(count==0)
+/// dtl:root rank
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_bcast(
     comm: dtl_comm_t,
@@ -103,8 +107,11 @@ pub unsafe extern "C" fn dtl_comm_bcast(
 /// @param rbuf  `count` elements at the root; not touched elsewhere (may be NULL there).
 /// @param op    DTL_OP_...; see there which dtypes it goes with. Operands are folded in the order
 ///              of ranks unless the operation commutes.
-/// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
-/// Equivalent: MPI_Reduce.
+/// @return as dtl_comm_allreduce; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Reduce.
+/// dtl:sbuf len(count*dtype) opt(count==0) in_place(rank==root)
+/// dtl:rbuf inout len(count*dtype) opt(rank!=root||count==0)
+/// dtl:root rank
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_reduce(
     comm: dtl_comm_t,
@@ -123,7 +130,11 @@ pub unsafe extern "C" fn dtl_comm_reduce(
 /// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Allreduce.
+/// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
+///         Equivalent: MPI_Allreduce.
+/// dtl:sbuf len(count*dtype) opt(count==0) in_place
+/// dtl:rbuf inout len(count*dtype) opt(count==0)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_allreduce(
@@ -155,7 +166,10 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
 ///               then the result.
 /// @param rbuf   `count` elements (size x count in place).
 /// @param count  elements of one block.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter_block.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter_block.
+/// dtl:sbuf len(size(comm)*count*dtype) opt(count==0) in_place
+/// dtl:rbuf inout len(count*dtype) opt(count==0)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
     comm: dtl_comm_t,
@@ -176,7 +190,11 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
 /// @param sbuf     the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
 ///                 rcounts[rank] are then the result.
 /// @param rcounts  size counts, the same on all ranks.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter.
+/// dtl:sbuf len(sum(rcounts)*dtype) opt(sum(rcounts)==0) in_place
+/// dtl:rbuf inout len(?) opt(rcounts[rank]==0)
+/// dtl:rcounts len(size(comm))
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_reduce_scatter(
     comm: dtl_comm_t,
@@ -195,7 +213,10 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter(
 /// Folds, element by element, what ranks 0 ... this one give.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Scan.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Scan.
+/// dtl:sbuf len(count*dtype) opt(count==0) in_place
+/// dtl:rbuf inout len(count*dtype) opt(count==0)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_scan(
     comm: dtl_comm_t,
@@ -213,7 +234,10 @@ pub unsafe extern "C" fn dtl_comm_scan(
 /// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Exscan.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Exscan.
+/// dtl:sbuf len(count*dtype) opt(count==0) in_place
+/// dtl:rbuf inout len(count*dtype) opt(count==0)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_exscan(
     comm: dtl_comm_t,
@@ -234,6 +258,10 @@ pub unsafe extern "C" fn dtl_comm_exscan(
 /// @param count_per_rank  elements in one block.
 /// @param rbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
 /// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Gather.
+/// dtl:sbuf len(count_per_rank*dtype) opt(count_per_rank==0) in_place(rank==root)
+/// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(rank!=root||count_per_rank==0)
+/// dtl:root rank
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_gather(
     comm: dtl_comm_t,
@@ -254,6 +282,12 @@ pub unsafe extern "C" fn dtl_comm_gather(
 /// @param rcounts  elements of each rank's block; read at the root only (may be NULL elsewhere).
 /// @param rdispls  where each block begins in `rbuf`, in elements; NULL: one after the other.
 /// @return as dtl_comm_gather; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Gatherv.
+/// dtl:sbuf len(scount*dtype) opt(scount==0) in_place(rank==root)
+/// dtl:rbuf inout len(?) opt(rank!=root||sum(rcounts)==0)
+/// dtl:rcounts len(size(comm)) opt(rank!=root)
+/// dtl:rdispls len(size(comm)) opt
+/// dtl:root rank
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_gatherv(
     comm: dtl_comm_t,
@@ -278,6 +312,10 @@ pub unsafe extern "C" fn dtl_comm_gatherv(
 /// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in
 ///                        `sbuf`.
 /// @return as dtl_comm_gather. Equivalent: MPI_Scatter.
+/// dtl:sbuf len(size(comm)*count_per_rank*dtype) opt(rank!=root||count_per_rank==0)
+/// dtl:rbuf out len(count_per_rank*dtype) opt(count_per_rank==0) in_place(rank==root)
+/// dtl:root rank
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_scatter(
     comm: dtl_comm_t,
@@ -297,6 +335,12 @@ pub unsafe extern "C" fn dtl_comm_scatter(
 /// @param scounts, sdispls  as rcounts and rdispls of dtl_comm_gatherv, of `sbuf` at the root.
 /// @param rbuf              `rcount` elements; DTL_IN_PLACE at the root.
 /// @return as dtl_comm_gather. Equivalent: MPI_Scatterv.
+/// dtl:sbuf len(?) opt(rank!=root||sum(scounts)==0)
+/// dtl:scounts len(size(comm)) opt(rank!=root)
+/// dtl:sdispls len(size(comm)) opt
+/// dtl:rbuf out len(rcount*dtype) opt(rcount==0) in_place(rank==root)
+/// dtl:root rank
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_scatterv(
     comm: dtl_comm_t,
@@ -319,6 +363,9 @@ pub unsafe extern "C" fn dtl_comm_scatterv(
 /// @param sbuf  count_per_rank elements, or DTL_IN_PLACE.
 /// @param rbuf  size x count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Allgather.
+/// dtl:sbuf len(count_per_rank*dtype) opt(count_per_rank==0) in_place
+/// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_allgather(
     comm: dtl_comm_t,
@@ -337,6 +384,11 @@ pub unsafe extern "C" fn dtl_comm_allgather(
 /// @param sbuf              `scount` elements, or DTL_IN_PLACE.
 /// @param rcounts, rdispls  as in dtl_comm_gatherv, the same counts on all ranks.
 /// @return as dtl_comm_gatherv. Equivalent: MPI_Allgatherv.
+/// dtl:sbuf len(scount*dtype) opt(scount==0) in_place
+/// dtl:rbuf inout len(?) opt(sum(rcounts)==0)
+/// dtl:rcounts len(size(comm))
+/// dtl:rdispls len(size(comm)) opt
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_allgatherv(
     comm: dtl_comm_t,
@@ -358,6 +410,9 @@ pub unsafe extern "C" fn dtl_comm_allgatherv(
 /// @param sbuf  size x count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
 /// @param rbuf  size x count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Alltoall.
+/// dtl:sbuf len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0) in_place
+/// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_alltoall(
     comm: dtl_comm_t,
@@ -380,6 +435,13 @@ pub unsafe extern "C" fn dtl_comm_alltoall(
 /// @param rcounts, rdispls  of the blocks from each rank.
 /// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent:
 ///         MPI_Alltoallv.
+/// dtl:sbuf len(?) opt(sum(scounts)==0) in_place
+/// dtl:scounts len(size(comm)) opt(sbuf==DTL_IN_PLACE)
+/// dtl:sdispls len(size(comm)) opt
+/// dtl:rbuf inout len(?) opt(sum(rcounts)==0)
+/// dtl:rcounts len(size(comm))
+/// dtl:rdispls len(size(comm)) opt
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_alltoallv(
     comm: dtl_comm_t,
@@ -407,6 +469,15 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
 /// @param source_count, sources  ranks to receive from; of several blocks from one rank the first
 ///                               is the one that it sent first.
 /// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
+/// dtl:dests len(dest_count) opt(dest_count==0) rank(null)
+/// dtl:sbuf len(?) opt(sum(scounts)==0)
+/// dtl:scounts len(dest_count) opt(dest_count==0)
+/// dtl:sdispls len(dest_count) opt
+/// dtl:sources len(source_count) opt(source_count==0) rank(null)
+/// dtl:rbuf out len(?) opt(sum(rcounts)==0)
+/// dtl:rcounts len(source_count) opt(source_count==0)
+/// dtl:rdispls len(source_count) opt
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
     comm: dtl_comm_t,

@@ -50,20 +50,20 @@ impl BufferArgs {
         &self,
         blocks: usize,
         dtype: dtl_dtype_t,
-        name: &str,
         for_receiving: bool,
     ) -> Result<(Vec<Region>, u64)> {
+        let [name, counts_name, displs_name] = match for_receiving {
+            true => ["rbuf", "rcounts", "rdispls"],
+            false => ["sbuf", "scounts", "sdispls"],
+        };
         if blocks > 0 {
             check_place(self.buf, name)?;
         }
         // SAFETY: the caller guarantees that `counts` has `blocks` values.
-        let counts = unsafe { array(self.counts, blocks, &format!("the counts of {name}")) }?;
-        let displs = match self.displs.is_null() {
-            true => &[],
-            // SAFETY: the caller guarantees that `displs`, which is not null here, has `blocks`
-            // values.
-            false => unsafe { array(self.displs, blocks, name) }?,
-        };
+        let counts = unsafe { array(self.counts, blocks, counts_name) }?;
+        let given = if self.displs.is_null() { 0 } else { blocks };
+        // SAFETY: the caller guarantees that `displs` has `blocks` values unless it is null.
+        let displs = unsafe { array(self.displs, given, displs_name) }?;
         let size = element_size(dtype)? as u64;
         let mut regions = Vec::new();
         if regions.try_reserve_exact(counts.len()).is_err() {
@@ -326,7 +326,7 @@ unsafe fn buffer(
         return Ok((Buffer::Whole(own), side.count));
     }
     // SAFETY: passed on.
-    let (blocks, total) = unsafe { side.regions(blocks, dtype, name, receives) }?;
+    let (blocks, total) = unsafe { side.regions(blocks, dtype, receives) }?;
     Ok((Buffer::Blocks(blocks), total))
 }
 

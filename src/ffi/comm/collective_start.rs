@@ -43,8 +43,11 @@ unsafe fn start(
 /// them; a death does.
 ///
 /// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are returned
-///         when the request is waited for. Equivalent: MPI_Ibarrier.
+/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many requests in
+///         flight. Failures of other ranks are returned when the request is waited for.
+///         Equivalent: MPI_Ibarrier.
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ibarrier(
     comm: dtl_comm_t,
@@ -55,7 +58,14 @@ pub unsafe extern "C" fn dtl_comm_ibarrier(
     unsafe { start(Entry("dtl_comm_ibarrier"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
+/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_bcast, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ibcast.
+/// dtl:buf inout len(count*dtype) opt(count==0) until(request)
+/// dtl:root rank
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ibcast(
     comm: dtl_comm_t,
@@ -70,7 +80,15 @@ pub unsafe extern "C" fn dtl_comm_ibcast(
     unsafe { start(Entry("dtl_comm_ibcast"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce.
+/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_reduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ireduce.
+/// dtl:sbuf len(count*dtype) opt(count==0) in_place(rank==root) until(request)
+/// dtl:rbuf inout len(count*dtype) opt(rank!=root||count==0) until(request)
+/// dtl:root rank
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ireduce(
     comm: dtl_comm_t,
@@ -87,7 +105,14 @@ pub unsafe extern "C" fn dtl_comm_ireduce(
     unsafe { start(Entry("dtl_comm_ireduce"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
+/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_allreduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iallreduce.
+/// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
+/// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iallreduce(
     comm: dtl_comm_t,
@@ -105,6 +130,10 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
 
 /// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent:
 /// MPI_Ireduce_scatter_block.
+/// dtl:sbuf len(size(comm)*count*dtype) opt(count==0) in_place until(request)
+/// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     comm: dtl_comm_t,
@@ -122,6 +151,11 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
 
 /// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent:
 /// MPI_Ireduce_scatter.
+/// dtl:sbuf len(sum(rcounts)*dtype) opt(sum(rcounts)==0) in_place until(request)
+/// dtl:rbuf inout len(?) opt(rcounts[rank]==0) until(request)
+/// dtl:rcounts len(size(comm))
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
     comm: dtl_comm_t,
@@ -138,7 +172,14 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
     unsafe { start(Entry("dtl_comm_ireduce_scatter"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
+/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_scan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iscan.
+/// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
+/// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iscan(
     comm: dtl_comm_t,
@@ -154,7 +195,14 @@ pub unsafe extern "C" fn dtl_comm_iscan(
     unsafe { start(Entry("dtl_comm_iscan"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
+/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_exscan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iexscan.
+/// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
+/// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iexscan(
     comm: dtl_comm_t,
@@ -170,7 +218,16 @@ pub unsafe extern "C" fn dtl_comm_iexscan(
     unsafe { start(Entry("dtl_comm_iexscan"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igather.
+/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_gather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Igather.
+/// dtl:sbuf len(count_per_rank*dtype) opt(count_per_rank==0) in_place(rank==root) until(request)
+/// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(rank!=root||count_per_rank==0)
+/// dtl:rbuf until(request)
+/// dtl:root rank
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_igather(
     comm: dtl_comm_t,
@@ -186,7 +243,17 @@ pub unsafe extern "C" fn dtl_comm_igather(
     unsafe { start(Entry("dtl_comm_igather"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igatherv.
+/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_gatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Igatherv.
+/// dtl:sbuf len(scount*dtype) opt(scount==0) in_place(rank==root) until(request)
+/// dtl:rbuf inout len(?) opt(rank!=root||sum(rcounts)==0) until(request)
+/// dtl:rcounts len(size(comm)) opt(rank!=root)
+/// dtl:rdispls len(size(comm)) opt
+/// dtl:root rank
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_igatherv(
     comm: dtl_comm_t,
@@ -205,7 +272,16 @@ pub unsafe extern "C" fn dtl_comm_igatherv(
     unsafe { start(Entry("dtl_comm_igatherv"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatter.
+/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iscatter.
+/// dtl:sbuf len(size(comm)*count_per_rank*dtype) opt(rank!=root||count_per_rank==0) until(request)
+/// dtl:rbuf out len(count_per_rank*dtype) opt(count_per_rank==0) in_place(rank==root)
+/// dtl:rbuf until(request)
+/// dtl:root rank
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iscatter(
     comm: dtl_comm_t,
@@ -221,7 +297,17 @@ pub unsafe extern "C" fn dtl_comm_iscatter(
     unsafe { start(Entry("dtl_comm_iscatter"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatterv.
+/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_scatterv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iscatterv.
+/// dtl:sbuf len(?) opt(rank!=root||sum(scounts)==0) until(request)
+/// dtl:scounts len(size(comm)) opt(rank!=root)
+/// dtl:sdispls len(size(comm)) opt
+/// dtl:rbuf out len(rcount*dtype) opt(rcount==0) in_place(rank==root) until(request)
+/// dtl:root rank
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iscatterv(
     comm: dtl_comm_t,
@@ -240,7 +326,14 @@ pub unsafe extern "C" fn dtl_comm_iscatterv(
     unsafe { start(Entry("dtl_comm_iscatterv"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
+/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_allgather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iallgather.
+/// dtl:sbuf len(count_per_rank*dtype) opt(count_per_rank==0) in_place until(request)
+/// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0) until(request)
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iallgather(
     comm: dtl_comm_t,
@@ -255,7 +348,16 @@ pub unsafe extern "C" fn dtl_comm_iallgather(
     unsafe { start(Entry("dtl_comm_iallgather"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
+/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_allgatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iallgatherv.
+/// dtl:sbuf len(scount*dtype) opt(scount==0) in_place until(request)
+/// dtl:rbuf inout len(?) opt(sum(rcounts)==0) until(request)
+/// dtl:rcounts len(size(comm))
+/// dtl:rdispls len(size(comm)) opt
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iallgatherv(
     comm: dtl_comm_t,
@@ -273,7 +375,14 @@ pub unsafe extern "C" fn dtl_comm_iallgatherv(
     unsafe { start(Entry("dtl_comm_iallgatherv"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
+/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_alltoall, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ialltoall.
+/// dtl:sbuf len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0) in_place until(request)
+/// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0) until(request)
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ialltoall(
     comm: dtl_comm_t,
@@ -288,7 +397,18 @@ pub unsafe extern "C" fn dtl_comm_ialltoall(
     unsafe { start(Entry("dtl_comm_ialltoall"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
+/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ialltoallv.
+/// dtl:sbuf len(?) opt(sum(scounts)==0) in_place until(request)
+/// dtl:scounts len(size(comm)) opt(sbuf==DTL_IN_PLACE)
+/// dtl:sdispls len(size(comm)) opt
+/// dtl:rbuf inout len(?) opt(sum(rcounts)==0) until(request)
+/// dtl:rcounts len(size(comm))
+/// dtl:rdispls len(size(comm)) opt
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ialltoallv(
     comm: dtl_comm_t,
@@ -310,6 +430,16 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
 
 /// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent:
 /// MPI_Ineighbor_alltoallv.
+/// dtl:dests len(dest_count) opt(dest_count==0) rank(null)
+/// dtl:sbuf len(?) opt(sum(scounts)==0) until(request)
+/// dtl:scounts len(dest_count) opt(dest_count==0)
+/// dtl:sdispls len(dest_count) opt
+/// dtl:sources len(source_count) opt(source_count==0) rank(null)
+/// dtl:rbuf out len(?) opt(sum(rcounts)==0) until(request)
+/// dtl:rcounts len(source_count) opt(source_count==0)
+/// dtl:rdispls len(source_count) opt
+/// dtl:out owned(dtl_request_wait)
+/// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
     comm: dtl_comm_t,

@@ -17,6 +17,8 @@ use crate::runtime::comm::open::open_kind;
 /// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text names what is missing). DTL_ERROR_TIMEOUT:
 ///         ranks are missing after 30 s (or DTL_TIMEOUT if that is less); the text names them.
 /// Equivalent: MPI_COMM_WORLD.
+/// dtl:out borrowed
+/// dtl:call blocks collective(job)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
     Entry("dtl_comm_world").wait(
@@ -45,6 +47,9 @@ pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
 ///         ranks what needs this rank ends with DTL_ERROR_RANK_FAILURE; or at the time limit, if
 ///         this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
+/// dtl:desc opt
+/// dtl:out owned(dtl_comm_destroy)
+/// dtl:call blocks collective(job)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_open(
     desc: *const dtl_comm_desc_t,
@@ -93,6 +98,7 @@ pub unsafe extern "C" fn dtl_comm_open(
 ///         DTL_ERROR_TIMEOUT: a registered kind has not given back what its requests have in flight
 ///         for 5 s; the communicator stays.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
     Entry("dtl_comm_destroy").wait(
@@ -102,6 +108,7 @@ pub extern "C" fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t {
 }
 
 /// This process' rank, 0 ... size-1. Equivalent: MPI_Comm_rank.
+/// dtl:out_rank rank
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t {
     Entry("dtl_comm_rank").call(|inside| {
@@ -128,6 +135,6 @@ pub unsafe extern "C" fn dtl_comm_info(
     Entry("dtl_comm_info").call(|inside| {
         let comm = comm::pin(inside, comm)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, || comm::info(&comm)) }
+        unsafe { args::fill(out_info, "out_info", || comm::info(&comm)) }
     })
 }

@@ -26,6 +26,8 @@ use std::ffi::{c_char, c_void};
 ///         attribute's copy function, on this rank alone. If the call fails on some ranks only, the
 ///         others get a duplicate on which collectives end with DTL_ERROR_RANK_FAILURE. `comm` is
 ///         then as before, unless a rank died. Equivalent: MPI_Comm_dup.
+/// dtl:out owned(dtl_comm_destroy)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     Entry("dtl_comm_dup").wait(
@@ -40,6 +42,8 @@ pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) ->
 /// @param key    ranks of the new one are in the order of keys, equal ones in that of `comm`.
 /// @param out    yours, or DTL_COMM_NULL for DTL_UNDEFINED.
 /// @return as dtl_comm_dup; DTL_ERROR_INVALID_ARGUMENT: color. Equivalent: MPI_Comm_split.
+/// dtl:out owned(dtl_comm_destroy)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_split(
     comm: dtl_comm_t,
@@ -60,6 +64,8 @@ pub unsafe extern "C" fn dtl_comm_split(
 /// @param out  yours.
 /// @return as dtl_comm_dup; DTL_ERROR_NOT_SUPPORTED: a rank cannot tell its node (named).
 /// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
+/// dtl:out owned(dtl_comm_destroy)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_split_node(
     comm: dtl_comm_t,
@@ -80,6 +86,9 @@ pub unsafe extern "C" fn dtl_comm_split_node(
 /// @return as dtl_comm_dup; DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT: one is listed
 ///         twice.
 /// Equivalent: MPI_Group_incl and MPI_Comm_create.
+/// dtl:ranks len(count) rank
+/// dtl:out owned(dtl_comm_destroy)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_group_create(
     comm: dtl_comm_t,
@@ -130,6 +139,8 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 ///         further up this thread, in a function of the program's that it has called (see
 ///         dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`. Equivalent:
 ///         MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+/// dtl:out owned(dtl_comm_destroy)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t {
     Entry("dtl_comm_shrink").wait(
@@ -162,6 +173,9 @@ pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
 ///                 (the text may be another one the next time: pass a few KiB).
 /// @param out_len  length needed without the NUL; may be NULL.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len.
+/// dtl:buf out len(cap) opt(cap==0)
+/// dtl:out_len opt
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_dump(
     comm: dtl_comm_t,
@@ -185,6 +199,10 @@ pub unsafe extern "C" fn dtl_comm_dump(
 /// @param user       passed to both.
 /// @param out_key    yours; end it with dtl_comm_key_destroy. dtl_finalize ends all keys.
 /// @return DTL_ERROR_LIMIT. Equivalent: MPI_Comm_create_keyval.
+/// dtl:copy_fn opt
+/// dtl:delete_fn opt
+/// dtl:user opaque opt until(call_of:dtl_finalize)
+/// dtl:out_key owned(dtl_comm_key_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_key_create(
     copy_fn: dtl_attribute_copy_fn_t,
@@ -213,6 +231,7 @@ pub extern "C" fn dtl_comm_key_destroy(key: i32) -> dtl_status_t {
 /// Puts a pointer on a communicator, of this process only. One that was there under the key ends.
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_set_attr.
+/// dtl:value opaque opt until(call_of:dtl_comm_delete_attr|dtl_comm_destroy)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_set_attr(
     comm: dtl_comm_t,
@@ -230,6 +249,7 @@ pub extern "C" fn dtl_comm_set_attr(
 /// @param out_value  the pointer; NULL if there is none.
 /// @param out_found  1 or 0.
 /// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_get_attr.
+/// dtl:out_found bool
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_get_attr(
     comm: dtl_comm_t,

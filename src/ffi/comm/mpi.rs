@@ -43,6 +43,8 @@ use crate::runtime::comm::open::open_kind;
 /// except dtl_comm_destroy: with nothing in flight it succeeds in any thread, and MPI's
 /// communicator is then freed by the next call in a thread that may call MPI. Equivalent:
 /// MPI_Comm_dup.
+/// dtl:out owned(dtl_comm_destroy)
+/// dtl:call blocks collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t) -> dtl_status_t {
     Entry("dtl_comm_from_mpi_fint").wait(

@@ -54,6 +54,9 @@ fn tell(comm: &Comm, done: &Completion, source: i32, info: *mut dtl_recv_info_t)
 ///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above
 ///         MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
+/// dtl:buf len(count*dtype) opt(count==0)
+/// dtl:dest rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_send(
@@ -102,6 +105,9 @@ unsafe fn send_general(
 /// Sends a message and returns when a receive has begun to take it.
 ///
 /// @return as dtl_comm_send. Equivalent: MPI_Ssend.
+/// dtl:buf len(count*dtype) opt(count==0)
+/// dtl:dest rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ssend(
     comm: dtl_comm_t,
@@ -127,6 +133,10 @@ pub unsafe extern "C" fn dtl_comm_ssend(
 ///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
 ///         DTL_ERROR_RANK_FAILURE when any rank dies).
 /// Threads: any, several at once. Equivalent: MPI_Recv.
+/// dtl:buf out len(count*dtype) opt(count==0)
+/// dtl:source rank(any)
+/// dtl:info out opt
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_recv(
@@ -193,6 +203,12 @@ pub(crate) fn put_info(info: *mut dtl_recv_info_t, done: &Completion) -> Result<
 /// @param dtype  of both messages. The other parameters and the statuses: dtl_comm_send and
 ///               dtl_comm_recv.
 /// Equivalent: MPI_Sendrecv.
+/// dtl:sbuf len(scount*dtype) opt(scount==0)
+/// dtl:dest rank(null)
+/// dtl:rbuf out len(rcount*dtype) opt(rcount==0)
+/// dtl:source rank(any)
+/// dtl:info out opt
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_sendrecv(
     comm: dtl_comm_t,
@@ -222,6 +238,11 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
 /// @param buf  `count` elements to send, replaced by at most as many received.
 /// @return as dtl_comm_sendrecv; DTL_ERROR_OUT_OF_MEMORY: no memory for a copy of the message.
 /// Equivalent: MPI_Sendrecv_replace.
+/// dtl:buf inout len(count*dtype) opt(count==0)
+/// dtl:dest rank(null)
+/// dtl:source rank(any)
+/// dtl:info out opt
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
     comm: dtl_comm_t,
@@ -247,6 +268,9 @@ pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
 /// @param info  source, tag and true size of the message; NULL if they do not matter.
 /// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
 /// Equivalent: MPI_Probe.
+/// dtl:source rank(any)
+/// dtl:info out opt
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_probe(
     comm: dtl_comm_t,
@@ -263,6 +287,9 @@ pub unsafe extern "C" fn dtl_comm_probe(
 /// @param out_found  1 or 0.
 /// @param info       NULL, or as in dtl_comm_probe; written if found.
 /// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
+/// dtl:source rank(any)
+/// dtl:out_found bool
+/// dtl:info out opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iprobe(
     comm: dtl_comm_t,
@@ -291,6 +318,10 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
 ///                     message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
 ///                     messages (see dtl_comm_desc_t) cannot be cancelled: the sender waits.
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
+/// dtl:source rank(any)
+/// dtl:out_message owned(dtl_comm_mrecv|dtl_comm_imrecv)
+/// dtl:info out opt
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_mprobe(
     comm: dtl_comm_t,
@@ -319,6 +350,10 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
 ///
 /// @param out_found    1 or 0.
 /// @param out_message  written if found. Equivalent: MPI_Improbe.
+/// dtl:source rank(any)
+/// dtl:out_found bool
+/// dtl:out_message owned(dtl_comm_mrecv|dtl_comm_imrecv)
+/// dtl:info out opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_improbe(
     comm: dtl_comm_t,
@@ -349,6 +384,9 @@ pub unsafe extern "C" fn dtl_comm_improbe(
 /// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the
 ///         sender cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent:
 ///         MPI_Mrecv.
+/// dtl:buf out len(count*dtype) opt(count==0)
+/// dtl:info out opt
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_mrecv(
     message: dtl_message_t,
@@ -374,6 +412,8 @@ pub unsafe extern "C" fn dtl_comm_mrecv(
 /// Starts to receive a message that was probed.
 ///
 /// @return as dtl_comm_irecv and dtl_comm_mrecv. Equivalent: MPI_Imrecv.
+/// dtl:buf out len(count*dtype) opt(count==0) until(request)
+/// dtl:out owned(dtl_request_wait)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_imrecv(
     message: dtl_message_t,

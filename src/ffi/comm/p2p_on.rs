@@ -26,6 +26,9 @@ use std::ffi::c_void;
 ///         memory that the host cannot reach (dtl_mem_kind_info) of another backend than the
 ///         event's, among others.
 /// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, as far as there is one.
+/// dtl:buf len(count*dtype) opt(count==0) until(request)
+/// dtl:dest rank(null)
+/// dtl:out owned(dtl_request_wait)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_isend_on(
     comm: dtl_comm_t,

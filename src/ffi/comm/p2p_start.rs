@@ -17,6 +17,9 @@ use std::ffi::c_void;
 /// @param out  the request; dtl_request_wait or _test ends it.
 /// @return as dtl_comm_send; failures of the message itself come with the request.
 /// Equivalent: MPI_Isend.
+/// dtl:buf len(count*dtype) opt(count==0) until(request)
+/// dtl:dest rank(null)
+/// dtl:out owned(dtl_request_wait)
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_isend(
@@ -37,6 +40,9 @@ pub unsafe extern "C" fn dtl_comm_isend(
 /// @param out  the request; dtl_request_wait or _test ends it.
 /// @return as dtl_comm_recv; failures of the message itself come with the request.
 /// Equivalent: MPI_Irecv.
+/// dtl:buf out len(count*dtype) opt(count==0) until(request)
+/// dtl:source rank(any)
+/// dtl:out owned(dtl_request_wait)
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_irecv(
@@ -118,6 +124,9 @@ unsafe extern "C" fn begin_general(
 /// Starts a synchronous send: the request is done when a receive has begun to take the message.
 ///
 /// @return as dtl_comm_isend. Equivalent: MPI_Issend.
+/// dtl:buf len(count*dtype) opt(count==0) until(request)
+/// dtl:dest rank(null)
+/// dtl:out owned(dtl_request_wait)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_issend(
     comm: dtl_comm_t,
@@ -137,6 +146,9 @@ pub unsafe extern "C" fn dtl_comm_issend(
 /// @param buf  `count` elements, read anew by each start.
 /// @param out  yours; end it with dtl_request_destroy.
 /// @return as dtl_comm_isend. Equivalent: MPI_Send_init.
+/// dtl:buf len(count*dtype) opt(count==0) until(destroy)
+/// dtl:dest rank(null)
+/// dtl:out owned(dtl_request_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_send_init(
     comm: dtl_comm_t,
@@ -161,6 +173,9 @@ pub unsafe extern "C" fn dtl_comm_send_init(
 /// @param buf  room for `count` elements.
 /// @param out  yours; end it with dtl_request_destroy.
 /// @return as dtl_comm_irecv. Equivalent: MPI_Recv_init.
+/// dtl:buf out len(count*dtype) opt(count==0) until(destroy)
+/// dtl:source rank(any)
+/// dtl:out owned(dtl_request_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_recv_init(
     comm: dtl_comm_t,

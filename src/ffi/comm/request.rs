@@ -22,6 +22,8 @@ use crate::runtime::component::{Completion, recv_info};
 ///         it goes on: wait again, or cancel it. For a collective, after a limit of 100 ms or more,
 ///         the text lists where the other ranks are, as queried before the limit passed.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
+/// dtl:info out opt
+/// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_request_wait(
@@ -71,6 +73,8 @@ pub unsafe extern "C" fn dtl_request_wait(
 /// @param out_done  1 or 0. Written on success and when the operation itself failed (then 1).
 /// @param info      NULL, or what a receive tells; written if done.
 /// @return as dtl_request_wait, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Test.
+/// dtl:out_done bool
+/// dtl:info out opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_test(
     request: dtl_request_t,
@@ -113,6 +117,9 @@ pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
 /// @param infos       NULL, or `count` infos; those of null requests are left alone.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
 /// Equivalent: MPI_Waitall.
+/// dtl:requests inout len(count) opt(count==0)
+/// dtl:infos out len(count) opt
+/// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_wait_all(
     count: u64,
@@ -132,6 +139,9 @@ pub unsafe extern "C" fn dtl_request_wait_all(
 /// @param out_done  1: all were done, and everything is as after dtl_request_wait_all. 0: nothing
 ///                  else was written.
 /// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
+/// dtl:requests inout len(count) opt(count==0)
+/// dtl:out_done bool
+/// dtl:infos out len(count) opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_test_all(
     count: u64,
@@ -158,6 +168,9 @@ pub unsafe extern "C" fn dtl_request_test_all(
 /// @param info       NULL, or what a receive tells.
 /// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
 /// Equivalent: MPI_Waitany.
+/// dtl:requests inout len(count) opt(count==0)
+/// dtl:info out opt
+/// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_wait_any(
     count: u64,
@@ -192,6 +205,10 @@ pub unsafe extern "C" fn dtl_request_wait_any(
 /// @param infos      NULL, or room for `count`: what each tells, in the order of `indices`.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
 ///         DTL_ERROR_TIMEOUT: none is done, all go on. Equivalent: MPI_Waitsome.
+/// dtl:requests inout len(count) opt(count==0)
+/// dtl:indices out len(count) opt(count==0)
+/// dtl:infos out len(count) opt
+/// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_wait_some(
     count: u64,
@@ -241,6 +258,7 @@ pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
 ///
 /// @return the first failure (its text names the index): those before it are active, the others are
 ///         not. Equivalent: MPI_Startall.
+/// dtl:requests in len(count) opt(count==0)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_start_all(
     count: u64,
@@ -267,6 +285,7 @@ pub unsafe extern "C" fn dtl_request_start_all(
 ///         not given it back for 5 s. The request is unchanged after these. DTL_ERROR_CANCELED:
 ///         another thread is destroying the communicator, and this request with it.
 /// Equivalent: MPI_Request_free, but nothing goes on in the background.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t {
     Entry("dtl_request_destroy").wait(|_| Ok(()), |()| request::destroy(request))

@@ -27,6 +27,7 @@ use crate::runtime::comm::open::open_kind;
 ///         DTL_ERROR_LIMIT: no handles left. After a failure nothing stays open.
 /// Threads: any; not collective, one call makes all ranks. Equivalent: none in MPI (endpoints were
 /// proposed for it); ncclCommInitAll.
+/// dtl:out len(size) owned(dtl_comm_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_threads(
     size: i32,

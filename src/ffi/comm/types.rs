@@ -20,6 +20,7 @@ use std::ffi::{CStr, c_char, c_void};
 /// @return DTL_ERROR_INVALID_ARGUMENT: size or name. DTL_ERROR_LIMIT: numbers are never used again,
 ///         and 65536 dtypes were made in this process' life: make them once and keep them.
 /// Threads: any. Equivalent: MPI_Type_contiguous of MPI_BYTE and MPI_Type_commit.
+/// dtl:out owned(dtl_dtype_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dtype_create(
     size_bytes: u64,
@@ -48,6 +49,7 @@ pub extern "C" fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t {
 /// @param size_bytes  receives the size in bytes, padding included.
 /// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
 /// Threads: any. Equivalent: MPI_Type_size.
+/// dtl:size_bytes out
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dtype_size(dtype: dtl_dtype_t, size_bytes: *mut u64) -> dtl_status_t {
     Entry("dtl_dtype_size").call(|_| {
@@ -59,6 +61,7 @@ pub unsafe extern "C" fn dtl_dtype_size(dtype: dtl_dtype_t, size_bytes: *mut u64
 ///
 /// @param name  receives the text, which stays valid until the process ends; do not free it.
 /// @return as dtl_dtype_size. Threads: any. Equivalent: MPI_Type_get_name.
+/// dtl:name out lives(forever)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dtype_name(
     dtype: dtl_dtype_t,
@@ -83,6 +86,9 @@ pub unsafe extern "C" fn dtl_dtype_name(
 ///         DTL_ERROR_LIMIT: numbers are never used again, and 65536 operations were made in this
 ///         process' life: make them once and keep them.
 /// Threads: any. Equivalent: MPI_Op_create.
+/// dtl:user opaque opt until(destroy)
+/// dtl:flags flags(DTL_OP_COMMUTES)
+/// dtl:out owned(dtl_op_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_op_create(
     r#fn: dtl_op_fn_t,
@@ -114,6 +120,7 @@ pub extern "C" fn dtl_op_destroy(op: dtl_reduce_op_t) -> dtl_status_t {
 /// @param name  receives the text, which stays valid until the process ends; do not free it.
 /// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
 /// Threads: any.
+/// dtl:name out lives(forever)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_op_name(
     op: dtl_reduce_op_t,

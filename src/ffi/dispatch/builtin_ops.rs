@@ -34,7 +34,7 @@ pub(crate) unsafe fn perform(query: &Query, by: Option<&Arc<Backend>>) -> Result
 unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Result<()> {
     let inside = epoch::enter();
     // SAFETY: the caller's contract.
-    let args = unsafe { args::take(out) }?;
+    let args = unsafe { args::take(out, "args") }?;
     let order = if args.stream.id == 0 { None } else { Some(stream::find(&inside, args.stream)?) };
     let requested = match order {
         Some(stream) => stream.backend(),
@@ -52,7 +52,7 @@ unsafe fn alloc(out: *mut dtl_dispatch_alloc_t, by: Option<&Arc<Backend>>) -> Re
 unsafe fn copy(args: *const dtl_dispatch_copy_t, by: Option<&Arc<Backend>>) -> Result<()> {
     let inside = epoch::enter();
     // SAFETY: the caller's contract.
-    let args = unsafe { args::take(args) }?;
+    let args = unsafe { args::take(args, "args") }?;
     if args.ndim > 0 {
         let sides = (args.dst, args.dst_strides_bytes, args.src, args.src_strides_bytes);
         let shape = (args.shape, args.ndim);
@@ -76,7 +76,7 @@ unsafe fn copy(args: *const dtl_dispatch_copy_t, by: Option<&Arc<Backend>>) -> R
 unsafe fn launch(args: *const dtl_dispatch_launch_t) -> Result<()> {
     let inside = epoch::enter();
     // SAFETY: the caller's contract.
-    let args = unsafe { args::take(args) }?;
+    let args = unsafe { args::take(args, "args") }?;
     let given = (args.args, args.sizes, args.count);
     // SAFETY: the caller's contract: what dtl_kernel_launch wants.
     unsafe { kernel::launch(&inside, args.stream, args.kernel, args.launch, given) }
@@ -84,7 +84,7 @@ unsafe fn launch(args: *const dtl_dispatch_launch_t) -> Result<()> {
 
 unsafe fn compile(out: *mut dtl_dispatch_compile_t, by: Option<&Arc<Backend>>) -> Result<()> {
     // SAFETY: the caller's contract.
-    let args = unsafe { args::take(out) }?;
+    let args = unsafe { args::take(out, "args") }?;
     // SAFETY: the caller's contract: a source as for dtl_module_compile.
     let module = unsafe { module::compile(args.backend, by, args.device, args.source) }?;
     // SAFETY: `take` has read the struct here, and the field is in every version of it.

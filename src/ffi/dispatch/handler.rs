@@ -30,7 +30,7 @@ pub(crate) unsafe fn register(
     // SAFETY: the caller's contract: `key_count` keys.
     let keys = unsafe { take_keys(keys, key_count) }?;
     // SAFETY: the caller's contract: a struct as long as its struct_size.
-    let handler = unsafe { args::take(handler) }?;
+    let handler = unsafe { args::take(handler, "handler") }?;
     // SAFETY: the caller's contract: its texts are NUL-terminated or NULL.
     let wanted = unsafe { take_handler(inside, &handler, &keys) }?;
     found.register(dispatcher, keys, wanted)

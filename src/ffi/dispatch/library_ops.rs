@@ -21,6 +21,8 @@ use std::ffi::c_char;
 /// @param out    the dispatcher; destroy it with dtl_dispatcher_destroy.
 /// @return DTL_ERROR_INVALID_ARGUMENT: flags. DTL_ERROR_LIMIT: no handle is left.
 /// Threads: any. Equivalent: DaCe's TargetDispatcher.
+/// dtl:flags flags(DTL_DISPATCHER_)
+/// dtl:out owned(dtl_dispatcher_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatcher_create(
     flags: u64,
@@ -45,6 +47,7 @@ pub extern "C" fn dtl_dispatcher_destroy(dispatcher: dtl_dispatcher_t) -> dtl_st
 ///
 /// Without handlers here nothing becomes slower. Pools, fills and the memory of communicators and
 /// windows are not dispatched.
+/// dtl:return borrowed
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dispatch_default() -> dtl_dispatcher_t {
     dispatch::DEFAULT
@@ -68,6 +71,8 @@ pub extern "C" fn dtl_dispatch_default() -> dtl_dispatcher_t {
 ///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT:
 ///         too many keys. After a failure `destroy` is not called.
 /// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
+/// dtl:keys len(key_count)
+/// dtl:out owned(dtl_dispatch_unregister)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_register(
     dispatcher: dtl_dispatcher_t,
@@ -110,6 +115,7 @@ pub extern "C" fn dtl_dispatch_unregister(
 ///         none (where a key fits, the query's words are not looked up). Else what a predicate
 ///         failed with.
 /// Threads: any; takes no lock.
+/// dtl:out borrowed
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_find(
     dispatcher: dtl_dispatcher_t,
@@ -182,6 +188,8 @@ pub unsafe extern "C" fn dtl_dispatch_find(
 ///         not called. (A query of the library itself, as in dtl_mem_copy, never leads to a handler
 ///         that the thread is in.)
 /// Threads: any; takes no lock. May block as the handler does.
+/// dtl:out_event opt owned(dtl_event_destroy)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_invoke(
     dispatcher: dtl_dispatcher_t,
@@ -241,6 +249,8 @@ unsafe fn invoke(handler: &Registration, query: &Query, out_event: *mut dtl_even
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds
 ///         nothing is no failure here.
 /// Threads: any.
+/// dtl:buf out len(cap) opt(cap==0)
+/// dtl:out_len opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dispatch_explain(
     dispatcher: dtl_dispatcher_t,

@@ -37,6 +37,9 @@ use std::ffi::{c_char, c_void};
 ///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
 /// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy,
 /// dynamic_load_policy, auto_tune_policy.
+/// dtl:resources len(count) opt(count==0)
+/// dtl:opts opt
+/// dtl:out owned(dtl_policy_release)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_create(
     name: *const c_char,
@@ -64,6 +67,10 @@ pub unsafe extern "C" fn dtl_policy_create(
 /// @param self  handed to its slots.
 /// Else as dtl_policy_create, also what it returns; a failure of the table's initialize is
 /// returned. DTL_ERROR_NULL_POINTER: a required slot is missing.
+/// dtl:self opaque until(destroy)
+/// dtl:resources len(count) opt(count==0)
+/// dtl:opts opt
+/// dtl:out owned(dtl_policy_release)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_create_custom(
     ops: *const dtl_policy_ops_t,
@@ -76,7 +83,7 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
     Entry("dtl_policy_create_custom").call(|inside| {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: a struct as long as its struct_size.
-        let ops = unsafe { args::take(ops) }?;
+        let ops = unsafe { args::take(ops, "ops") }?;
         // SAFETY: as above.
         let opts = unsafe { options(opts) }?;
         args::check_reserved(ops.reserved, "ops.reserved")?;
@@ -99,6 +106,8 @@ pub unsafe extern "C" fn dtl_policy_create_custom(
 ///              used.
 /// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be
 ///         tried again.
+/// dtl:resources len(count) opt(count==0)
+/// dtl:opts opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_initialize(
     policy: dtl_policy_t,
@@ -128,6 +137,7 @@ pub extern "C" fn dtl_policy_retain(policy: dtl_policy_t) -> dtl_status_t {
 ///
 /// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
 /// share goes.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t {
     Entry("dtl_policy_release").wait(
@@ -150,6 +160,8 @@ pub extern "C" fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t {
 /// @param out_len  their number. NULL = not wanted.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number; nothing written but *out_len.
 ///         DTL_ERROR_INVALID_STATE: not initialised.
+/// dtl:out len(cap) opt(cap==0)
+/// dtl:out_len opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_resources(
     policy: dtl_policy_t,
@@ -167,6 +179,8 @@ pub unsafe extern "C" fn dtl_policy_resources(
 /// numbers may be a moment old.
 ///
 /// @param out, cap, out_len  as for dtl_policy_resources.
+/// dtl:out len(cap) opt(cap==0)
+/// dtl:out_len opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_stats(
     policy: dtl_policy_t,
@@ -191,7 +205,7 @@ pub unsafe extern "C" fn dtl_policy_traits(
     Entry("dtl_policy_traits").call(|inside| {
         let policy = policy::find(inside, policy.id)?;
         // SAFETY: the caller's contract: a writable struct as long as its struct_size.
-        unsafe { args::fill(out, || Ok(policy.traits())) }
+        unsafe { args::fill(out, "out", || Ok(policy.traits())) }
     })
 }
 
@@ -250,18 +264,16 @@ unsafe fn list<'a>(
     count: u64,
 ) -> Result<Option<&'a [dtl_resource_t]>> {
     policy::check_count(count)?;
-    if count == 0 {
-        if resources.is_null() {
-            return Ok(None);
-        }
-        return fail!(
+    match count {
+        0 if resources.is_null() => Ok(None),
+        0 => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "count is 0, and resources is not NULL: pass at least one resource, or NULL for the \
              defaults"
-        );
+        ),
+        // SAFETY: the caller guarantees that `resources` is null or has `count` elements.
+        _ => unsafe { args::slice(resources, count as usize, "resources") }.map(Some),
     }
-    // SAFETY: the caller guarantees that `resources` is null or has `count` elements.
-    unsafe { args::slice(resources, count as usize, "resources") }.map(Some)
 }
 
 /// # Safety
@@ -287,7 +299,7 @@ unsafe fn kind(has_list: bool, opts: &dtl_policy_opts_t) -> Result<ResourceKind>
         DTL_RESOURCES_CUSTOM => {
             required(has_table, "opts.ops")?;
             // SAFETY: passed on.
-            let ops = unsafe { args::take(opts.ops) }?;
+            let ops = unsafe { args::take(opts.ops, "opts.ops") }?;
             args::check_reserved(ops.reserved, "opts.ops->reserved")?;
             required(ops.submit.is_some(), "opts.ops->submit")?;
             check_info(ops.supported_info, "opts.ops->supported_info")?;

@@ -50,6 +50,9 @@ struct SubmitArgs {
 ///         task has run, and the event that it left in out_wait is none. The text names which; the
 ///         task counts as failed then, and nothing waits for the work that it left running.
 /// Equivalent: oneDPL's submit(policy, f).
+/// dtl:arg opaque until(call_of:dtl_submission_wait|dtl_policy_wait_all)
+/// dtl:out opt owned(dtl_submission_wait|dtl_submission_release)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_submit(
     policy: dtl_policy_t,
@@ -91,6 +94,9 @@ pub unsafe extern "C" fn dtl_policy_submit(
 ///
 /// @return DTL_ERROR_BUSY: none is free. Else as dtl_policy_submit.
 /// Equivalent: oneDPL's try_submit.
+/// dtl:arg opaque until(call_of:dtl_submission_wait|dtl_policy_wait_all)
+/// dtl:out opt owned(dtl_submission_wait|dtl_submission_release)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_try_submit(
     policy: dtl_policy_t,
@@ -130,6 +136,8 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
 ///         or it has not ended (it goes on; its failure is the next dtl_policy_wait_all's). Else as
 ///         dtl_policy_submit.
 /// Equivalent: oneDPL's submit_and_wait.
+/// dtl:arg opaque until(call_of:dtl_policy_wait_all)
+/// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_submit_and_wait(
     policy: dtl_policy_t,
@@ -178,6 +186,8 @@ pub extern "C" fn dtl_policy_submit_and_wait(
 ///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the
 ///         task have said is not kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell
 ///         that.
+/// dtl:submission inout
+/// dtl:call blocks(timeout_ns) synchronised
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_submission_wait(
     submission: *mut dtl_submission_t,
@@ -205,6 +215,7 @@ pub unsafe extern "C" fn dtl_submission_wait(
 /// is the next dtl_policy_wait_all's. A complete submission: nothing happens.
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
+/// dtl:submission inout
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_submission_release(submission: *mut dtl_submission_t) -> dtl_status_t {
     Entry("dtl_submission_release").call(|inside| {
@@ -244,6 +255,7 @@ pub unsafe extern "C" fn dtl_submission_resource(
 ///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released
 ///         meanwhile.
 /// Equivalent: oneDPL's wait(policy.get_submission_group()).
+/// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_wait_all(policy: dtl_policy_t, timeout_ns: u64) -> dtl_status_t {
     Entry("dtl_policy_wait_all")

@@ -77,6 +77,6 @@ pub(crate) unsafe fn take_query(query: *const dtl_dispatch_query_t) -> Result<Qu
 #[inline(never)]
 unsafe fn take_part(query: *const dtl_dispatch_query_t) -> Result<Query> {
     // SAFETY: passed on.
-    let query = unsafe { args::take(query) }?;
+    let query = unsafe { args::take(query, "query") }?;
     Ok(Query { struct_size: size_of::<Query>() as u32, ..query })
 }

@@ -20,6 +20,8 @@ fn find(inside: &Guard, event: dtl_event_t) -> Result<&Event> {
 /// @param flags  0, or DTL_EVENT_NO_TIMING (cheaper where the hardware takes the time).
 /// @param out    the event; destroy it with dtl_event_destroy.
 /// Equivalent: cudaEventCreateWithFlags.
+/// dtl:flags flags(DTL_EVENT_NO_TIMING)
+/// dtl:out owned(dtl_event_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_event_create(
     backend: dtl_backend_t,
@@ -54,6 +56,7 @@ pub extern "C" fn dtl_event_destroy(event: dtl_event_t) -> dtl_status_t {
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: event and stream are of different backends that do not mix.
 /// Equivalent: cudaEventRecord.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> dtl_status_t {
     Entry("dtl_event_record")
@@ -67,6 +70,7 @@ pub extern "C" fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> 
 ///         by a callback or task that the event is recorded behind, for which it would wait for
 ///         ever.
 /// Equivalent: cudaEventSynchronize.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_event_sync(event: dtl_event_t) -> dtl_status_t {
     Entry("dtl_event_sync").hold(handles::hold, event.id, Event::sync)
@@ -76,6 +80,7 @@ pub extern "C" fn dtl_event_sync(event: dtl_event_t) -> dtl_status_t {
 ///
 /// @param timeout_ns  nanoseconds; 0 = only look, DTL_TIMEOUT_INFINITE = no limit.
 /// @return DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. Else as dtl_event_sync.
+/// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_status_t {
     Entry("dtl_event_wait").hold(handles::hold, event.id, |event: &Event| event.wait(timeout_ns))
@@ -86,6 +91,7 @@ pub extern "C" fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_sta
 /// @param out_state  DTL_EVENT_COMPLETE or DTL_EVENT_PENDING. Never recorded = complete.
 /// @return the failure of that work, as dtl_event_sync.
 /// Equivalent: cudaEventQuery.
+/// dtl:out_state values(DTL_EVENT_COMPLETE|DTL_EVENT_PENDING)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_event_query(event: dtl_event_t, out_state: *mut i32) -> dtl_status_t {
     Entry("dtl_event_query").call(|inside| {

@@ -28,6 +28,8 @@ fn given<F>(function: Option<F>, name: &str) -> Result<F> {
 /// @param out   the executor; destroy it with dtl_executor_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: DTL_EXECUTOR_BACKEND of a backend that has none.
 ///         DTL_ERROR_INVALID_ARGUMENT: an unknown kind, or more threads than are allowed.
+/// dtl:desc opt
+/// dtl:out owned(dtl_executor_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_executor_create(
     backend: dtl_backend_t,
@@ -47,6 +49,7 @@ pub unsafe extern "C" fn dtl_executor_create(
 
 /// Destroys an executor after what dtl_executor_run_async started has run (it waits for that;
 /// called by the executor's own work it does not wait). The null executor: nothing happens.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_destroy(executor: dtl_executor_t) -> dtl_status_t {
     Entry("dtl_executor_destroy").wait(
@@ -65,6 +68,8 @@ pub extern "C" fn dtl_executor_destroy(executor: dtl_executor_t) -> dtl_status_t
 ///
 /// @param fn  Locks held: none. It may block and call dtl_ functions; it must not throw.
 /// @return the function's status.
+/// dtl:user opaque
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_run(
     executor: dtl_executor_t,
@@ -86,6 +91,7 @@ pub extern "C" fn dtl_executor_run(
 ///               for a backend without events of its own, such as "host". Null = none.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
 ///         The function's failure is the event's and the next dtl_executor_synchronize's.
+/// dtl:user opaque until(call_of:dtl_executor_synchronize)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_run_async(
     executor: dtl_executor_t,
@@ -119,6 +125,8 @@ pub extern "C" fn dtl_executor_run_async(
 /// @return the status of the first piece that failed; pieces not yet begun are then left out.
 ///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
 /// Equivalent: #pragma omp parallel for schedule(dynamic, grain).
+/// dtl:user opaque
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_parallel_for(
     executor: dtl_executor_t,
@@ -145,6 +153,10 @@ pub extern "C" fn dtl_executor_parallel_for(
 /// @return the status of the first fold that failed. DTL_ERROR_INVALID_ARGUMENT: begin > end, or
 ///         acc_size_bytes is 0. DTL_ERROR_OUT_OF_MEMORY. An empty range gives the identity.
 /// Equivalent: #pragma omp parallel for reduction (but deterministic).
+/// dtl:identity len(acc_size_bytes)
+/// dtl:user opaque
+/// dtl:out_result len(acc_size_bytes)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_executor_parallel_reduce(
     executor: dtl_executor_t,
@@ -185,6 +197,7 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
 ///         function of dtl_executor_run_async, and on SEQUENTIAL a loop's body too. On INLINE
 ///         nothing is left to wait for, and on POOL a loop's body is not waited for: there the call
 ///         succeeds (on POOL, while such functions run, only in the thread that started the loop).
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_synchronize(executor: dtl_executor_t) -> dtl_status_t {
     Entry("dtl_executor_synchronize").wait(
@@ -204,6 +217,6 @@ pub unsafe extern "C" fn dtl_executor_info(
     Entry("dtl_executor_info").call(|inside| {
         let executor = handles::find::<Executor>(inside, executor.id)?;
         // SAFETY: the caller's contract: a writable struct as long as its struct_size.
-        unsafe { args::fill(out_info, || executor.info()) }
+        unsafe { args::fill(out_info, "out_info", || executor.info()) }
     })
 }

@@ -29,6 +29,8 @@ const FEW_ARGS: usize = 16;
 /// @param fn    called once for each thread of a launch; see dtl_kernel_fn_t.
 /// @param user  handed to each call; must live until the last launch is done.
 /// @param out   the kernel; destroy it with dtl_kernel_destroy.
+/// dtl:user opaque until(destroy)
+/// dtl:out owned(dtl_kernel_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_from_function(
     backend: dtl_backend_t,
@@ -69,6 +71,9 @@ pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
 ///         dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is called
 ///         after these checks; what it fails with.
 /// Equivalent: cuLaunchKernel.
+/// dtl:args len(count) opt(count==0)
+/// dtl:sizes len(count) opt(count==0)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_launch(
     stream: dtl_stream_t,
@@ -105,7 +110,7 @@ unsafe fn launch_by_schedule(
         return unsafe { self::launch(inside, stream, kernel, shape, args) };
     }
     // SAFETY: passed on.
-    let taken = unsafe { args::take(shape) }?;
+    let taken = unsafe { args::take(shape, "launch") }?;
     library_ops::check_schedule_word(taken.schedule)?;
     // SAFETY: passed on.
     let packed = unsafe { pack(args.0, args.1, args.2) }?;
@@ -142,7 +147,7 @@ pub(crate) unsafe fn launch(
     (args, sizes, count): Args,
 ) -> Result<()> {
     // SAFETY: the caller's contract: a struct as long as its struct_size.
-    let shape = unsafe { args::take(launch) }?;
+    let shape = unsafe { args::take(launch, "launch") }?;
     library_ops::check_schedule(shape.schedule)?;
     let kernel = handles::find::<Kernel>(inside, kernel.id)?;
     let stream = stream::find(inside, stream)?;

@@ -56,6 +56,8 @@ thread_local! {
 ///         no space on disk, or a limit on the size of files (ulimit -f).
 /// Threads: any, several at once.
 /// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
+/// dtl:out owned(dtl_module_destroy)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_module_compile(
     backend: dtl_backend_t,
@@ -69,7 +71,7 @@ pub unsafe extern "C" fn dtl_module_compile(
             let owner = handles::backend_of(inside, backend)?;
             handles::check_device(&owner, device)?;
             // SAFETY: the caller's contract: a struct as long as its struct_size.
-            let language = unsafe { args::take(source) }?.language;
+            let language = unsafe { args::take(source, "source") }?.language;
             let mut wanted = dtl_dispatch_compile_t { device, backend, source, ..blank() };
             Ok((out, by_language(inside, language, &mut wanted)?, wanted))
         },
@@ -106,7 +108,7 @@ fn compile_query(language: dtl_enum_word_t, wanted: &mut dtl_dispatch_compile_t)
 /// Has a handler of the program's compile.
 fn compile_by(handler: &Registration, mut wanted: dtl_dispatch_compile_t) -> Result<dtl_module_t> {
     // SAFETY: taken over once already; the caller's contract holds until its call returns.
-    let language = unsafe { args::take(wanted.source) }?.language;
+    let language = unsafe { args::take(wanted.source, "source") }?.language;
     handler.invoke(&compile_query(language, &mut wanted), None)?;
     if !handles::is_live::<Module>(wanted.module.id) {
         return fail!(
@@ -135,7 +137,7 @@ pub(crate) unsafe fn compile(
     };
     handles::check_device(&owner, device)?;
     // SAFETY: the caller's contract: a struct as long as its struct_size.
-    let source = unsafe { args::take(source) }?;
+    let source = unsafe { args::take(source, "source") }?;
     // SAFETY: the caller's contract: what the struct points to is there.
     let needs = unsafe {
         args::texts(source.environments, source.environment_count, "dtl_source_t.environments")
@@ -360,6 +362,8 @@ unsafe fn take_options(source: &dtl_source_t) -> Result<Vec<CString>> {
 /// @param out_len  bytes of the text without its NUL; may be NULL.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written.
 /// Equivalent: nvrtcGetProgramLog, CL_PROGRAM_BUILD_LOG.
+/// dtl:buf out len(cap) opt(cap==0)
+/// dtl:out_len opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_module_log(
     module: dtl_module_t,
@@ -408,6 +412,8 @@ pub extern "C" fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t {
 ///         memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has
 ///         for one.
 /// Equivalent: cuModuleGetFunction, clCreateKernel.
+/// dtl:signature opt
+/// dtl:out owned(dtl_kernel_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_get(
     module: dtl_module_t,

@@ -43,6 +43,7 @@ fn pin(inside: &Guard, stream: dtl_stream_t) -> Result<Arc<Stream>> {
 /// @param out     the stream; destroy it with dtl_stream_destroy.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_UNAVAILABLE: the backend cannot run.
 /// Equivalent: cudaStreamCreate.
+/// dtl:out owned(dtl_stream_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_stream_create(
     backend: dtl_backend_t,
@@ -65,6 +66,7 @@ pub unsafe extern "C" fn dtl_stream_create(
 ///
 /// Threads: any; threads that use the stream meanwhile get DTL_ERROR_INVALID_HANDLE or
 /// DTL_ERROR_CANCELED. Equivalent: cudaStreamDestroy (which does not wait).
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
     Entry("dtl_stream_destroy").wait(
@@ -83,6 +85,7 @@ pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
 /// @return the first failure of that work since the last call; it is reported once.
 ///         DTL_ERROR_INVALID_STATE: called by the stream's own work.
 /// Equivalent: cudaStreamSynchronize.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t {
     Entry("dtl_stream_synchronize").hold(hold, stream, Stream::synchronize)
@@ -95,6 +98,8 @@ pub extern "C" fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t {
 /// @param out_done  1 = done, 0 = not yet.
 /// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.
 /// Equivalent: cudaStreamQuery.
+/// dtl:out_done bool
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_stream_query(
     stream: dtl_stream_t,
@@ -111,6 +116,7 @@ pub unsafe extern "C" fn dtl_stream_query(
 /// call waits.
 ///
 /// Equivalent: cudaStreamWaitEvent.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_wait_event(stream: dtl_stream_t, event: dtl_event_t) -> dtl_status_t {
     Entry("dtl_stream_wait_event").wait(
@@ -124,6 +130,7 @@ pub extern "C" fn dtl_stream_wait_event(stream: dtl_stream_t, event: dtl_event_t
 ///
 /// @param device  0 ... count-1.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device.
+/// dtl:out borrowed
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_stream_default(
     backend: dtl_backend_t,
@@ -144,6 +151,8 @@ pub unsafe extern "C" fn dtl_stream_default(
 /// @param native  as the backend defines it; NULL if that means a stream there.
 /// @param out     the handle; give it back with dtl_stream_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// dtl:native opaque opt until(destroy)
+/// dtl:out owned(dtl_stream_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_stream_wrap(
     backend: dtl_backend_t,
@@ -163,6 +172,7 @@ pub unsafe extern "C" fn dtl_stream_wrap(
 /// stream.
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// dtl:out_native borrowed lives(object)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_stream_native(
     stream: dtl_stream_t,
@@ -180,6 +190,8 @@ pub unsafe extern "C" fn dtl_stream_native(
 ///            except to wait for this stream or an event behind itself; it must not throw. On a
 ///            backend's stream the backend's rules come on top (CUDA: no calls that reach CUDA).
 /// Equivalent: cudaLaunchHostFunc.
+/// dtl:user opaque until(stream)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_host_callback(
     stream: dtl_stream_t,
@@ -202,6 +214,7 @@ pub extern "C" fn dtl_stream_host_callback(
 ///
 /// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device.
 /// Equivalent: cudaDeviceSynchronize.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_device_synchronize(backend: dtl_backend_t, device: i32) -> dtl_status_t {
     Entry("dtl_device_synchronize").wait(

@@ -18,6 +18,9 @@ use std::ffi::c_void;
 /// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
 ///         is queued then. What fails later is the stream's failure.
 /// Equivalent: cudaMemcpyAsync.
+/// dtl:dst out len(size_bytes) opt(size_bytes==0) until(stream)
+/// dtl:src len(size_bytes) opt(size_bytes==0) until(stream)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_copy_async(
     stream: dtl_stream_t,
@@ -41,6 +44,8 @@ pub unsafe extern "C" fn dtl_mem_copy_async(
 /// @param dst  size_bytes, valid until the fill is done.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.
 /// Equivalent: cudaMemsetAsync.
+/// dtl:dst out len(size_bytes) opt(size_bytes==0) until(stream)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_fill_async(
     stream: dtl_stream_t,

@@ -30,6 +30,9 @@ use std::sync::Arc;
 ///         DTL_ERROR_INCOMPATIBLE_ABI: compiled for a newer library. After a failure nothing is
 ///         registered and `destroy` is not called.
 /// Threads: any. One table may serve several names.
+/// dtl:self opaque until(unregister)
+/// dtl:flags flags(DTL_REGISTER_)
+/// dtl:out owned(dtl_backend_unregister)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_register(
     name: *const c_char,
@@ -73,7 +76,7 @@ pub unsafe extern "C" fn dtl_backend_set_error(text: *const c_char) -> dtl_statu
 /// `vtable` and the tables in it are valid for the sizes that they say.
 pub unsafe fn take_tables(vtable: *const dtl_backend_vtable_t) -> Result<Tables> {
     // SAFETY: the caller's contract.
-    let main = unsafe { args::take(vtable) }?;
+    let main = unsafe { args::take(vtable, "vtable") }?;
     Ok(Tables {
         // SAFETY: the caller's contract, as in the four lines below.
         device: unsafe { args::take_optional(main.device) }?,
@@ -117,6 +120,9 @@ pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t
 /// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones, and the plugins that
 ///         could not be loaded with the reason.
 ///         DTL_ERROR_UNAVAILABLE: NULL or "auto", and what it leads to cannot run here.
+/// dtl:name opt
+/// dtl:out borrowed
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_get(
     name: *const c_char,
@@ -131,6 +137,7 @@ pub unsafe extern "C" fn dtl_backend_get(
 }
 
 /// Number of backends, available or not.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t {
     Entry("dtl_backend_count").wait(
@@ -142,6 +149,8 @@ pub unsafe extern "C" fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t 
 /// The backend of an index, 0 ... count-1, in the order registered.
 ///
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// dtl:out borrowed
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> dtl_status_t {
     Entry("dtl_backend_at").wait(
@@ -156,6 +165,7 @@ pub unsafe extern "C" fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> 
 
 /// The backend's name, valid as long as it is registered; NULL for a bad handle (see
 /// dtl_last_error).
+/// dtl:return lives(object)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_backend_name(backend: dtl_backend_t) -> *const c_char {
     let mut name = std::ptr::null();
@@ -185,7 +195,7 @@ pub unsafe extern "C" fn dtl_backend_info(
             ..blank()
         };
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, || Ok(info)) }
+        unsafe { args::fill(out_info, "out_info", || Ok(info)) }
     })
 }
 
@@ -193,6 +203,9 @@ pub unsafe extern "C" fn dtl_backend_info(
 ///
 /// @param out_yes  1 or 0.
 /// @param why      `cap` bytes for the reason if 0 (cut if too long), empty if 1; may be NULL.
+/// dtl:out_yes bool
+/// dtl:why out len(cap) opt
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_is_available(
     backend: dtl_backend_t,
@@ -218,6 +231,7 @@ pub unsafe extern "C" fn dtl_backend_is_available(
 /// the backend cannot run.
 ///
 /// @param out_yes  1 or 0.
+/// dtl:out_yes bool
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_supports(
     backend: dtl_backend_t,
@@ -246,6 +260,9 @@ pub unsafe extern "C" fn dtl_backend_supports(
 ///         a wrong outcome; the text names the check. The report is written in that case, too.
 ///         DTL_ERROR_UNAVAILABLE: it cannot run here. DTL_ERROR_BUFFER_TOO_SMALL: nothing written
 ///         but *out_len (4 KiB are enough for a backend without failures).
+/// dtl:buf out len(cap) opt(cap==0)
+/// dtl:out_len opt
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_self_test(
     backend: dtl_backend_t,

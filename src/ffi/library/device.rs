@@ -78,7 +78,7 @@ pub unsafe extern "C" fn dtl_device_info(
     Entry("dtl_device_info").call(|inside| {
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, || device::info(backend, device)) }
+        unsafe { args::fill(out_info, "out_info", || device::info(backend, device)) }
     })
 }
 

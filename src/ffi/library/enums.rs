@@ -24,6 +24,7 @@ use std::ffi::{CStr, c_char};
 /// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find gives it.
 ///         DTL_ERROR_INVALID_ARGUMENT: name or flags.
 ///         DTL_ERROR_LIMIT: 256 were made in this process' life. Threads: any.
+/// dtl:flags flags(DTL_ENUM_WITH_UNDEFINED)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_create(
     name: *const c_char,
@@ -96,6 +97,7 @@ pub unsafe extern "C" fn dtl_enum_register_value(
 /// @return as dtl_enum_register. DTL_ERROR_INVALID_ARGUMENT: a field's name, kind, flags or default
 ///         (a word that was never given out), a name twice, no fields. DTL_ERROR_LIMIT: more than
 ///         16. DTL_ERROR_NULL_POINTER: fields, or a name or text in them. Threads: any.
+/// dtl:fields len(n)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_register_template(
     enumeration: dtl_enum_t,
@@ -200,6 +202,7 @@ pub unsafe extern "C" fn dtl_enum_undefined(
 ///         out. DTL_ERROR_NULL_POINTER: attrs, or a name or text in them. DTL_ERROR_LIMIT: 65536
 ///         instances were made in this process' life, or this one is longer than 4000 bytes as
 ///         JSON, or has instances in instances more than 16 deep. Threads: any.
+/// dtl:attrs len(n) opt(n==0)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_instance(
     tmpl: dtl_enum_word_t,
@@ -241,6 +244,7 @@ pub unsafe extern "C" fn dtl_ev_get(
 ///
 /// @param out_name  receives the text, which stays valid until the process ends; do not free it.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+/// dtl:out_name lives(forever)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_name(
     word: dtl_enum_word_t,
@@ -268,6 +272,8 @@ pub unsafe extern "C" fn dtl_ev_name(
 ///                 small.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. DTL_ERROR_BUFFER_TOO_SMALL:
 ///         cap. Threads: any.
+/// dtl:buf out len(cap) opt(cap==0)
+/// dtl:out_len opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_to_json(
     word: dtl_enum_word_t,
@@ -295,6 +301,7 @@ pub unsafe extern "C" fn dtl_ev_to_json(
 ///         gives the position), "type" is of another enumeration, a field without a default is
 ///         missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
 /// Threads: any.
+/// dtl:flags flags(DTL_EV_TOLERANT)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_from_json(
     enumeration: dtl_enum_t,
@@ -319,6 +326,9 @@ pub unsafe extern "C" fn dtl_ev_from_json(
 ///         enumeration.
 ///         DTL_ERROR_INVALID_ARGUMENT: an instance, or never given out. Threads: any.
 /// Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
+/// dtl:schedule values(DTL_SCHEDULE_)
+/// dtl:default_memory_kind values(DTL_MEMORY_)
+/// dtl:inner_schedule values(DTL_SCHEDULE_)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_schedule_set_defaults(
     schedule: dtl_enum_word_t,
@@ -335,6 +345,9 @@ pub extern "C" fn dtl_schedule_set_defaults(
 /// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it. DTL_ERROR_TYPE: no
 ///         schedule.
 ///         DTL_ERROR_INVALID_ARGUMENT: never given out. Threads: any.
+/// dtl:schedule values(DTL_SCHEDULE_)
+/// dtl:out_memory_kind values(DTL_MEMORY_)
+/// dtl:out_inner_schedule values(DTL_SCHEDULE_)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_schedule_defaults(
     schedule: dtl_enum_word_t,

@@ -42,7 +42,7 @@ pub unsafe extern "C" fn dtl_environment_register(
 /// `desc` is null or as long as its struct_size; its pointers are null or valid as it describes.
 pub(crate) unsafe fn describe(desc: *const dtl_environment_desc_t) -> Result<Description> {
     // SAFETY: the caller's contract.
-    let desc = unsafe { args::take(desc) }?;
+    let desc = unsafe { args::take(desc, "desc") }?;
     // SAFETY: a NUL-terminated text or null.
     let name = unsafe { args::text(desc.name, "dtl_environment_desc_t.name") }?;
     // SAFETY: as above.
@@ -142,6 +142,7 @@ pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_
 ///         the state. Else the status of the probe or init that failed. The text names the members:
 ///         which one, and on whose behalf.
 /// Threads: any. No lock is held while functions of environments are called.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_require(name: *const c_char) -> dtl_status_t {
     // SAFETY: the caller's contract: a NUL-terminated text or null.
@@ -158,6 +159,7 @@ pub unsafe extern "C" fn dtl_environment_require(name: *const c_char) -> dtl_sta
 ///         required it by dtl_environment_require. Else the first failure of a finalize: it has
 ///         been released all the same.
 /// Threads: any, not only the one that required it.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_release(name: *const c_char) -> dtl_status_t {
     // SAFETY: the caller's contract: a NUL-terminated text or null.
@@ -171,6 +173,7 @@ pub unsafe extern "C" fn dtl_environment_release(name: *const c_char) -> dtl_sta
 /// @param out  the block that init was given; NULL if state_size is 0.
 /// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: it is not
 ///         started.
+/// dtl:out borrowed
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_state(
     name: *const c_char,
@@ -192,6 +195,9 @@ pub unsafe extern "C" fn dtl_environment_state(
 /// @param why      why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
 /// @param cap      bytes of room.
 /// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+/// dtl:out_yes bool
+/// dtl:why out len(cap) opt
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_is_available(
     name: *const c_char,
@@ -214,6 +220,7 @@ pub unsafe extern "C" fn dtl_environment_is_available(
 }
 
 /// Number of environments that are registered. Searches for plugins if that was not done yet.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_count(out_count: *mut u64) -> dtl_status_t {
     Entry("dtl_environment_count")
@@ -230,7 +237,8 @@ pub unsafe extern "C" fn dtl_environment_at(
     out_info: *mut dtl_environment_info_t,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
-    Entry("dtl_environment_at").call(|_| unsafe { args::fill(out_info, || environment::at(index)) })
+    Entry("dtl_environment_at")
+        .call(|_| unsafe { args::fill(out_info, "out_info", || environment::at(index)) })
 }
 
 /// How the environment of a name is.
@@ -246,6 +254,6 @@ pub unsafe extern "C" fn dtl_environment_info(
         // SAFETY: the caller's contract: a NUL-terminated text or null.
         let name = unsafe { args::text(name, "name") }?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, || environment::info(name)) }
+        unsafe { args::fill(out_info, "out_info", || environment::info(name)) }
     })
 }

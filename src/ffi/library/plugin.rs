@@ -36,6 +36,8 @@ use std::path::Path;
 ///         Else the status of the plugin's entry or load. The reason is kept for dtl_plugin_at and
 ///         is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
 /// Threads: any; one at a time loads, the others wait.
+/// dtl:out opt borrowed
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_load(
     path: *const c_char,
@@ -67,6 +69,8 @@ pub unsafe extern "C" fn dtl_backend_load(
 ///         read.
 ///         DTL_ERROR_BUSY: inside a plugin's load.
 /// Threads: any; one at a time loads, the others wait.
+/// dtl:out_loaded opt
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_load_dir(
     path: *const c_char,
@@ -89,6 +93,7 @@ pub unsafe extern "C" fn dtl_backend_load_dir(
 /// Number of plugin files (and refused folders) that were tried since the library was opened,
 /// whatever became of them. Searches DTL_PLUGIN_PATH and the installed folder if that was not done
 /// yet.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_plugin_count(out_count: *mut u64) -> dtl_status_t {
     Entry("dtl_plugin_count")
@@ -99,12 +104,13 @@ pub unsafe extern "C" fn dtl_plugin_count(out_count: *mut u64) -> dtl_status_t {
 ///
 /// @param out_info  start from DTL_PLUGIN_INFO_INIT.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_plugin_at(
     index: u64,
     out_info: *mut dtl_plugin_info_t,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract.
-    let describe = |()| unsafe { args::fill(out_info, || plugins::at(index)) };
+    let describe = |()| unsafe { args::fill(out_info, "out_info", || plugins::at(index)) };
     Entry("dtl_plugin_at").wait(|_| Ok(()), describe)
 }

@@ -21,6 +21,7 @@ use std::ffi::{c_char, c_void};
 ///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize; call again when that has
 ///         returned (but do not wait for it in a callback, which dtl_finalize may be waiting for).
 /// Threads: any. Equivalent: MPI_Init (but repeatable).
+/// dtl:config opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
     always(Locks::None, || {
@@ -81,6 +82,7 @@ fn apply(
 ///         DTL_ERROR_INVALID_STATE: there is nothing to end.
 /// Threads: any, but not from a callback: the last dtl_finalize in any function that the library
 /// calls is DTL_ERROR_BUSY. Never call it from a static destructor: it is not needed.
+/// dtl:call blocks collective(job)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_finalize() -> dtl_status_t {
     always(Locks::None, || lifecycle::finalize(SHUTDOWN))
@@ -103,6 +105,7 @@ pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
 }
 
 /// The library's version, "0.1.0". Lives for ever. Works in every state.
+/// dtl:return lives(forever)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_version_string() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
@@ -139,6 +142,7 @@ pub extern "C" fn dtl_abi_version() -> u32 {
 
 /// The constant's name, e.g. "DTL_ERROR_TIMEOUT"; "DTL_ERROR_UNKNOWN" for a number that is no
 /// status. Lives for ever. Works in every state.
+/// dtl:return lives(forever)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_status_name(status: dtl_status_t) -> *const c_char {
     name_of(status).as_ptr()
@@ -146,6 +150,7 @@ pub extern "C" fn dtl_status_name(status: dtl_status_t) -> *const c_char {
 
 /// The general meaning of a status, for people. Lives for ever. Works in every state.
 /// Equivalent: MPI_Error_string.
+/// dtl:return lives(forever)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
     message_of(status).as_ptr()
@@ -164,6 +169,7 @@ pub extern "C" fn dtl_status_message(status: dtl_status_t) -> *const c_char {
 /// a colon follows what the function has said with dtl_backend_set_error, or, if it has said
 /// nothing, the text of the last dtl_ call that failed in it, in its thread, if it returned that
 /// call's status.
+/// dtl:return lives(thread)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_last_error() -> *const c_char {
     last_error::text()
@@ -176,6 +182,9 @@ pub extern "C" fn dtl_last_error() -> *const c_char {
 /// call the library, except dtl_finalize; what it logs itself comes back to it.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
+/// dtl:function opt until(call_of:dtl_log_set_callback)
+/// dtl:user opaque until(call_of:dtl_log_set_callback)
+/// dtl:level values(DTL_LOG_)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_log_set_callback(
     function: dtl_log_fn_t,
@@ -196,6 +205,8 @@ pub extern "C" fn dtl_log_set_callback(
 /// @param buf      `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length only.
 /// @param out_len  length needed without the NUL; may be NULL.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len; call again with more room.
+/// dtl:buf out len(cap) opt(cap==0)
+/// dtl:out_len opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_explain(
     buf: *mut c_char,

@@ -48,6 +48,7 @@ pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
 ///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are
 ///         not in it; the file is whole.
 /// Threads: any.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_trace_stop() -> dtl_status_t {
     UNTRACED.wait(
@@ -69,6 +70,7 @@ pub extern "C" fn dtl_trace_stop() -> dtl_status_t {
 /// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0.
 /// Threads: any. Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling
 /// interface.
+/// dtl:callbacks opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_trace_set_callbacks(
     callbacks: *const dtl_trace_callbacks_t,

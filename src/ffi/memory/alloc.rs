@@ -31,6 +31,8 @@ use std::ffi::c_void;
 ///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a
 ///         descriptor for each block): no file descriptors left. *out is written on success only.
 /// Equivalent: cudaMalloc.
+/// dtl:kind values(DTL_MEMORY_)
+/// dtl:out owned(dtl_mem_free)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_alloc(
     backend: dtl_backend_t,
@@ -84,6 +86,8 @@ pub unsafe extern "C" fn dtl_mem_alloc(
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
 ///         first byte, another backend's); nothing is freed.
+/// dtl:ptr address opt
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
     /// By C's convention, so that it cannot unwind: the fast path jumps to it.
@@ -126,6 +130,7 @@ extern "C" fn afterwards() -> dtl_status_t {
 ///
 /// @param out_info  start from DTL_MEM_KIND_INFO_INIT.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+/// dtl:kind values(DTL_MEMORY_)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_kind_info(
     backend: dtl_backend_t,
@@ -135,7 +140,7 @@ pub unsafe extern "C" fn dtl_mem_kind_info(
     Entry("dtl_mem_kind_info").call(|inside| {
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, || memory::kind_info(backend, kind)) }
+        unsafe { args::fill(out_info, "out_info", || memory::kind_info(backend, kind)) }
     })
 }
 
@@ -150,7 +155,7 @@ pub unsafe extern "C" fn dtl_mem_stats(
     Entry("dtl_mem_stats").call(|inside| {
         let backend = device::backend(inside, backend)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_stats, || memory::stats(backend)) }
+        unsafe { args::fill(out_stats, "out_stats", || memory::stats(backend)) }
     })
 }
 
@@ -163,6 +168,7 @@ pub unsafe extern "C" fn dtl_mem_stats(
 /// Other backends keep nothing.
 ///
 /// Equivalent: malloc_trim.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
     Entry("dtl_mem_trim").call(|inside| memory::trim(device::backend(inside, backend)?))
@@ -189,6 +195,7 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 ///         status. Copies and messages with the pointer fail with it, too, unless another driver
 ///         knows the pointer.
 /// Equivalent: cudaPointerGetAttributes.
+/// dtl:ptr address
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_query(
     ptr: *const c_void,
@@ -196,7 +203,7 @@ pub unsafe extern "C" fn dtl_mem_query(
 ) -> dtl_status_t {
     Entry("dtl_mem_query").call(|_| {
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, || memory::query(Addr::new(ptr.cast_mut()))) }
+        unsafe { args::fill(out_info, "out_info", || memory::query(Addr::new(ptr.cast_mut()))) }
     })
 }
 
@@ -221,6 +228,7 @@ pub unsafe extern "C" fn dtl_mem_query(
 ///         namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor left (one is used
 ///         during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
 /// Equivalent: cudaIpcGetMemHandle.
+/// dtl:ptr address
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_export(
     ptr: *const c_void,
@@ -262,6 +270,8 @@ pub unsafe extern "C" fn dtl_mem_export(
 ///         left; DTL_ERROR_INCOMPATIBLE_ABI: written by a library with another format. Outputs are
 ///         written on success only.
 /// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared comes near.
+/// dtl:out owned(dtl_mem_free)
+/// dtl:out_size_bytes opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_import(
     backend: dtl_backend_t,

@@ -28,6 +28,11 @@ use crate::sys::compute::callback::TakenTensor;
 ///         DTL_ERROR_NULL_POINTER: shape; and what dtl_mem_alloc and dtl_mem_fill answer. *out is
 ///         written on success only.
 /// Equivalent: numpy.empty and numpy.zeros.
+/// dtl:kind values(DTL_MEMORY_)
+/// dtl:shape len(ndim) opt(ndim==0)
+/// dtl:flags flags(DTL_ARRAY_ZERO)
+/// dtl:out owned(dtl_array_destroy)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_alloc(
     backend: dtl_backend_t,
@@ -73,7 +78,7 @@ pub unsafe extern "C" fn dtl_array_info(
     Entry("dtl_array_info").call(|inside| {
         let array = array::find(inside, array.id)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, || Ok(array.info())) }
+        unsafe { args::fill(out_info, "out_info", || Ok(array.info())) }
     })
 }
 
@@ -156,6 +161,8 @@ pub unsafe extern "C" fn dtl_array_export_unversioned(
 ///         memory, a first element that is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape
 ///         or its data. The text names it and the remedy.
 /// Equivalent: numpy.from_dlpack.
+/// dtl:tensor in until(destroy)
+/// dtl:out owned(dtl_array_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_import(
     backend: dtl_backend_t,
@@ -188,6 +195,8 @@ pub unsafe extern "C" fn dtl_array_import(
 /// As dtl_array_import, of a producer of before DLPack 1.0.
 ///
 /// @param tensor  a DLManagedTensor*, cast.
+/// dtl:tensor in until(destroy)
+/// dtl:out owned(dtl_array_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_import_unversioned(
     backend: dtl_backend_t,
@@ -233,6 +242,7 @@ unsafe fn given<'a>(
 ///
 /// @return a failure of the backend's free: the array is gone all the same, its memory an
 ///         allocation (dtl_mem_free).
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t {
     Entry("dtl_array_destroy")

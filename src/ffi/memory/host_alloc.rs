@@ -28,6 +28,7 @@ use std::ffi::c_void;
 ///         backend registers none, or the driver not such memory (a file's, read-only);
 ///         DTL_ERROR_OUT_OF_MEMORY: no more pages can be locked.
 /// Threads: any. Equivalent: cudaHostRegister.
+/// dtl:ptr inout len(size_bytes) until(call_of:dtl_mem_unregister_host)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_register_host(
     backend: dtl_backend_t,
@@ -58,6 +59,7 @@ fn check_size(size_bytes: u64) -> crate::error::Result<()> {
 /// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this
 ///         backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
+/// dtl:ptr address opt
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_unregister_host(
     backend: dtl_backend_t,
@@ -98,6 +100,8 @@ pub extern "C" fn dtl_mem_unregister_host(
 ///         allocation ends before the range does. DTL_ERROR_NOT_SUPPORTED: the backend has no such
 ///         kind, or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Threads: any. May initialise the backend; does not wait for its work.
+/// dtl:kind values(DTL_MEMORY_)
+/// dtl:ptr inout len(size_bytes) until(call_of:dtl_mem_release)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_adopt(
     backend: dtl_backend_t,
@@ -129,6 +133,7 @@ pub unsafe extern "C" fn dtl_mem_adopt(
 ///                 effect.
 /// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
+/// dtl:ptr address opt
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t {
     Entry("dtl_mem_release").call(|inside| {
@@ -149,6 +154,7 @@ pub extern "C" fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> d
 ///         end; DTL_ERROR_NOT_SUPPORTED: the backend or its driver gives none. Outputs are written
 ///         on success only.
 /// Threads: any. Equivalent: cuMemGetHandleForAddressRange; for ibv_reg_dmabuf_mr.
+/// dtl:ptr len(size_bytes)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_export_dmabuf(
     ptr: *const c_void,

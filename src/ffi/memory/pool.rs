@@ -30,6 +30,10 @@ use std::ffi::c_void;
 ///         this call waits for the calls of other threads to return. It cannot wait for a call that
 ///         it is made from (in a callback).
 /// Equivalent: cudaMemPoolCreate.
+/// dtl:kind values(DTL_MEMORY_)
+/// dtl:desc opt
+/// dtl:out owned(dtl_pool_destroy)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_pool_create(
     backend: dtl_backend_t,
@@ -61,6 +65,7 @@ pub unsafe extern "C" fn dtl_pool_create(
 /// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
 ///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
 /// Equivalent: cudaMallocFromPoolAsync, without a stream.
+/// dtl:out owned(dtl_pool_free)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_pool_alloc(
     pool: dtl_pool_t,
@@ -104,6 +109,8 @@ pub unsafe extern "C" fn dtl_pool_alloc(
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first
 ///         byte, another pool's or dtl_mem_alloc's); nothing is freed.
+/// dtl:ptr address opt
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t {
     /// By C's convention, so that it cannot unwind: the fast path jumps to it.
@@ -140,6 +147,7 @@ extern "C" fn afterwards(pool: dtl_pool_t) -> dtl_status_t {
 ///
 /// @return a failure of the backend's free; the rest is given back all the same.
 /// Equivalent: cudaMemPoolTrimTo.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_trim(pool: dtl_pool_t, keep_bytes: u64) -> dtl_status_t {
     Entry("dtl_pool_trim").call(|inside| mem_pool::find(inside, pool.id)?.trim(keep_bytes))
@@ -157,7 +165,7 @@ pub unsafe extern "C" fn dtl_pool_stats(
     Entry("dtl_pool_stats").call(|inside| {
         let pool = mem_pool::find(inside, pool.id)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_stats, || Ok(pool.stats())) }
+        unsafe { args::fill(out_stats, "out_stats", || Ok(pool.stats())) }
     })
 }
 
@@ -165,6 +173,7 @@ pub unsafe extern "C" fn dtl_pool_stats(
 ///
 /// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A
 ///         block that another thread allocates at the same moment goes with the pool.)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t {
     Entry("dtl_pool_destroy").call(|inside| mem_pool::destroy(inside, pool.id))

@@ -24,6 +24,8 @@ use std::ffi::c_void;
 ///              come this far. Not zeroed.
 /// @return as dtl_mem_alloc; *out is written on success only.
 /// Threads: any. Equivalent: cudaMallocAsync.
+/// dtl:kind values(DTL_MEMORY_)
+/// dtl:out owned(dtl_mem_free_async|dtl_mem_free)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_alloc_async(
     stream: dtl_stream_t,
@@ -53,6 +55,8 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
 ///         all the same; DTL_ERROR_INVALID_STATE: called by that work. What fails later is the
 ///         stream's failure, and the memory is an allocation again.
 /// Threads: any. Equivalent: cudaFreeAsync.
+/// dtl:ptr address opt
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> dtl_status_t {
     Entry("dtl_mem_free_async")
@@ -68,6 +72,7 @@ pub extern "C" fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> 
 /// @param device  0 ... count-1 of the stream's backend, or DTL_PREFETCH_HOST.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device, or over the end of the allocation.
 /// Threads: any. Equivalent: cudaMemPrefetchAsync.
+/// dtl:ptr len(size_bytes) opt(size_bytes==0) until(stream)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_prefetch(
     stream: dtl_stream_t,

@@ -22,6 +22,9 @@ use std::ffi::c_void;
 /// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.
 ///         DTL_ERROR_INVALID_ARGUMENT: they overlap. DTL_ERROR_NOT_SUPPORTED: no way between them.
 /// Equivalent: cudaMemcpy with cudaMemcpyDefault.
+/// dtl:dst out len(size_bytes) opt(size_bytes==0)
+/// dtl:src len(size_bytes) opt(size_bytes==0)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_copy(
     dst: *mut c_void,
@@ -42,6 +45,9 @@ pub unsafe extern "C" fn dtl_mem_copy(
 /// @param dst_pitch_bytes, src_pitch_bytes  at least width_bytes.
 /// @return as dtl_mem_copy.
 /// Equivalent: cudaMemcpy2D.
+/// dtl:dst out len(?) opt(width_bytes==0||height==0)
+/// dtl:src len(?) opt(width_bytes==0||height==0)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_copy_2d(
     dst: *mut c_void,
@@ -109,6 +115,12 @@ unsafe fn rows(
 ///         16], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
 ///         position on an axis). Else as dtl_mem_copy.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
+/// dtl:dst out len(?)
+/// dtl:dst_strides_bytes len(ndim) opt
+/// dtl:src len(?)
+/// dtl:src_strides_bytes len(ndim) opt
+/// dtl:shape len(ndim) opt(ndim==0)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_copy_strided(
     dst: *mut c_void,
@@ -199,6 +211,8 @@ unsafe fn list<T: Copy>(pointer: *const T, count: u32, name: &str) -> Result<Opt
 /// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.
 ///
 /// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation.
+/// dtl:dst out len(size_bytes) opt(size_bytes==0)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_fill(
     dst: *mut c_void,
@@ -215,6 +229,9 @@ pub unsafe extern "C" fn dtl_mem_fill(
 ///
 /// @param out  the device memory; free it with dtl_mem_free.
 /// @return as dtl_mem_alloc and dtl_mem_copy; after a failure nothing stays allocated.
+/// dtl:host len(size_bytes)
+/// dtl:out owned(dtl_mem_free)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_to_device(
     backend: dtl_backend_t,
@@ -244,6 +261,9 @@ pub unsafe extern "C" fn dtl_mem_to_device(
 /// @param device_memory  inside an allocation of this backend.
 /// @param host           size_bytes of host memory.
 /// @return DTL_ERROR_INVALID_ARGUMENT: device_memory is not this backend's. Else as dtl_mem_copy.
+/// dtl:device_memory len(size_bytes)
+/// dtl:host out len(size_bytes)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_to_host(
     backend: dtl_backend_t,

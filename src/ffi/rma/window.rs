@@ -55,6 +55,9 @@ fn flush(entry: Entry, win: dtl_win_t, target: Option<i32>, reach: FlushScope) -
 ///         DTL_ERROR_LIMIT. What is wrong on one rank is a failure on all of them; it names the
 ///         rank. Else as dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
+/// dtl:base inout len(size_bytes) opt(size_bytes==0) until(destroy)
+/// dtl:out_win owned(dtl_win_destroy)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_create(
     comm: dtl_comm_t,
@@ -82,6 +85,9 @@ pub unsafe extern "C" fn dtl_win_create(
 ///
 /// @param out_base  its first byte; not to be freed. NULL for 0 bytes.
 /// @return as dtl_win_create. Equivalent: MPI_Win_allocate.
+/// dtl:out_base borrowed
+/// dtl:out_win owned(dtl_win_destroy)
+/// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_allocate(
     comm: dtl_comm_t,
@@ -116,6 +122,7 @@ pub unsafe extern "C" fn dtl_win_allocate(
 ///         were called. DTL_ERROR_TIMEOUT: the other ranks do not come; the window lives on, and a
 ///         second call does not wait for them.
 /// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
+/// dtl:call blocks(comm) collective(win)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t {
     Entry("dtl_win_destroy").wait(
@@ -131,6 +138,7 @@ pub extern "C" fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t {
 /// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_NULL_POINTER, DTL_ERROR_INVALID_ARGUMENT
 ///         (struct_size).
 /// Threads: any. Equivalent: MPI_Win_get_attr.
+/// dtl:rank rank
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_info(
     win: dtl_win_t,
@@ -140,7 +148,7 @@ pub unsafe extern "C" fn dtl_win_info(
     Entry("dtl_win_info").hold(rma::hold, win, |window| {
         Out::new(out_info, "out_info").map_err(|error| error.within("dtl_win_info"))?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_info, || rma::info(window, rank)) }
+        unsafe { args::fill(out_info, "out_info", || rma::info(window, rank)) }
     })
 }
 
@@ -160,6 +168,7 @@ pub unsafe extern "C" fn dtl_win_info(
 /// a fence and any
 ///          other, do not go together, and the second is DTL_ERROR_INVALID_STATE. Equivalent:
 ///          MPI_Win_fence(0, win).
+/// dtl:call blocks(comm) collective(win)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
     Entry("dtl_win_fence").hold(rma::hold, win, sync::fence)
@@ -183,6 +192,9 @@ pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
 ///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure.
 ///         DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
+/// dtl:type values(DTL_LOCK_)
+/// dtl:target rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_status_t {
     Entry("dtl_win_lock").hold(rma::hold, win, |window| sync::lock(window, r#type, target))
@@ -196,6 +208,8 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
 ///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure;
 ///         the epoch is over.
 /// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
+/// dtl:target rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
     const NAME: &str = "dtl_win_unlock";
@@ -207,6 +221,7 @@ pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// that order.
 ///
 /// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
     const NAME: &str = "dtl_win_lock_all";
@@ -216,6 +231,7 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
 /// Ends the epoch of dtl_win_lock_all.
 ///
 /// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
     const NAME: &str = "dtl_win_unlock_all";
@@ -231,6 +247,8 @@ pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
 ///         use; flush again. DTL_ERROR_RANK_FAILURE: the target has died (each flush of it returns
 ///         this status), or has destroyed the window after a failure. DTL_ERROR_INVALID_RANK.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
+/// dtl:target rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
     let fast = move |visit: Visit| fast::flush(&visit, win, target, false);
@@ -243,6 +261,8 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// what was fetched is there. What was put may not have reached the target yet.
 ///
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local.
+/// dtl:target rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t {
     let fast = move |visit: Visit| fast::flush(&visit, win, target, true);
@@ -256,6 +276,7 @@ pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status
 /// As dtl_win_flush, for all targets.
 ///
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_all.
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
     flush(Entry("dtl_win_flush_all"), win, None, FlushScope::Target)
@@ -264,6 +285,7 @@ pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
 /// As dtl_win_flush_local, for all targets.
 ///
 /// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_flush_local_all(win: dtl_win_t) -> dtl_status_t {
     flush(Entry("dtl_win_flush_local_all"), win, None, FlushScope::Local)

@@ -105,6 +105,9 @@ unsafe fn fetch(
 ///         All before anything moves. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within the
 ///         time limit). A later failure is returned by the flush, unlock or fence.
 /// Threads: any, several at once. Equivalent: MPI_Put.
+/// dtl:buf len(count*dtype) opt(count==0) until(flush)
+/// dtl:target rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_put(
     win: dtl_win_t,
@@ -129,6 +132,9 @@ pub unsafe extern "C" fn dtl_win_put(
 ///
 /// @param buf  room for `count` elements. The other parameters and the statuses: dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
+/// dtl:buf out len(count*dtype) opt(count==0) until(flush)
+/// dtl:target rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_get(
     win: dtl_win_t,
@@ -158,6 +164,10 @@ pub unsafe extern "C" fn dtl_win_get(
 /// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many
 ///         requests in flight.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
+/// dtl:buf len(count*dtype) opt(count==0) until(request)
+/// dtl:target rank(null)
+/// dtl:out_request owned(dtl_request_wait)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_rput(
     win: dtl_win_t,
@@ -177,6 +187,10 @@ pub unsafe extern "C" fn dtl_win_rput(
 ///
 /// @param out_request  as for dtl_win_rput.
 /// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
+/// dtl:buf out len(count*dtype) opt(count==0) until(request)
+/// dtl:target rank(null)
+/// dtl:out_request owned(dtl_request_wait)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_rget(
     win: dtl_win_t,
@@ -206,6 +220,9 @@ pub unsafe extern "C" fn dtl_win_rget(
 ///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and
 ///         `buf` overlaps the elements there.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
+/// dtl:buf len(count*dtype) opt(count==0) until(flush)
+/// dtl:target rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_accumulate(
     win: dtl_win_t,
@@ -238,6 +255,10 @@ pub unsafe extern "C" fn dtl_win_accumulate(
 ///                (dtl_win_flush_local is enough), unlock or fence, until then the library's.
 /// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
+/// dtl:buf len(count*dtype) opt(count==0||op==DTL_OP_NO_OP) until(flush)
+/// dtl:result out len(count*dtype) opt(count==0) until(flush)
+/// dtl:target rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_get_accumulate(
     win: dtl_win_t,
@@ -260,6 +281,10 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
 /// @param value   one element, as `buf` there.
 /// @param result  room for one element, as there.
 /// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
+/// dtl:value len(1*dtype) opt(op==DTL_OP_NO_OP) until(flush)
+/// dtl:result out len(1*dtype) until(flush)
+/// dtl:target rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_fetch_op(
     win: dtl_win_t,
@@ -291,6 +316,11 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
 /// @param dtype   an integer dtype, BYTE or BOOL.
 /// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
+/// dtl:value len(1*dtype) until(flush)
+/// dtl:expected len(1*dtype) until(flush)
+/// dtl:result out len(1*dtype) until(flush)
+/// dtl:target rank(null)
+/// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_compare_and_swap(
     win: dtl_win_t,

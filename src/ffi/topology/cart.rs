@@ -38,6 +38,7 @@ unsafe fn periodic<'a>(periods: *const i32, ndims: usize) -> Result<impl Fn(usiz
 /// @param dims   ndims sizes: those that are not 0 stay. Unchanged after a failure.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndims.
 /// Equivalent: MPI_Dims_create.
+/// dtl:dims inout len(ndims)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_cart_dims(size: i32, ndims: i32, dims: *mut i32) -> dtl_status_t {
     Entry("dtl_cart_dims").call(|_| {
@@ -58,6 +59,10 @@ pub unsafe extern "C" fn dtl_cart_dims(size: i32, ndims: i32, dims: *mut i32) ->
 /// @param out_rank  the rank.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndims.
 /// Equivalent: MPI_Cart_rank.
+/// dtl:dims len(ndims)
+/// dtl:periods len(ndims) opt bool
+/// dtl:coords len(ndims)
+/// dtl:out_rank rank
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_cart_rank(
     ndims: i32,
@@ -86,6 +91,9 @@ pub unsafe extern "C" fn dtl_cart_rank(
 /// @param out_coords   room for ndims coordinates.
 /// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndims. Equivalent:
 ///         MPI_Cart_coords.
+/// dtl:dims len(ndims)
+/// dtl:rank rank
+/// dtl:out_coords len(ndims)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_cart_coords(
     ndims: i32,
@@ -114,6 +122,11 @@ pub unsafe extern "C" fn dtl_cart_coords(
 /// @param out_dest              whom to send to.
 /// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndims.
 /// Equivalent: MPI_Cart_shift.
+/// dtl:dims len(ndims)
+/// dtl:periods len(ndims) opt bool
+/// dtl:rank rank
+/// dtl:out_source rank(null)
+/// dtl:out_dest rank(null)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_cart_shift(
     ndims: i32,

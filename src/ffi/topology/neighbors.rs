@@ -20,7 +20,7 @@ use crate::runtime::{comm, topology};
 pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_status_t {
     Entry("dtl_topology").call(|_| {
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_topology, || Ok(topology::node::topology())) }
+        unsafe { args::fill(out_topology, "out_topology", || Ok(topology::node::topology())) }
     })
 }
 
@@ -32,6 +32,7 @@ pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_
 /// @param out_count  how many there are; written also when they do not fit.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED:
 ///         the kernel does not tell. Equivalent: sched_getaffinity.
+/// dtl:cpus out len(capacity) opt(capacity==0)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_affinity(
     cpus: *mut i32,
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn dtl_comm_topology(
     Entry("dtl_comm_topology").call(|inside| {
         let comm = comm::pin(inside, comm)?;
         // SAFETY: the caller's contract.
-        unsafe { args::fill(out_topology, || topology::of_comm(&comm)) }
+        unsafe { args::fill(out_topology, "out_topology", || topology::of_comm(&comm)) }
     })
 }
 
@@ -84,6 +85,7 @@ pub unsafe extern "C" fn dtl_comm_topology(
 ///
 /// @param rank  0 ... size-1.
 /// @return DTL_ERROR_INVALID_RANK. DTL_ERROR_NOT_SUPPORTED: not known, see dtl_comm_topology.
+/// dtl:rank rank
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_node_of(
     comm: dtl_comm_t,

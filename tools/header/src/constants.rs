@@ -4,7 +4,7 @@
 //! cbindgen writes constants without suffixes and parentheses, and handles as designated
 //! initializers, which pedantic C++17 rejects.
 
-use crate::source::{Source, docs, path_name};
+use crate::source::{Source, path_name, shown};
 use crate::{Outcome, initial};
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ pub fn define(constant: &syn::ItemConst, source: &Source) -> Outcome<String> {
     let explain =
         || format!("constant {name}: write its value as a literal or a handle's `{{ id: … }}`");
     let ty = path_name(&constant.ty).ok_or_else(explain)?;
-    let mut text = comment(&docs(&constant.attrs));
+    let mut text = comment(&shown(&constant.attrs));
     if let syn::Expr::Struct(handle) = &*constant.expr {
         let id = handle.fields.first().ok_or_else(explain)?;
         let id = number(&id.expr, "u64").ok_or_else(explain)?;

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 
+/// Beginning of an annotation in cbindgen's output.
+const HIDDEN: &str = "/// dtl:";
 const PREAMBLE: &str = include_str!("../preamble.h");
 const PLUGIN: &str = include_str!("../plugin.h");
 const CLOSING: &str = include_str!("../closing.h");
@@ -75,6 +77,8 @@ pub fn declarations(source: &Source) -> Outcome<HashMap<String, String>> {
     let mut bytes = Vec::new();
     builder.generate()?.write(&mut bytes);
     let text = String::from_utf8(bytes)?;
+    let is_shown = |line: &&str| !line.trim_start().starts_with(HIDDEN);
+    let text = text.lines().filter(is_shown).map(|line| format!("{line}\n")).collect::<String>();
     let chunks = text.split("\n\n").map(str::trim).filter(|chunk| !chunk.is_empty());
     Ok(chunks.filter_map(|chunk| Some((declared_name(chunk)?, tidy(chunk)))).collect())
 }

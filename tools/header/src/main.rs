@@ -1,28 +1,39 @@
-//! Generates `include/dtl.h`, `src/abi/layouts.rs`, `bindings/rust/dtl-sys/src/items.rs` (and, on
-//! request, the frozen symbol list) from `src/abi` and `src/ffi`.
+//! Generates `include/dtl.h`, `include/dtl-api.json`, `src/abi/layouts.rs`,
+//! `bindings/rust/dtl-sys/src/items.rs` (and, on request, the frozen symbol list) from `src/abi` and
+//! `src/ffi`.
 //!
 //! cbindgen turns structs, types and functions into C; this tool reads the same sources for
 //! everything that cbindgen cannot express (declarations grouped by object, suffixed constants,
 //! `_NULL` and `_INIT` macros). Maintainers run it; `--check` verifies that the committed files are
 //! current. A user's build never runs it. docs/adr/0002 gives the reasons.
 
+mod api;
 mod calls;
 mod constants;
 mod emit;
+mod facts;
 mod initial;
 mod layouts;
+mod nulls;
 mod rust;
 mod source;
+#[cfg(test)]
+mod tests;
+mod texts;
+mod types;
 
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo run -p dtl-header [-- --check | --calls FILE | --symbols]
-  (nothing)   write include/dtl.h, src/abi/layouts.rs and bindings/rust/dtl-sys/src/items.rs
+const USAGE: &str =
+    "usage: cargo run -p dtl-header [-- --check | --calls FILE | --nulls FILE | --symbols]
+  (nothing)   write include/dtl.h, include/dtl-api.json, src/abi/layouts.rs and
+              bindings/rust/dtl-sys/src/items.rs
   --check     fail, and show the difference, if they are not what the sources say
   --calls F   write the table of calls that tests/fuzz draws from to the file F
+  --nulls F   write the wrappers that tests/fuzz/null.c calls to the file F
   --symbols   add the functions that are new to tests/dtl.symbols (never removes one)";
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -33,6 +44,7 @@ fn main() -> ExitCode {
         [] => write(),
         ["--check"] => check(),
         ["--calls", file] => calls::table(&root()).and_then(|text| Ok(std::fs::write(file, text)?)),
+        ["--nulls", file] => nulls::table(&root()).and_then(|text| Ok(std::fs::write(file, text)?)),
         ["--symbols"] => symbols(),
         _ => Err(USAGE.into()),
     };
@@ -50,11 +62,12 @@ fn root() -> PathBuf {
 }
 
 /// Returns the generated files with their expected contents.
-fn wanted() -> Outcome<[(&'static str, String); 3]> {
+fn wanted() -> Outcome<[(&'static str, String); 4]> {
     let root = root();
     let layouts = layouts::table(&source::read(&root)?);
     Ok([
         ("include/dtl.h", emit::header(&root)?),
+        ("include/dtl-api.json", api::text(&root)?),
         ("src/abi/layouts.rs", layouts),
         ("bindings/rust/dtl-sys/src/items.rs", rust::items(&root)?),
     ])

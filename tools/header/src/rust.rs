@@ -6,7 +6,7 @@
 //! in the crate's `lib.rs`.
 
 use crate::initial::{self, Value};
-use crate::source::{Item, Kind, Module, Source, docs, path_name};
+use crate::source::{Item, Kind, Module, Source, path_name, shown};
 use crate::{Outcome, emit, source};
 use std::fmt::Write;
 use std::path::Path;
@@ -204,9 +204,8 @@ fn broken(head: &str, rest: &str, end: &str, indent: &str) -> String {
     format!("{head}{between}{rest}{end}\n")
 }
 
-/// Returns the doc comment without the lines for cbindgen.
+/// Returns the doc comment without the lines for generators.
 fn comment(attributes: &[syn::Attribute]) -> String {
-    let lines: Vec<String> = docs(attributes);
-    let lines = lines.iter().filter(|line| !line.starts_with("cbindgen:"));
-    lines.map(|line| format!("/// {line}").trim_end().to_owned() + "\n").collect()
+    let lines = shown(attributes);
+    lines.iter().map(|line| format!("/// {line}").trim_end().to_owned() + "\n").collect()
 }

@@ -1,7 +1,7 @@
 //! Parses the Rust sources: the items that are visible in C, in source order, with their doc
 //! comments and values.
 
-use crate::Outcome;
+use crate::{Outcome, facts};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use syn::spanned::Spanned;
@@ -45,14 +45,17 @@ impl Item {
 }
 
 impl Source {
+    pub fn items(&self) -> impl Iterator<Item = &Item> {
+        self.modules.iter().flat_map(|module| &module.items)
+    }
+
     pub fn functions(&self) -> impl Iterator<Item = &str> {
-        let items = self.modules.iter().flat_map(|module| &module.items);
-        items.filter(|item| matches!(item.kind, Kind::Function(_))).map(|item| item.name.as_str())
+        let is_function = |item: &&Item| matches!(item.kind, Kind::Function(_));
+        self.items().filter(is_function).map(|item| item.name.as_str())
     }
 
     pub fn find_struct(&self, name: &str) -> Option<&syn::ItemStruct> {
-        let mut items = self.modules.iter().flat_map(|module| &module.items);
-        items.find_map(|item| match &item.kind {
+        self.items().find_map(|item| match &item.kind {
             Kind::Struct(structure) if item.name == name => Some(structure),
             _ => None,
         })
@@ -60,8 +63,7 @@ impl Source {
 
     /// Returns the handle types: structs whose only field is `id`.
     pub fn handles(&self) -> impl Iterator<Item = &str> {
-        let items = self.modules.iter().flat_map(|module| &module.items);
-        items.filter(|item| item.is_handle()).map(|item| item.name.as_str())
+        self.items().filter(|item| item.is_handle()).map(|item| item.name.as_str())
     }
 }
 
@@ -163,4 +165,16 @@ pub fn docs(attributes: &[syn::Attribute]) -> Vec<String> {
         _ => None,
     });
     lines.map(|line| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned()).collect()
+}
+
+/// Returns the lines of a doc comment that readers see: all but those for generators.
+pub fn shown(attributes: &[syn::Attribute]) -> Vec<String> {
+    let is_hidden = |line: &String| line.starts_with("cbindgen:") || line.starts_with(facts::MARK);
+    docs(attributes).into_iter().filter(|line| !is_hidden(line)).collect()
+}
+
+/// Returns a name as in C: without the marks of names that are keywords of Rust.
+pub fn plain(name: &syn::Ident) -> String {
+    let name = name.to_string();
+    name.trim_start_matches("r#").trim_end_matches('_').to_owned()
 }

@@ -3071,7 +3071,7 @@ pub const DTL_COMM_VTABLE_INIT: dtl_comm_vtable_t = dtl_comm_vtable_t {
 };
 
 // -----------------------------------------------------------------------------------------------
-// The tables of function pointers that a backend fills in, and what their slots take.
+// The tables of function pointers of a backend's devices, memory and transfers.
 
 /// The device component. Slots marked (required) must be there. All slots: any thread, no locks
 /// held, may block, must not call dtl_ functions on this backend, must not throw. `self` is the
@@ -3410,6 +3410,9 @@ pub const DTL_TRANSFER_VTABLE_INIT: dtl_transfer_vtable_t = dtl_transfer_vtable_
     fill: None,
     prefetch: None,
 };
+
+// -----------------------------------------------------------------------------------------------
+// The tables of function pointers of execution, and the one that names all tables of a backend.
 
 /// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or absent: streams
 /// (the stream_ slots), events (the event_ slots; they need the streams), host execution (execute,
@@ -7138,8 +7141,7 @@ pub unsafe fn dtl_comm_bcast(
 /// @param rbuf  `count` elements at the root; not touched elsewhere (may be NULL there).
 /// @param op    DTL_OP_...; see there which dtypes it goes with. Operands are folded in the order
 ///              of ranks unless the operation commutes.
-/// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
-/// Equivalent: MPI_Reduce.
+/// @return as dtl_comm_allreduce; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Reduce.
 pub unsafe fn dtl_comm_reduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7153,7 +7155,8 @@ pub unsafe fn dtl_comm_reduce(
 /// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Allreduce.
+/// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
+///         Equivalent: MPI_Allreduce.
 pub unsafe fn dtl_comm_allreduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7169,7 +7172,7 @@ pub unsafe fn dtl_comm_allreduce(
 ///               then the result.
 /// @param rbuf   `count` elements (size x count in place).
 /// @param count  elements of one block.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter_block.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter_block.
 pub unsafe fn dtl_comm_reduce_scatter_block(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7185,7 +7188,7 @@ pub unsafe fn dtl_comm_reduce_scatter_block(
 /// @param sbuf     the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
 ///                 rcounts[rank] are then the result.
 /// @param rcounts  size counts, the same on all ranks.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Reduce_scatter.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter.
 pub unsafe fn dtl_comm_reduce_scatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7198,7 +7201,7 @@ pub unsafe fn dtl_comm_reduce_scatter(
 /// Folds, element by element, what ranks 0 ... this one give.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Scan.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Scan.
 pub unsafe fn dtl_comm_scan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7211,7 +7214,7 @@ pub unsafe fn dtl_comm_scan(
 /// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_reduce. Equivalent: MPI_Exscan.
+/// @return as dtl_comm_allreduce. Equivalent: MPI_Exscan.
 pub unsafe fn dtl_comm_exscan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7386,14 +7389,18 @@ unsafe extern "C" {
 /// them; a death does.
 ///
 /// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT. Failures of other ranks are returned
-///         when the request is waited for. Equivalent: MPI_Ibarrier.
+/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many requests in
+///         flight. Failures of other ranks are returned when the request is waited for.
+///         Equivalent: MPI_Ibarrier.
 pub unsafe fn dtl_comm_ibarrier(
     comm: dtl_comm_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
+/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_bcast, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ibcast.
 pub unsafe fn dtl_comm_ibcast(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -7403,7 +7410,10 @@ pub unsafe fn dtl_comm_ibcast(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce.
+/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_reduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ireduce.
 pub unsafe fn dtl_comm_ireduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7415,7 +7425,10 @@ pub unsafe fn dtl_comm_ireduce(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
+/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_allreduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iallreduce.
 pub unsafe fn dtl_comm_iallreduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7450,7 +7463,10 @@ pub unsafe fn dtl_comm_ireduce_scatter(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
+/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_scan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iscan.
 pub unsafe fn dtl_comm_iscan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7461,7 +7477,10 @@ pub unsafe fn dtl_comm_iscan(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
+/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_exscan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iexscan.
 pub unsafe fn dtl_comm_iexscan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7472,7 +7491,10 @@ pub unsafe fn dtl_comm_iexscan(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igather.
+/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_gather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Igather.
 pub unsafe fn dtl_comm_igather(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7483,7 +7505,10 @@ pub unsafe fn dtl_comm_igather(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Igatherv.
+/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_gatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Igatherv.
 pub unsafe fn dtl_comm_igatherv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7496,7 +7521,10 @@ pub unsafe fn dtl_comm_igatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatter.
+/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iscatter.
 pub unsafe fn dtl_comm_iscatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7507,7 +7535,10 @@ pub unsafe fn dtl_comm_iscatter(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iscatterv.
+/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_scatterv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iscatterv.
 pub unsafe fn dtl_comm_iscatterv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7520,7 +7551,10 @@ pub unsafe fn dtl_comm_iscatterv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
+/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_allgather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iallgather.
 pub unsafe fn dtl_comm_iallgather(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7530,7 +7564,10 @@ pub unsafe fn dtl_comm_iallgather(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
+/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_allgatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Iallgatherv.
 pub unsafe fn dtl_comm_iallgatherv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7542,7 +7579,10 @@ pub unsafe fn dtl_comm_iallgatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
+/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_alltoall, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ialltoall.
 pub unsafe fn dtl_comm_ialltoall(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7552,7 +7592,10 @@ pub unsafe fn dtl_comm_ialltoall(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
+/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
+///         requests in flight. Equivalent: MPI_Ialltoallv.
 pub unsafe fn dtl_comm_ialltoallv(
     comm: dtl_comm_t,
     sbuf: *const c_void,

@@ -1,0 +1,179 @@
+//! The description of the interface, `include/dtl-api.json`: it keeps its schema, it is complete, and
+//! two C compilers agree with it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a description of another form fails the test"
+)]
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(file: &str) -> Value {
+    let text = std::fs::read_to_string(root().join(file)).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn description() -> Value {
+    read("include/dtl-api.json")
+}
+
+/// Returns the items of a kind.
+fn items<'a>(description: &'a Value, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    let sections = description["sections"].as_array().unwrap().iter();
+    let items = sections.flat_map(|section| section["items"].as_array().unwrap());
+    items.filter(move |item| item["kind"] == kind)
+}
+
+fn name(item: &Value) -> &str {
+    item["name"].as_str().unwrap()
+}
+
+#[test]
+fn the_schema_is_kept() {
+    let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+    let file = "dtl-api.schema.json";
+    compiler.add_resource(file, read("include/dtl-api.schema.json")).unwrap();
+    let schema = compiler.compile(file, &mut schemas).unwrap();
+    if let Err(error) = schemas.validate(&description(), schema) {
+        panic!("{error:#}");
+    }
+    // A schema that accepts anything would also have accepted this.
+    let mut wrong = description();
+    wrong["sections"][0]["items"][0]["kind"] = "no such kind".into();
+    assert!(schemas.validate(&wrong, schema).is_err());
+}
+
+#[test]
+fn every_exported_function_is_described() {
+    let description = description();
+    let described: BTreeSet<&str> = items(&description, "function").map(name).collect();
+    let symbols = std::fs::read_to_string(root().join("tests/dtl.symbols")).unwrap();
+    let exported: BTreeSet<&str> =
+        symbols.lines().filter(|line| line.starts_with("dtl_")).collect();
+    assert_eq!(described, exported);
+}
+
+/// Names that the header defines by hand, not from the sources.
+const BY_HAND: [&str; 21] = [
+    "DTL_DTL_H",
+    "DTL_VERSION_MAJOR",
+    "DTL_VERSION_MINOR",
+    "DTL_VERSION_PATCH",
+    "DTL_VERSION_STRING",
+    "DTL_NODISCARD",
+    "DTL_CONSTANT_OBJECTS",
+    "DTL_IS_NULL",
+    "DTL_EQUAL",
+    "DTL_IN_PLACE",
+    "DTL_LAYOUT_COUNT",
+    "DTL_LAYOUTS",
+    "DTL_LAYOUT_STRUCT",
+    "DTL_LAYOUT_FIELD",
+    "DTL_CHECK",
+    "DTL_TRY",
+    "DTL_IGNORE",
+    "DTL_HANDLE_COMPARISON_",
+    "DTL_CONSTEXPR",
+    "DTL_EV_WORD",
+    "DTL_PLUGIN_EXPORT",
+];
+
+#[test]
+fn every_macro_is_described() {
+    let description = description();
+    let constants = items(&description, "constant").map(name);
+    let nulls = items(&description, "handle").map(|handle| handle["null"].as_str().unwrap());
+    let inits = items(&description, "struct").filter_map(|structure| structure["init"].as_str());
+    let described: BTreeSet<&str> = constants.chain(nulls).chain(inits).chain(BY_HAND).collect();
+    let header = std::fs::read_to_string(root().join("include/dtl.h")).unwrap();
+    let defined = header.lines().filter_map(|line| line.strip_prefix("#define "));
+    let defined = defined.map(|rest| rest.split([' ', '(']).next().unwrap());
+    let missing: BTreeSet<&str> = defined.filter(|name| !described.contains(name)).collect();
+    assert!(missing.is_empty(), "dtl-api.json does not describe {missing:?}");
+}
+
+/// Returns the C spelling of a type.
+fn c_type(ty: &Value) -> String {
+    match ty["kind"].as_str().unwrap() {
+        "name" => ty["name"].as_str().unwrap().to_owned(),
+        "pointer" => {
+            let to = c_type(&ty["to"]);
+            match (ty["const"] == true, ty["to"]["kind"] == "pointer") {
+                (true, true) => format!("{to} const *"),
+                (true, false) => format!("const {to} *"),
+                (false, _) => format!("{to} *"),
+            }
+        }
+        kind => panic!("a parameter of kind {kind}"),
+    }
+}
+
+/// Returns a C program that compiles only if the description is true.
+fn program(description: &Value) -> String {
+    let mut text = String::from("#include <dtl.h>\n#include <stddef.h>\n");
+    for item in items(description, "constant") {
+        let (name, value) = (name(item), &item["value"]);
+        let ty = item["type"].as_str().unwrap();
+        if items(description, "handle").any(|handle| self::name(handle) == ty) {
+            continue; // An object: its value is no constant expression.
+        }
+        writeln!(text, "_Static_assert({name} == ({ty}){value}u, \"{name}\");").unwrap();
+    }
+    for item in items(description, "handle") {
+        let (name, null) = (name(item), item["null"].as_str().unwrap());
+        writeln!(text, "_Static_assert(sizeof({name}) == 8, \"{name}\");").unwrap();
+        writeln!(text, "_Static_assert(sizeof({null}) == 8, \"{null}\");").unwrap();
+    }
+    for item in items(description, "integer") {
+        let (name, of) = (name(item), item["of"].as_str().unwrap());
+        writeln!(text, "extern {of} is_{name};\nextern {name} is_{name};").unwrap();
+    }
+    for item in items(description, "struct") {
+        let (name, size, align) = (name(item), &item["size"], &item["align"]);
+        writeln!(text, "_Static_assert(sizeof({name}) == {size}, \"{name}\");").unwrap();
+        writeln!(text, "_Static_assert(_Alignof({name}) == {align}, \"{name}\");").unwrap();
+        for field in item["fields"].as_array().unwrap() {
+            let (field, offset, size) = (self::name(field), &field["offset"], &field["size"]);
+            let whole = format!("{name}.{field}");
+            writeln!(text, "_Static_assert(offsetof({name}, {field}) == {offset}, \"{whole}\");")
+                .unwrap();
+            writeln!(text, "_Static_assert(sizeof((({name}*)0)->{field}) == {size}, \"{whole}\");")
+                .unwrap();
+        }
+    }
+    // A second declaration of a function compiles only if it is the same.
+    for item in items(description, "function") {
+        let parameters = item["parameters"].as_array().unwrap().iter();
+        let parameters: Vec<String> = parameters.map(|one| c_type(&one["type"])).collect();
+        let list = if parameters.is_empty() { "void".to_owned() } else { parameters.join(", ") };
+        writeln!(text, "{} {}({list});", c_type(&item["returns"]["type"]), name(item)).unwrap();
+        writeln!(text, "{}", item["declaration"].as_str().unwrap()).unwrap();
+    }
+    text
+}
+
+#[test]
+fn two_compilers_agree() {
+    let description = description();
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("api.c");
+    std::fs::write(&file, program(&description)).unwrap();
+    for compiler in ["gcc", "clang"] {
+        let mut command = Command::new(compiler);
+        command.args(["-std=c11", "-fsyntax-only", "-Wall", "-Werror", "-I"]);
+        let Ok(output) = command.arg(root().join("include")).arg(&file).output() else {
+            println!("skipped: {compiler} is not installed; apt-get install {compiler}");
+            continue;
+        };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

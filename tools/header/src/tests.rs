@@ -1,0 +1,127 @@
+//! Tests of the description of the interface: what it takes from a source, and what it refuses.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+use crate::{api, facts::Facts, texts};
+use std::path::PathBuf;
+
+/// Folder with a small library, removed at the end.
+struct Tree(PathBuf);
+
+impl Tree {
+    /// Creates the sources: a handle, an enumeration of statuses, and `function`.
+    fn new(name: &str, function: &str) -> Tree {
+        let root = std::env::temp_dir().join(format!("dtl-header-{}-{name}", std::process::id()));
+        for folder in ["src/abi", "src/ffi"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        std::fs::write(root.join("Cargo.toml"), "version = \"1.2.3\"\n").unwrap();
+        let abi = "//! Types.\n
+            pub type dtl_status_t = i32;
+            /// A thing.
+            /// dtl: ends(dtl_thing_make)
+            #[repr(C)] pub struct dtl_thing_t { pub id: u64 }
+            pub const DTL_MOST: u32 = 3;\n";
+        std::fs::write(root.join("src/abi/mod.rs"), abi).unwrap();
+        let ffi = format!("//! Functions.\n{function}\n");
+        std::fs::write(root.join("src/ffi/mod.rs"), ffi).unwrap();
+        Tree(root)
+    }
+
+    fn describe(&self) -> Result<serde_json::Value, String> {
+        api::description(&self.0).map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+/// Returns the source of a function that makes a thing.
+fn make(docs: &str) -> String {
+    format!(
+        "/// Makes a thing.
+        ///
+        /// @param name  its name, which
+        ///              may have two lines.
+        /// @return DTL_ERROR_LIMIT: too many. Equivalent: malloc.
+        {docs}
+        #[unsafe(no_mangle)]
+        pub unsafe extern \"C\" fn dtl_thing_make(
+            name: *const c_char, data: *mut c_void, out: *mut dtl_thing_t,
+        ) -> dtl_status_t {{ 0 }}"
+    )
+}
+
+const COMPLETE: &str = "/// dtl:data inout len(DTL_MOST) opt
+        /// dtl:out owned(dtl_thing_make)
+        /// dtl:call blocks";
+
+#[test]
+fn a_function_is_described() {
+    let description = Tree::new("whole", &make(COMPLETE)).describe().unwrap();
+    let function = &description["sections"][1]["items"][0];
+    assert_eq!(function["name"], "dtl_thing_make");
+    assert_eq!(function["blocks"], true);
+    assert_eq!(function["equivalent"], "malloc");
+    assert_eq!(function["statuses"], serde_json::json!(["DTL_ERROR_LIMIT"]));
+    let [name, data, out] = &function["parameters"].as_array().unwrap()[..] else { panic!() };
+    assert_eq!(name["text"], "its name, which may have two lines.");
+    assert_eq!(name["direction"], "in");
+    assert_eq!((&data["direction"], &data["len"]), (&"inout".into(), &"DTL_MOST".into()));
+    assert_eq!((&data["opt"], &out["opt"]), (&true.into(), &serde_json::Value::Null));
+    assert_eq!((&out["direction"], &out["owned"]), (&"out".into(), &"dtl_thing_make".into()));
+}
+
+#[test]
+fn what_is_missing_is_refused() {
+    for (name, wrong, message) in [
+        ("direction", COMPLETE.replace("inout ", ""), "data: in, out or inout?"),
+        ("length", COMPLETE.replace("len(DTL_MOST) ", ""), "data: how long is it?"),
+        ("owner", COMPLETE.replace("owned(dtl_thing_make)", "opt"), "out: whose is it?"),
+        ("end", COMPLETE.replace("dtl_thing_make)", "dtl_gone)"), "there is no such function"),
+        ("stranger", COMPLETE.replace("dtl:data", "dtl:date"), "dtl:date: there is no such"),
+        ("fact", COMPLETE.replace("inout", "sideways"), "`sideways`: unknown"),
+        ("twice", format!("{COMPLETE}\n/// dtl:call blocks"), "blocks stands twice"),
+    ] {
+        let error = Tree::new(name, &make(&wrong)).describe().unwrap_err();
+        assert!(error.contains(message), "{name}: {error}");
+    }
+}
+
+#[test]
+fn names_that_differ_in_case_are_refused() {
+    let clash = format!("{}\npub const DTL_THING_MAKE: u32 = 1;", make(COMPLETE));
+    let error = Tree::new("clash", &clash).describe().unwrap_err();
+    assert!(error.contains("dtl_thing_make and DTL_THING_MAKE differ only in case"), "{error}");
+}
+
+#[test]
+fn facts_of_one_name_may_take_two_lines() {
+    let facts = Facts::read(["dtl:buf out", "text", "dtl:buf len(a*b) until(request)"]).unwrap();
+    assert!(facts.has("buf", "out") && !facts.has("buf", "in"));
+    assert_eq!(facts.find("buf", "len").unwrap().argument.as_deref(), Some("a*b"));
+    assert!(Facts::read(["dtl:buf len(a"]).is_err());
+}
+
+#[test]
+fn texts_are_taken_apart() {
+    let lines = [
+        "Sends.",
+        "",
+        "More of it.",
+        "@param[in] a, b  both",
+        "                 of them.",
+        "@return as dtl_x, without DTL_ERROR_TIMEOUT;",
+        "        DTL_ERROR_LIMIT. Equivalent:",
+        "MPI_Send. Threads: any.",
+    ];
+    let text = texts::read(&lines.map(str::to_owned));
+    assert_eq!(text.body, "Sends.\n\nMore of it.");
+    assert_eq!(text.parameters["a"], "both of them.");
+    assert_eq!(text.parameters["b"], "both of them.");
+    assert_eq!(text.returns, "as dtl_x, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT.");
+    assert_eq!((text.equivalent.as_str(), text.threads.as_str()), ("MPI_Send", "any."));
+}
