@@ -100,6 +100,11 @@ foreach(program IN LISTS DTL_PROGRAMS)
   list(APPEND dtl_copy_programs COMMAND "${CMAKE_COMMAND}" -E copy_if_different
        "${dtl_bin_target}/programs/${program}" "${DTL_STAGE}/bin/${program}")
 endforeach()
+if(DTL_DOCS)
+  list(APPEND dtl_packages -p dtl-manual)
+  set(DTL_MAN "${DTL_STAGE}/man")
+  list(APPEND dtl_copy_programs COMMAND "${dtl_bin_target}/programs/dtl-manual" "${DTL_MAN}/man3")
+endif()
 add_custom_target(dtl_programs_build ALL
   COMMAND ${dtl_cargo} build --profile programs ${dtl_cargo_flags} ${dtl_packages} --target-dir "${dtl_bin_target}"
   ${dtl_copy_programs}

@@ -53,6 +53,10 @@ install(FILES "${dtl_generated}/dtlConfig.cmake" "${dtl_generated}/dtlConfigVers
 install(FILES "${dtl_generated}/libdtl.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 install(FILES LICENSE-MIT LICENSE-APACHE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
+if(DTL_DOCS)
+  install(DIRECTORY "${DTL_MAN}/" DESTINATION "${CMAKE_INSTALL_MANDIR}")
+endif()
+
 # The interface as data, for generators of bindings.
 install(FILES include/dtl-api.json include/dtl-api.schema.json DESTINATION "${CMAKE_INSTALL_DATADIR}/dtl")
 

@@ -5822,13 +5822,17 @@ DTL_NODISCARD dtl_status_t dtl_comm_ireduce(dtl_comm_t comm, const void *sbuf, v
 DTL_NODISCARD dtl_status_t dtl_comm_iallreduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent:
-/// MPI_Ireduce_scatter_block.
+/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_reduce_scatter_block, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
+///         too many requests in flight. Equivalent: MPI_Ireduce_scatter_block.
 DTL_NODISCARD dtl_status_t dtl_comm_ireduce_scatter_block(dtl_comm_t comm, const void *sbuf,
     void *rbuf, uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent:
-/// MPI_Ireduce_scatter.
+/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_reduce_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
+///         too many requests in flight. Equivalent: MPI_Ireduce_scatter.
 DTL_NODISCARD dtl_status_t dtl_comm_ireduce_scatter(dtl_comm_t comm, const void *sbuf, void *rbuf,
     const uint64_t *rcounts, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
@@ -5906,8 +5910,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_ialltoallv(dtl_comm_t comm, const void *sbuf
     const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, const uint64_t *rcounts,
     const uint64_t *rdispls, dtl_dtype_t dtype, dtl_request_t *out);
 
-/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent:
-/// MPI_Ineighbor_alltoallv.
+/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_neighbor_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
+///         too many requests in flight. Equivalent: MPI_Ineighbor_alltoallv.
 DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, uint64_t dest_count,
     const int32_t *dests, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
     uint64_t source_count, const int32_t *sources, void *rbuf, const uint64_t *rcounts,

@@ -114,7 +114,7 @@ fn sources() -> Vec<File> {
 /// Returns the sources of the programs and of their shared crates.
 fn programs() -> Vec<File> {
     let mut found = Vec::new();
-    for name in ["dtl-bench", "dtl-ctk", "dtl-info", "dtlrun", "subprocess"] {
+    for name in ["dtl-bench", "dtl-ctk", "dtl-info", "dtlrun", "manual", "subprocess"] {
         let before = found.len();
         collect(&root().join("tools").join(name).join("src"), &[".rs"], &mut found);
         assert!(found.len() > before, "tools/{name}/src has no file: is the path right?");

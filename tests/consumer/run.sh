@@ -73,6 +73,9 @@ fi
 libdir=$(dirname "$(find "$prefix" -name libdtl.so)")
 LD_LIBRARY_PATH=$libdir "$prefix/bin/dtl-info" >"$log" 2>&1
 report dtl-info $?
+{ test -s "$(find "$prefix" -name dtl_comm_send.3)" && test -s "$(find "$prefix" -name dtl-api.json)" &&
+    "$prefix/bin/dtl-info" explain dtl_comm_send DTL_ERROR_TIMEOUT DTL_TIMEOUT; } >"$log" 2>&1
+report manual $?
 "$prefix/bin/dtl-bench" comm -n 2 --quick --only barrier >"$log" 2>&1
 report dtl-bench $?
 

@@ -128,8 +128,10 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
     unsafe { start(Entry("dtl_comm_iallreduce"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent:
-/// MPI_Ireduce_scatter_block.
+/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_reduce_scatter_block, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
+///         too many requests in flight. Equivalent: MPI_Ireduce_scatter_block.
 /// dtl:sbuf len(size(comm)*count*dtype) opt(count==0) in_place until(request)
 /// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
 /// dtl:out owned(dtl_request_wait)
@@ -149,8 +151,10 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
     unsafe { start(Entry("dtl_comm_ireduce_scatter_block"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent:
-/// MPI_Ireduce_scatter.
+/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_reduce_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
+///         too many requests in flight. Equivalent: MPI_Ireduce_scatter.
 /// dtl:sbuf len(sum(rcounts)*dtype) opt(sum(rcounts)==0) in_place until(request)
 /// dtl:rbuf inout len(?) opt(rcounts[rank]==0) until(request)
 /// dtl:rcounts len(size(comm))
@@ -428,8 +432,10 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
     unsafe { start(Entry("dtl_comm_ialltoallv"), comm, &args, out) }
 }
 
-/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent:
-/// MPI_Ineighbor_alltoallv.
+/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_neighbor_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
+///         too many requests in flight. Equivalent: MPI_Ineighbor_alltoallv.
 /// dtl:dests len(dest_count) opt(dest_count==0) rank(null)
 /// dtl:sbuf len(?) opt(sum(scounts)==0) until(request)
 /// dtl:scounts len(dest_count) opt(dest_count==0)

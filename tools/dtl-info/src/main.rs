@@ -4,9 +4,10 @@
 //! `facts` queries the library through its safe interface, `environment` reads the environment
 //! variables, `plugins` and `manifest` examine plugin files, `probe` loads one in a child process,
 //! `text` and `json` write the reports. The program does not open communicators or allocate device
-//! memory. `new_backend` writes the sources of a plugin.
+//! memory. `new_backend` writes the sources of a plugin, `explain` shows manual pages.
 
 mod environment;
+mod explain;
 mod facts;
 mod json;
 mod library;
@@ -97,6 +98,8 @@ enum Command {
     /// Write the sources of a new backend: a plugin that compiles and loads, with a comment on each
     /// slot
     NewBackend(new_backend::Options),
+    /// Explain a status, a function, a type, a constant or an environment variable
+    Explain(explain::Options),
 }
 
 fn main() -> ExitCode {
@@ -143,9 +146,12 @@ fn complain(text: &str) {
 fn reported(options: &Options) -> (String, Vec<String>) {
     if options.env {
         environment(options.json)
-    } else if let Some(Command::NewBackend(what)) = &options.command {
-        new_backend::run(what)
-            .map_or_else(|error| (String::new(), vec![error]), |text| (text, Vec::new()))
+    } else if let Some(command) = &options.command {
+        let result = match command {
+            Command::NewBackend(what) => new_backend::run(what),
+            Command::Explain(what) => explain::run(what),
+        };
+        result.map_or_else(|error| (String::new(), vec![error]), |text| (text, Vec::new()))
     } else if options.plugins {
         plugin_files(options.json)
     } else {

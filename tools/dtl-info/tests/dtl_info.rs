@@ -284,3 +284,29 @@ fn a_bad_value_is_a_failure_that_names_it() {
     }
     assert_eq!(run(&["--nonsense"], &[]).status.code(), Some(2));
 }
+
+#[test]
+fn names_are_explained() {
+    let explained = |name: &str| out(&run(&["explain", name], &[("DTL_COMM", "shm")]));
+    let text = explained("dtl_comm_send");
+    assert!(text.contains("dtl_status_t dtl_comm_send(") && text.contains("MPI_Send"), "{text}");
+    assert_eq!(explained("DTL_ERROR_TIMEOUT"), explained("106"));
+    assert!(explained("106").contains("RETURNED BY"));
+    let text = explained("DTL_COMM");
+    assert!(text.contains("environment variable") && text.contains("\"shm\""), "{text}");
+}
+
+#[test]
+fn an_unknown_name_is_refused_with_its_likes() {
+    let output = run(&["explain", "dtl_comm_send", "dtl_comm_sned"], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(out(&output).is_empty());
+    let text = err(&output);
+    assert!(
+        text.contains("dtl_comm_sned: did you mean") && text.contains("dtl_comm_send"),
+        "{text}"
+    );
+    let text = err(&run(&["explain", "4711"], &[]));
+    assert!(text.contains("4711") && text.contains("dtl-info --env"), "{text}");
+    assert_eq!(run(&["explain"], &[]).status.code(), Some(2));
+}

@@ -111,7 +111,11 @@ fn texts_are_taken_apart() {
     let lines = [
         "Sends.",
         "",
-        "More of it.",
+        "More",
+        "of it:",
+        "    a(1);",
+        "    b(2);",
+        "And so on.",
         "@param[in] a, b  both",
         "                 of them.",
         "@return as dtl_x, without DTL_ERROR_TIMEOUT;",
@@ -119,7 +123,7 @@ fn texts_are_taken_apart() {
         "MPI_Send. Threads: any.",
     ];
     let text = texts::read(&lines.map(str::to_owned));
-    assert_eq!(text.body, "Sends.\n\nMore of it.");
+    assert_eq!(text.body, "Sends.\n\nMore of it:\n    a(1);\n    b(2);\nAnd so on.");
     assert_eq!(text.parameters["a"], "both of them.");
     assert_eq!(text.parameters["b"], "both of them.");
     assert_eq!(text.returns, "as dtl_x, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT.");

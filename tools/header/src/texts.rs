@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Parts of a doc comment.
 #[derive(Debug, Default)]
 pub struct Text {
-    /// What the function does.
+    /// What the function does: paragraphs, and lines of examples that begin with two spaces.
     pub body: String,
     /// Texts of parameters. A text about several parameters is that of each.
     pub parameters: BTreeMap<String, String>,
@@ -93,14 +93,23 @@ fn add(text: &mut Text, part: Part, piece: &str, is_indented: bool) -> Part {
             Part::Threads
         }
         _ => {
+            let is_after_code = text.body.lines().last().is_some_and(is_code);
             if trimmed.is_empty() {
                 text.body.push_str("\n\n");
+            } else if is_code(piece) {
+                text.body.push_str(&format!("\n{piece}"));
             } else {
+                text.body.push_str(if is_after_code { "\n" } else { "" });
                 join(&mut text.body, trimmed);
             }
             Part::Body
         }
     }
+}
+
+/// Returns true for a line that is shown as it is: an example.
+fn is_code(line: &str) -> bool {
+    line.starts_with("  ") && !line.trim().is_empty()
 }
 
 /// Adds to the name of the equivalent, which ends with a full stop.

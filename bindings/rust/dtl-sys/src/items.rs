@@ -7439,8 +7439,10 @@ pub unsafe fn dtl_comm_iallreduce(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier. Equivalent:
-/// MPI_Ireduce_scatter_block.
+/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_reduce_scatter_block, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
+///         too many requests in flight. Equivalent: MPI_Ireduce_scatter_block.
 pub unsafe fn dtl_comm_ireduce_scatter_block(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7451,8 +7453,10 @@ pub unsafe fn dtl_comm_ireduce_scatter_block(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier. Equivalent:
-/// MPI_Ireduce_scatter.
+/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_reduce_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
+///         too many requests in flight. Equivalent: MPI_Ireduce_scatter.
 pub unsafe fn dtl_comm_ireduce_scatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7608,8 +7612,10 @@ pub unsafe fn dtl_comm_ialltoallv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier. Equivalent:
-/// MPI_Ineighbor_alltoallv.
+/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier.
+///
+/// @return as dtl_comm_neighbor_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
+///         too many requests in flight. Equivalent: MPI_Ineighbor_alltoallv.
 pub unsafe fn dtl_comm_ineighbor_alltoallv(
     comm: dtl_comm_t,
     dest_count: u64,
