@@ -102,8 +102,12 @@ foreach(program IN LISTS DTL_PROGRAMS)
 endforeach()
 if(DTL_DOCS)
   list(APPEND dtl_packages -p dtl-manual)
-  set(DTL_MAN "${DTL_STAGE}/man")
-  list(APPEND dtl_copy_programs COMMAND "${dtl_bin_target}/programs/dtl-manual" "${DTL_MAN}/man3")
+  # Manual pages and shell completions, as the programs write them.
+  set(DTL_MANUAL "${DTL_STAGE}/manual")
+  list(APPEND dtl_copy_programs COMMAND "${dtl_bin_target}/programs/dtl-manual" "${DTL_MANUAL}/man3")
+  foreach(program IN LISTS DTL_PROGRAMS)
+    list(APPEND dtl_copy_programs COMMAND "${DTL_STAGE}/bin/${program}" --generate "${DTL_MANUAL}")
+  endforeach()
 endif()
 add_custom_target(dtl_programs_build ALL
   COMMAND ${dtl_cargo} build --profile programs ${dtl_cargo_flags} ${dtl_packages} --target-dir "${dtl_bin_target}"

@@ -54,7 +54,10 @@ install(FILES "${dtl_generated}/libdtl.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/
 install(FILES LICENSE-MIT LICENSE-APACHE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 if(DTL_DOCS)
-  install(DIRECTORY "${DTL_MAN}/" DESTINATION "${CMAKE_INSTALL_MANDIR}")
+  install(DIRECTORY "${DTL_MANUAL}/man1" "${DTL_MANUAL}/man3" DESTINATION "${CMAKE_INSTALL_MANDIR}")
+  install(DIRECTORY "${DTL_MANUAL}/bash/" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+  install(DIRECTORY "${DTL_MANUAL}/zsh/" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
+  install(DIRECTORY "${DTL_MANUAL}/fish/" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 endif()
 
 # The interface as data, for generators of bindings.

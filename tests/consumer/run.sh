@@ -73,8 +73,9 @@ fi
 libdir=$(dirname "$(find "$prefix" -name libdtl.so)")
 LD_LIBRARY_PATH=$libdir "$prefix/bin/dtl-info" >"$log" 2>&1
 report dtl-info $?
-{ test -s "$(find "$prefix" -name dtl_comm_send.3)" && test -s "$(find "$prefix" -name dtl-api.json)" &&
-    "$prefix/bin/dtl-info" explain dtl_comm_send DTL_ERROR_TIMEOUT DTL_TIMEOUT; } >"$log" 2>&1
+(for file in dtl_comm_send.3 dtlrun.1 dtl-bench-comm.1 dtl-api.json dtl-info.bash _dtlrun dtl-ctk.fish; do
+    test -s "$(find "$prefix" -name $file)" || { echo "$file is missing"; exit 1; }
+done && "$prefix/bin/dtl-info" explain dtl_comm_send DTL_ERROR_TIMEOUT DTL_TIMEOUT) >"$log" 2>&1
 report manual $?
 "$prefix/bin/dtl-bench" comm -n 2 --quick --only barrier >"$log" 2>&1
 report dtl-bench $?

@@ -48,6 +48,7 @@ const MISUSED: u8 = 2;
 
 fn main() -> ExitCode {
     let begun = SystemTime::now();
+    manual::programs::generate::<Options>();
     let ended = match Options::parse().command {
         Command::Comm(wanted) => comm::run(&wanted),
         Command::Alloc(wanted) => alloc::run(&wanted).map_err(Stop::from),

@@ -50,6 +50,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
+    manual::programs::generate::<Options>();
     match Options::parse().command {
         Command::Run(run) => start(&run),
         Command::List(list) => say_list(&list),

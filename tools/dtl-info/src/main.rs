@@ -103,6 +103,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    manual::programs::generate::<Options>();
     let options = Options::try_parse().unwrap_or_else(|error| with_usage(error).exit());
     if let Some(file) = &options.probe_child {
         probe::child(file);

@@ -15,6 +15,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    manual::programs::generate::<Options>();
     let options = Options::parse();
     match run(&options) {
         Ok(code) => ExitCode::from(code),

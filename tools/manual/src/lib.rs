@@ -1,15 +1,18 @@
-//! Manual pages of the C interface, made from `include/dtl-api.json`: for `man` and for a terminal.
+//! Manual pages of the C interface, made from `include/dtl-api.json`: for `man` and for a terminal;
+//! and those of programs, made from their options.
 //!
 //! In reading order:
 //! - `page`: contents of a page, without a format
 //! - `words`: sentences for the facts of parameters and calls
 //! - `roff`: pages in the format of `man`
 //! - `plain`: pages as text
+//! - `programs`: pages and shell completions of a program
 
 #![allow(clippy::indexing_slicing, reason = "a member that a JSON value lacks reads as null")]
 
 mod page;
 pub mod plain;
+pub mod programs;
 pub mod roff;
 #[cfg(test)]
 mod tests;

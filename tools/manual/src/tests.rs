@@ -89,3 +89,24 @@ fn groff_has_nothing_to_complain_about() {
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && complaints.is_empty(), "{complaints}");
 }
+
+#[derive(clap::Parser)]
+#[command(name = "example")]
+struct Options {
+    /// The number of things
+    #[arg(long)]
+    count: u32,
+}
+
+#[test]
+fn a_program_writes_its_page_and_completions() {
+    let folder = std::env::temp_dir().join(format!("dtl-manual-{}", std::process::id()));
+    let command = <Options as clap::CommandFactory>::command();
+    crate::programs::write(command, &folder).unwrap();
+    let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+    assert!(read("man1/example.1").contains("The number of things"));
+    for file in ["bash/example.bash", "zsh/_example", "fish/example.fish"] {
+        assert!(read(file).contains("count"), "{file}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
