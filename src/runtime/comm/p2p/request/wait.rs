@@ -263,16 +263,15 @@ fn take_over(
             break;
         }
         let mut outcome = empty_outcome();
-        let state = request::poll_request(&epoch::enter(), *handle, &mut outcome, false)
-            .map_err(at(index))?;
-        let outcome = match state {
-            RequestState::AtRest => continue,
-            RequestState::Active => {
+        let polled = request::poll_request(&epoch::enter(), *handle, &mut outcome, false);
+        let outcome = match polled {
+            Ok(RequestState::AtRest) => continue,
+            Ok(RequestState::Active) => {
                 active += 1;
                 continue;
             }
-            RequestState::Over => outcome,
-            RequestState::Closed => {
+            Ok(RequestState::Over) => outcome,
+            Ok(RequestState::Closed) => {
                 let comm = request::comm_of(*handle).ok_or_else(destroyed);
                 // `None`: not cancelable (yet).
                 match comm.and_then(|comm| request::end_with_comm(&comm, *handle)) {
@@ -284,7 +283,10 @@ fn take_over(
                     Err(error) => request::failed(error),
                 }
             }
-            RequestState::Stale => return Err(at(index)(request::stale(*handle))),
+            // Listed twice, or completed by another thread meanwhile. Returning an error instead
+            // would lose the outcomes that were taken before.
+            Ok(RequestState::Stale) => request::failed(request::stale(*handle)),
+            Err(error) => request::failed(error),
         };
         clear_if_over(handle);
         out(index, outcome);
