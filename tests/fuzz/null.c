@@ -2,6 +2,9 @@
  * interface (dtl-api.json) does not allow it, the call fails with DTL_ERROR_NULL_POINTER, and the text
  * names the parameter; elsewhere the call does not fail because of it. The other arguments are those
  * of entries.h. The wrappers, null_calls.h, are generated from the header's sources. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <dtl.h>
 
 #include <stdio.h>
