@@ -3369,7 +3369,7 @@ const char *dtl_status_message(dtl_status_t status);
 /// call's status.
 const char *dtl_last_error(void);
 
-/// Sends log lines of `level` (DTL_LOG_...) and below to `fn`; NULL = back to standard error.
+/// Sends log lines of `level` (DTL_LOG_...) and below to `function`; NULL = back to standard error.
 /// `user` is passed through; both must stay valid until replaced (and one call longer: another
 /// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
 /// The function is called by whichever thread has something to log, several at a time too. It may
@@ -4432,6 +4432,7 @@ DTL_NODISCARD dtl_status_t dtl_array_import(dtl_backend_t backend, dtl_dlpack_ve
 /// As dtl_array_import, of a producer of before DLPack 1.0.
 ///
 /// @param tensor  a DLManagedTensor*, cast.
+/// @return as dtl_array_import.
 DTL_NODISCARD dtl_status_t dtl_array_import_unversioned(dtl_backend_t backend,
     dtl_dlpack_managed_t *tensor, dtl_array_t *out);
 
@@ -4846,8 +4847,9 @@ DTL_NODISCARD dtl_status_t dtl_policy_create(const char *name, const dtl_resourc
 /// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this
 ///              call fails.
 /// @param self  handed to its slots.
-/// Else as dtl_policy_create, also what it returns; a failure of the table's initialize is
-/// returned. DTL_ERROR_NULL_POINTER: a required slot is missing.
+/// Else as dtl_policy_create.
+/// @return as dtl_policy_create; a failure of the table's initialize. DTL_ERROR_NULL_POINTER: a
+///         required slot is missing.
 DTL_NODISCARD dtl_status_t dtl_policy_create_custom(const dtl_policy_ops_t *ops, void *self,
     const dtl_resource_t *resources, uint64_t count, const dtl_policy_opts_t *opts,
     dtl_policy_t *out);
@@ -5368,9 +5370,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv(dtl_comm_t comm, void *buf, uint64_t co
 /// Sends one message and receives another at the same time, so that exchanges round a ring cannot
 /// deadlock. The buffers must not overlap.
 ///
-/// @param dtype  of both messages. The other parameters and the statuses: dtl_comm_send and
-///               dtl_comm_recv.
-/// Equivalent: MPI_Sendrecv.
+/// @param dtype  of both messages. The other parameters: dtl_comm_send and dtl_comm_recv.
+/// @return as dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_sendrecv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
     int32_t dest, int32_t stag, void *rbuf, uint64_t rcount, int32_t source, int32_t rtag,
     dtl_dtype_t dtype, dtl_recv_info_t *info);
@@ -5416,7 +5417,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int3
 /// `out_message` gets it, whatever other threads receive.
 ///
 /// @param out_found    1 or 0.
-/// @param out_message  written if found. Equivalent: MPI_Improbe.
+/// @param out_message  written if found.
+/// @return as dtl_comm_iprobe. Equivalent: MPI_Improbe.
 DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int32_t tag,
     int32_t *out_found, dtl_message_t *out_message, dtl_recv_info_t *info);
 
@@ -5546,7 +5548,8 @@ DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 ///                    passes, unfinished ones stay in the array.
 /// @param infos       NULL, or `count` infos; those of null requests are left alone.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
-/// Equivalent: MPI_Waitall.
+///         DTL_ERROR_TIMEOUT: some are not done, and go on. Else as dtl_request_wait.
+///         Equivalent: MPI_Waitall.
 DTL_NODISCARD dtl_status_t dtl_request_wait_all(uint64_t count, dtl_request_t *requests,
     uint64_t timeout_ns, dtl_recv_info_t *infos);
 
@@ -5576,7 +5579,8 @@ DTL_NODISCARD dtl_status_t dtl_request_wait_any(uint64_t count, dtl_request_t *r
 /// @param indices    room for `count`: which ones.
 /// @param infos      NULL, or room for `count`: what each tells, in the order of `indices`.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
-///         DTL_ERROR_TIMEOUT: none is done, all go on. Equivalent: MPI_Waitsome.
+///         DTL_ERROR_TIMEOUT: none is done, all go on. Else as dtl_request_wait.
+///         Equivalent: MPI_Waitsome.
 DTL_NODISCARD dtl_status_t dtl_request_wait_some(uint64_t count, dtl_request_t *requests,
     uint64_t timeout_ns, uint64_t *out_count, uint64_t *indices, dtl_recv_info_t *infos);
 
@@ -5589,7 +5593,7 @@ DTL_NODISCARD dtl_status_t dtl_request_start(dtl_request_t request);
 /// Starts persistent requests, in their order. Null ones are failures here.
 ///
 /// @return the first failure (its text names the index): those before it are active, the others are
-///         not. Equivalent: MPI_Startall.
+///         not; as dtl_request_start. Equivalent: MPI_Startall.
 DTL_NODISCARD dtl_status_t dtl_request_start_all(uint64_t count, dtl_request_t *requests);
 
 /// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
@@ -6236,7 +6240,8 @@ DTL_NODISCARD dtl_status_t dtl_win_put(dtl_win_t win, const void *buf, uint64_t 
 /// Copies elements from a target's part of a window. They are there after dtl_win_flush_local,
 /// dtl_win_flush, dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
 ///
-/// @param buf  room for `count` elements. The other parameters and the statuses: dtl_win_put.
+/// @param buf  room for `count` elements. The other parameters: dtl_win_put.
+/// @return as dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
 DTL_NODISCARD dtl_status_t dtl_win_get(dtl_win_t win, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp);

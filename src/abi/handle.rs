@@ -59,7 +59,7 @@ pub struct dtl_comm_t {
 }
 
 /// An operation in flight (Equivalent: MPI_Request). Stale once it has completed.
-/// dtl: ends(dtl_request_wait|dtl_request_test|dtl_request_destroy)
+/// dtl: ends(dtl_request_wait|dtl_request_test|dtl_request_wait_any|dtl_request_destroy)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_request_t {

@@ -91,12 +91,12 @@ pub struct dtl_trace_callbacks_t {
     /// Must be 0.
     pub reserved: u32,
     /// Passed to both.
-    /// dtl: opaque until(call_of:dtl_trace_set_callbacks)
+    /// dtl: opaque until(last_use)
     pub user: *mut c_void,
     /// Something begins; may be NULL.
-    /// dtl: opt until(call_of:dtl_trace_set_callbacks)
+    /// dtl: opt until(last_use)
     pub begin: dtl_trace_fn_t,
     /// It has ended; may be NULL.
-    /// dtl: opt until(call_of:dtl_trace_set_callbacks)
+    /// dtl: opt until(last_use)
     pub end: dtl_trace_fn_t,
 }

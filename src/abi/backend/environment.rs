@@ -80,13 +80,13 @@ pub struct dtl_environment_desc_t {
     /// Its alignment: a power of two up to 4096; 0 = 16.
     pub state_align: u64,
     /// NULL = it can be used everywhere.
-    /// dtl: opt
+    /// dtl: opt until(unregister)
     pub probe: dtl_environment_probe_fn_t,
     /// NULL = there is nothing to start.
-    /// dtl: opt
+    /// dtl: opt until(unregister)
     pub init: dtl_environment_init_fn_t,
     /// NULL = there is nothing to end.
-    /// dtl: opt
+    /// dtl: opt until(unregister)
     pub finalize: dtl_environment_finalize_fn_t,
     /// Passed to the three; must live until the environment is unregistered or dtl_finalize has
     /// returned.

@@ -29,7 +29,7 @@ pub const DTL_TAG_MAX: i32 = 268_435_455;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_recv_info_t {
     /// Rank that sent it.
-    /// dtl: rank(any)
+    /// dtl: rank(null)
     pub source: i32,
     /// Its tag.
     pub tag: i32,
@@ -153,7 +153,8 @@ pub struct dtl_comm_info_t {
 /// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
 /// dtl:user opaque
 /// dtl:value opaque
-/// dtl:out_copy bool
+/// dtl:out_value out opaque
+/// dtl:out_copy out bool
 pub type dtl_attribute_copy_fn_t = Option<
     unsafe extern "C" fn(
         comm: dtl_comm_t,

@@ -124,8 +124,8 @@ pub type dtl_dispatch_predicate_fn_t =
 /// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions; it
 /// must not throw. A call of the library that would lead to the handler which makes it goes the
 /// library's own way instead.
-/// dtl:out_event opt owned(dtl_event_destroy)
 /// dtl:user opaque
+/// dtl:out_event out opt owned(dtl_event_destroy)
 pub type dtl_dispatch_fn_t = Option<
     unsafe extern "C" fn(
         query: *const dtl_dispatch_query_t,
@@ -157,16 +157,16 @@ pub struct dtl_dispatch_handler_t {
     /// dtl: opt((flags&DTL_DISPATCH_ILLEGAL)==0)
     pub reason: *const c_char,
     /// NULL = it takes every query that its keys fit.
-    /// dtl: opt
+    /// dtl: opt until(last_use)
     pub predicate: dtl_dispatch_predicate_fn_t,
     /// Performs the operation. NULL where `backend` or DTL_DISPATCH_ILLEGAL determines the result.
-    /// dtl: opt
+    /// dtl: opt until(last_use)
     pub invoke: dtl_dispatch_fn_t,
     /// NULL = there is nothing to destroy.
-    /// dtl: opt
+    /// dtl: opt until(last_use)
     pub destroy: dtl_dispatch_destroy_fn_t,
     /// Handed to the three.
-    /// dtl: opaque until(unregister)
+    /// dtl: opaque until(slot:destroy)
     pub user: *mut c_void,
     /// Instead of `invoke`, for DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE:
     /// this backend's memory, transfer or compiler does it. The backend cannot be unregistered

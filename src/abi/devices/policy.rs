@@ -275,7 +275,7 @@ pub struct dtl_policy_opts_t {
     /// may choose.
     pub backend: dtl_backend_t,
     /// NULL = elements of the list are used as they are.
-    /// dtl: opt
+    /// dtl: opt until(call_of:dtl_policy_initialize)
     pub adapter: dtl_resource_adapter_fn_t,
     /// Handed to the adapter.
     /// dtl: opaque until(call_of:dtl_policy_initialize)

@@ -168,7 +168,7 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
 /// @param count  elements of one block.
 /// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter_block.
 /// dtl:sbuf len(size(comm)*count*dtype) opt(count==0) in_place
-/// dtl:rbuf inout len(count*dtype) opt(count==0)
+/// dtl:rbuf inout len(sbuf==DTL_IN_PLACE?size(comm)*count*dtype:count*dtype) opt(count==0)
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
@@ -192,8 +192,9 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
 /// @param rcounts  size counts, the same on all ranks.
 /// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter.
 /// dtl:sbuf len(sum(rcounts)*dtype) opt(sum(rcounts)==0) in_place
-/// dtl:rbuf inout len(?) opt(rcounts[rank]==0)
 /// dtl:rcounts len(size(comm))
+/// dtl:rbuf inout len((sbuf==DTL_IN_PLACE?sum(rcounts):rcounts[rank])*dtype)
+/// dtl:rbuf opt(sbuf==DTL_IN_PLACE?sum(rcounts)==0:rcounts[rank]==0)
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_reduce_scatter(

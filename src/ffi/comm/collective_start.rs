@@ -46,7 +46,7 @@ unsafe fn start(
 /// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many requests in
 ///         flight. Failures of other ranks are returned when the request is waited for.
 ///         Equivalent: MPI_Ibarrier.
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ibarrier(
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn dtl_comm_ibarrier(
 ///         requests in flight. Equivalent: MPI_Ibcast.
 /// dtl:buf inout len(count*dtype) opt(count==0) until(request)
 /// dtl:root rank
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ibcast(
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn dtl_comm_ibcast(
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place(rank==root) until(request)
 /// dtl:rbuf inout len(count*dtype) opt(rank!=root||count==0) until(request)
 /// dtl:root rank
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ireduce(
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce(
 ///         requests in flight. Equivalent: MPI_Iallreduce.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
 /// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iallreduce(
@@ -133,8 +133,9 @@ pub unsafe extern "C" fn dtl_comm_iallreduce(
 /// @return as dtl_comm_reduce_scatter_block, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
 ///         too many requests in flight. Equivalent: MPI_Ireduce_scatter_block.
 /// dtl:sbuf len(size(comm)*count*dtype) opt(count==0) in_place until(request)
-/// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
+/// dtl:rbuf inout len(sbuf==DTL_IN_PLACE?size(comm)*count*dtype:count*dtype) opt(count==0)
+/// dtl:rbuf until(request)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
@@ -156,9 +157,10 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter_block(
 /// @return as dtl_comm_reduce_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
 ///         too many requests in flight. Equivalent: MPI_Ireduce_scatter.
 /// dtl:sbuf len(sum(rcounts)*dtype) opt(sum(rcounts)==0) in_place until(request)
-/// dtl:rbuf inout len(?) opt(rcounts[rank]==0) until(request)
 /// dtl:rcounts len(size(comm))
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
+/// dtl:rbuf inout len((sbuf==DTL_IN_PLACE?sum(rcounts):rcounts[rank])*dtype)
+/// dtl:rbuf opt(sbuf==DTL_IN_PLACE?sum(rcounts)==0:rcounts[rank]==0) until(request)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
@@ -182,7 +184,7 @@ pub unsafe extern "C" fn dtl_comm_ireduce_scatter(
 ///         requests in flight. Equivalent: MPI_Iscan.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
 /// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iscan(
@@ -205,7 +207,7 @@ pub unsafe extern "C" fn dtl_comm_iscan(
 ///         requests in flight. Equivalent: MPI_Iexscan.
 /// dtl:sbuf len(count*dtype) opt(count==0) in_place until(request)
 /// dtl:rbuf inout len(count*dtype) opt(count==0) until(request)
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iexscan(
@@ -230,7 +232,7 @@ pub unsafe extern "C" fn dtl_comm_iexscan(
 /// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(rank!=root||count_per_rank==0)
 /// dtl:rbuf until(request)
 /// dtl:root rank
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_igather(
@@ -256,7 +258,7 @@ pub unsafe extern "C" fn dtl_comm_igather(
 /// dtl:rcounts len(size(comm)) opt(rank!=root)
 /// dtl:rdispls len(size(comm)) opt
 /// dtl:root rank
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_igatherv(
@@ -284,7 +286,7 @@ pub unsafe extern "C" fn dtl_comm_igatherv(
 /// dtl:rbuf out len(count_per_rank*dtype) opt(count_per_rank==0) in_place(rank==root)
 /// dtl:rbuf until(request)
 /// dtl:root rank
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iscatter(
@@ -310,7 +312,7 @@ pub unsafe extern "C" fn dtl_comm_iscatter(
 /// dtl:sdispls len(size(comm)) opt
 /// dtl:rbuf out len(rcount*dtype) opt(rcount==0) in_place(rank==root) until(request)
 /// dtl:root rank
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iscatterv(
@@ -336,7 +338,7 @@ pub unsafe extern "C" fn dtl_comm_iscatterv(
 ///         requests in flight. Equivalent: MPI_Iallgather.
 /// dtl:sbuf len(count_per_rank*dtype) opt(count_per_rank==0) in_place until(request)
 /// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0) until(request)
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iallgather(
@@ -360,7 +362,7 @@ pub unsafe extern "C" fn dtl_comm_iallgather(
 /// dtl:rbuf inout len(?) opt(sum(rcounts)==0) until(request)
 /// dtl:rcounts len(size(comm))
 /// dtl:rdispls len(size(comm)) opt
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iallgatherv(
@@ -385,7 +387,7 @@ pub unsafe extern "C" fn dtl_comm_iallgatherv(
 ///         requests in flight. Equivalent: MPI_Ialltoall.
 /// dtl:sbuf len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0) in_place until(request)
 /// dtl:rbuf inout len(size(comm)*count_per_rank*dtype) opt(count_per_rank==0) until(request)
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ialltoall(
@@ -411,7 +413,7 @@ pub unsafe extern "C" fn dtl_comm_ialltoall(
 /// dtl:rbuf inout len(?) opt(sum(rcounts)==0) until(request)
 /// dtl:rcounts len(size(comm))
 /// dtl:rdispls len(size(comm)) opt
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ialltoallv(
@@ -444,7 +446,7 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
 /// dtl:rbuf out len(?) opt(sum(rcounts)==0) until(request)
 /// dtl:rcounts len(source_count) opt(source_count==0)
 /// dtl:rdispls len(source_count) opt
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(

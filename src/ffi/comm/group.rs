@@ -199,10 +199,10 @@ pub unsafe extern "C" fn dtl_comm_dump(
 /// @param user       passed to both.
 /// @param out_key    yours; end it with dtl_comm_key_destroy. dtl_finalize ends all keys.
 /// @return DTL_ERROR_LIMIT. Equivalent: MPI_Comm_create_keyval.
-/// dtl:copy_fn opt
-/// dtl:delete_fn opt
 /// dtl:user opaque opt until(call_of:dtl_finalize)
 /// dtl:out_key owned(dtl_comm_key_destroy)
+/// dtl:copy_fn opt until(call_of:dtl_finalize)
+/// dtl:delete_fn opt until(call_of:dtl_finalize)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_key_create(
     copy_fn: dtl_attribute_copy_fn_t,
@@ -232,6 +232,7 @@ pub extern "C" fn dtl_comm_key_destroy(key: i32) -> dtl_status_t {
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_set_attr.
 /// dtl:value opaque opt until(call_of:dtl_comm_delete_attr|dtl_comm_destroy)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_set_attr(
     comm: dtl_comm_t,
@@ -250,6 +251,7 @@ pub extern "C" fn dtl_comm_set_attr(
 /// @param out_found  1 or 0.
 /// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_get_attr.
 /// dtl:out_found bool
+/// dtl:out_value borrowed
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_get_attr(
     comm: dtl_comm_t,
@@ -271,6 +273,7 @@ pub unsafe extern "C" fn dtl_comm_get_attr(
 ///
 /// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: communicator or key.
 /// Equivalent: MPI_Comm_delete_attr.
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_delete_attr(comm: dtl_comm_t, key: i32) -> dtl_status_t {
     Entry("dtl_comm_delete_attr")

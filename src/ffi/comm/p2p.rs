@@ -200,9 +200,8 @@ pub(crate) fn put_info(info: *mut dtl_recv_info_t, done: &Completion) -> Result<
 /// Sends one message and receives another at the same time, so that exchanges round a ring cannot
 /// deadlock. The buffers must not overlap.
 ///
-/// @param dtype  of both messages. The other parameters and the statuses: dtl_comm_send and
-///               dtl_comm_recv.
-/// Equivalent: MPI_Sendrecv.
+/// @param dtype  of both messages. The other parameters: dtl_comm_send and dtl_comm_recv.
+/// @return as dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
 /// dtl:sbuf len(scount*dtype) opt(scount==0)
 /// dtl:dest rank(null)
 /// dtl:rbuf out len(rcount*dtype) opt(rcount==0)
@@ -349,7 +348,8 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
 /// `out_message` gets it, whatever other threads receive.
 ///
 /// @param out_found    1 or 0.
-/// @param out_message  written if found. Equivalent: MPI_Improbe.
+/// @param out_message  written if found.
+/// @return as dtl_comm_iprobe. Equivalent: MPI_Improbe.
 /// dtl:source rank(any)
 /// dtl:out_found bool
 /// dtl:out_message owned(dtl_comm_mrecv|dtl_comm_imrecv)
@@ -413,7 +413,7 @@ pub unsafe extern "C" fn dtl_comm_mrecv(
 ///
 /// @return as dtl_comm_irecv and dtl_comm_mrecv. Equivalent: MPI_Imrecv.
 /// dtl:buf out len(count*dtype) opt(count==0) until(request)
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_imrecv(
     message: dtl_message_t,

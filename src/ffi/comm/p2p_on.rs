@@ -28,7 +28,7 @@ use std::ffi::c_void;
 /// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, as far as there is one.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:dest rank(null)
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test|dtl_request_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_isend_on(
     comm: dtl_comm_t,

@@ -19,7 +19,7 @@ use std::ffi::c_void;
 /// Equivalent: MPI_Isend.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:dest rank(null)
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test|dtl_request_destroy)
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_isend(
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn dtl_comm_isend(
 /// Equivalent: MPI_Irecv.
 /// dtl:buf out len(count*dtype) opt(count==0) until(request)
 /// dtl:source rank(any)
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test|dtl_request_destroy)
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_comm_irecv(
@@ -126,7 +126,7 @@ unsafe extern "C" fn begin_general(
 /// @return as dtl_comm_isend. Equivalent: MPI_Issend.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:dest rank(null)
-/// dtl:out owned(dtl_request_wait)
+/// dtl:out owned(dtl_request_wait|dtl_request_test|dtl_request_destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_issend(
     comm: dtl_comm_t,

@@ -116,7 +116,8 @@ pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
 ///                    passes, unfinished ones stay in the array.
 /// @param infos       NULL, or `count` infos; those of null requests are left alone.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
-/// Equivalent: MPI_Waitall.
+///         DTL_ERROR_TIMEOUT: some are not done, and go on. Else as dtl_request_wait.
+///         Equivalent: MPI_Waitall.
 /// dtl:requests inout len(count) opt(count==0)
 /// dtl:infos out len(count) opt
 /// dtl:call blocks(timeout_ns)
@@ -204,7 +205,8 @@ pub unsafe extern "C" fn dtl_request_wait_any(
 /// @param indices    room for `count`: which ones.
 /// @param infos      NULL, or room for `count`: what each tells, in the order of `indices`.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
-///         DTL_ERROR_TIMEOUT: none is done, all go on. Equivalent: MPI_Waitsome.
+///         DTL_ERROR_TIMEOUT: none is done, all go on. Else as dtl_request_wait.
+///         Equivalent: MPI_Waitsome.
 /// dtl:requests inout len(count) opt(count==0)
 /// dtl:indices out len(count) opt(count==0)
 /// dtl:infos out len(count) opt
@@ -257,7 +259,7 @@ pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
 /// Starts persistent requests, in their order. Null ones are failures here.
 ///
 /// @return the first failure (its text names the index): those before it are active, the others are
-///         not. Equivalent: MPI_Startall.
+///         not; as dtl_request_start. Equivalent: MPI_Startall.
 /// dtl:requests in len(count) opt(count==0)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_start_all(

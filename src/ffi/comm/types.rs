@@ -86,9 +86,10 @@ pub unsafe extern "C" fn dtl_dtype_name(
 ///         DTL_ERROR_LIMIT: numbers are never used again, and 65536 operations were made in this
 ///         process' life: make them once and keep them.
 /// Threads: any. Equivalent: MPI_Op_create.
-/// dtl:user opaque opt until(destroy)
 /// dtl:flags flags(DTL_OP_COMMUTES)
 /// dtl:out owned(dtl_op_destroy)
+/// dtl:fn until(last_use)
+/// dtl:user opaque opt until(last_use)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_op_create(
     r#fn: dtl_op_fn_t,

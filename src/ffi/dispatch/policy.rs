@@ -65,8 +65,9 @@ pub unsafe extern "C" fn dtl_policy_create(
 /// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this
 ///              call fails.
 /// @param self  handed to its slots.
-/// Else as dtl_policy_create, also what it returns; a failure of the table's initialize is
-/// returned. DTL_ERROR_NULL_POINTER: a required slot is missing.
+/// Else as dtl_policy_create.
+/// @return as dtl_policy_create; a failure of the table's initialize. DTL_ERROR_NULL_POINTER: a
+///         required slot is missing.
 /// dtl:self opaque until(destroy)
 /// dtl:resources len(count) opt(count==0)
 /// dtl:opts opt

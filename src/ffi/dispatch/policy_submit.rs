@@ -52,6 +52,7 @@ struct SubmitArgs {
 /// Equivalent: oneDPL's submit(policy, f).
 /// dtl:arg opaque until(call_of:dtl_submission_wait|dtl_policy_wait_all)
 /// dtl:out opt owned(dtl_submission_wait|dtl_submission_release)
+/// dtl:task until(call_of:dtl_submission_wait|dtl_policy_wait_all)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_submit(
@@ -96,6 +97,7 @@ pub unsafe extern "C" fn dtl_policy_submit(
 /// Equivalent: oneDPL's try_submit.
 /// dtl:arg opaque until(call_of:dtl_submission_wait|dtl_policy_wait_all)
 /// dtl:out opt owned(dtl_submission_wait|dtl_submission_release)
+/// dtl:task until(call_of:dtl_submission_wait|dtl_policy_wait_all)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_policy_try_submit(
@@ -137,6 +139,7 @@ pub unsafe extern "C" fn dtl_policy_try_submit(
 ///         dtl_policy_submit.
 /// Equivalent: oneDPL's submit_and_wait.
 /// dtl:arg opaque until(call_of:dtl_policy_wait_all)
+/// dtl:task until(call_of:dtl_policy_wait_all)
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_policy_submit_and_wait(
@@ -216,6 +219,7 @@ pub unsafe extern "C" fn dtl_submission_wait(
 ///
 /// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
 /// dtl:submission inout
+/// dtl:call synchronised
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_submission_release(submission: *mut dtl_submission_t) -> dtl_status_t {
     Entry("dtl_submission_release").call(|inside| {

@@ -69,6 +69,7 @@ pub extern "C" fn dtl_executor_destroy(executor: dtl_executor_t) -> dtl_status_t
 /// @param fn  Locks held: none. It may block and call dtl_ functions; it must not throw.
 /// @return the function's status.
 /// dtl:user opaque
+/// dtl:fn until(return)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_run(
@@ -91,7 +92,9 @@ pub extern "C" fn dtl_executor_run(
 ///               for a backend without events of its own, such as "host". Null = none.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
 ///         The function's failure is the event's and the next dtl_executor_synchronize's.
-/// dtl:user opaque until(call_of:dtl_executor_synchronize)
+/// dtl:fn until(call_of:dtl_executor_synchronize|dtl_executor_destroy)
+/// dtl:user opaque until(call_of:dtl_executor_synchronize|dtl_executor_destroy)
+/// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_run_async(
     executor: dtl_executor_t,
@@ -126,6 +129,7 @@ pub extern "C" fn dtl_executor_run_async(
 ///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
 /// Equivalent: #pragma omp parallel for schedule(dynamic, grain).
 /// dtl:user opaque
+/// dtl:fn until(return)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_parallel_for(
@@ -156,6 +160,8 @@ pub extern "C" fn dtl_executor_parallel_for(
 /// dtl:identity len(acc_size_bytes)
 /// dtl:user opaque
 /// dtl:out_result len(acc_size_bytes)
+/// dtl:fold until(return)
+/// dtl:combine until(return)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_executor_parallel_reduce(

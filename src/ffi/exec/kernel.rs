@@ -29,8 +29,9 @@ const FEW_ARGS: usize = 16;
 /// @param fn    called once for each thread of a launch; see dtl_kernel_fn_t.
 /// @param user  handed to each call; must live until the last launch is done.
 /// @param out   the kernel; destroy it with dtl_kernel_destroy.
-/// dtl:user opaque until(destroy)
 /// dtl:out owned(dtl_kernel_destroy)
+/// dtl:fn until(last_use)
+/// dtl:user opaque until(last_use)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_kernel_from_function(
     backend: dtl_backend_t,

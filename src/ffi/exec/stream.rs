@@ -151,8 +151,8 @@ pub unsafe extern "C" fn dtl_stream_default(
 /// @param native  as the backend defines it; NULL if that means a stream there.
 /// @param out     the handle; give it back with dtl_stream_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
-/// dtl:native opaque opt until(destroy)
 /// dtl:out owned(dtl_stream_destroy)
+/// dtl:native opaque opt until(last_use)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_stream_wrap(
     backend: dtl_backend_t,
@@ -191,6 +191,7 @@ pub unsafe extern "C" fn dtl_stream_native(
 ///            backend's stream the backend's rules come on top (CUDA: no calls that reach CUDA).
 /// Equivalent: cudaLaunchHostFunc.
 /// dtl:user opaque until(stream)
+/// dtl:fn until(stream)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_stream_host_callback(

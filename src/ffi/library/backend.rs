@@ -30,9 +30,9 @@ use std::sync::Arc;
 ///         DTL_ERROR_INCOMPATIBLE_ABI: compiled for a newer library. After a failure nothing is
 ///         registered and `destroy` is not called.
 /// Threads: any. One table may serve several names.
-/// dtl:self opaque until(unregister)
 /// dtl:flags flags(DTL_REGISTER_)
 /// dtl:out owned(dtl_backend_unregister)
+/// dtl:self opaque until(slot:destroy)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_register(
     name: *const c_char,

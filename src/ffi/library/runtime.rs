@@ -175,16 +175,16 @@ pub extern "C" fn dtl_last_error() -> *const c_char {
     last_error::text()
 }
 
-/// Sends log lines of `level` (DTL_LOG_...) and below to `fn`; NULL = back to standard error.
+/// Sends log lines of `level` (DTL_LOG_...) and below to `function`; NULL = back to standard error.
 /// `user` is passed through; both must stay valid until replaced (and one call longer: another
 /// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
 /// The function is called by whichever thread has something to log, several at a time too. It may
 /// call the library, except dtl_finalize; what it logs itself comes back to it.
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
-/// dtl:function opt until(call_of:dtl_log_set_callback)
-/// dtl:user opaque until(call_of:dtl_log_set_callback)
 /// dtl:level values(DTL_LOG_)
+/// dtl:function opt until(last_use)
+/// dtl:user opaque until(last_use)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_log_set_callback(
     function: dtl_log_fn_t,

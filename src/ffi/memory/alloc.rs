@@ -195,7 +195,7 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 ///         status. Copies and messages with the pointer fail with it, too, unless another driver
 ///         knows the pointer.
 /// Equivalent: cudaPointerGetAttributes.
-/// dtl:ptr address
+/// dtl:ptr address opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_query(
     ptr: *const c_void,

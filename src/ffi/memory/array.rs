@@ -161,8 +161,8 @@ pub unsafe extern "C" fn dtl_array_export_unversioned(
 ///         memory, a first element that is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape
 ///         or its data. The text names it and the remedy.
 /// Equivalent: numpy.from_dlpack.
-/// dtl:tensor in until(destroy)
 /// dtl:out owned(dtl_array_destroy)
+/// dtl:tensor in until(last_use)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_import(
     backend: dtl_backend_t,
@@ -195,8 +195,9 @@ pub unsafe extern "C" fn dtl_array_import(
 /// As dtl_array_import, of a producer of before DLPack 1.0.
 ///
 /// @param tensor  a DLManagedTensor*, cast.
-/// dtl:tensor in until(destroy)
+/// @return as dtl_array_import.
 /// dtl:out owned(dtl_array_destroy)
+/// dtl:tensor in until(last_use)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_import_unversioned(
     backend: dtl_backend_t,

@@ -115,11 +115,11 @@ unsafe fn rows(
 ///         16], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
 ///         position on an axis). Else as dtl_mem_copy.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
-/// dtl:dst out len(?)
 /// dtl:dst_strides_bytes len(ndim) opt
-/// dtl:src len(?)
 /// dtl:src_strides_bytes len(ndim) opt
 /// dtl:shape len(ndim) opt(ndim==0)
+/// dtl:dst out len(?) opt(?)
+/// dtl:src len(?) opt(?)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_copy_strided(

@@ -122,7 +122,7 @@ pub unsafe extern "C" fn dtl_win_allocate(
 ///         were called. DTL_ERROR_TIMEOUT: the other ranks do not come; the window lives on, and a
 ///         second call does not wait for them.
 /// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
-/// dtl:call blocks(comm) collective(win)
+/// dtl:call blocks(comm) collective(win) synchronised
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t {
     Entry("dtl_win_destroy").wait(

@@ -130,7 +130,8 @@ pub unsafe extern "C" fn dtl_win_put(
 /// Copies elements from a target's part of a window. They are there after dtl_win_flush_local,
 /// dtl_win_flush, dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
 ///
-/// @param buf  room for `count` elements. The other parameters and the statuses: dtl_win_put.
+/// @param buf  room for `count` elements. The other parameters: dtl_win_put.
+/// @return as dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
 /// dtl:buf out len(count*dtype) opt(count==0) until(flush)
 /// dtl:target rank(null)
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn dtl_win_get(
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:target rank(null)
-/// dtl:out_request owned(dtl_request_wait)
+/// dtl:out_request owned(dtl_request_wait|dtl_request_test)
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_rput(
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn dtl_win_rput(
 /// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
 /// dtl:buf out len(count*dtype) opt(count==0) until(request)
 /// dtl:target rank(null)
-/// dtl:out_request owned(dtl_request_wait)
+/// dtl:out_request owned(dtl_request_wait|dtl_request_test)
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_rget(

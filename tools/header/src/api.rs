@@ -128,7 +128,8 @@ impl<'a> Writer<'a> {
             "kind": "constant",
             "type": path_name(&constant.ty).as_deref().map(types::c_name),
             "value": value,
-            "text": paragraph(&shown(&constant.attrs)),
+            "text": texts::read(&shown(&constant.attrs)).body,
+            "equivalent": texts::read(&shown(&constant.attrs)).equivalent,
         }))
     }
 
@@ -137,7 +138,10 @@ impl<'a> Writer<'a> {
         let ty = types::structure(&alias.ty, self.source)?;
         if ty["kind"] != "function" {
             let of = &ty["name"];
-            return object(json!({ "kind": "integer", "of": of, "text": text.body }));
+            let Text { body, equivalent, .. } = text;
+            let item =
+                json!({ "kind": "integer", "of": of, "text": body, "equivalent": equivalent });
+            return object(item);
         }
         let facts = facts(&alias.attrs)?;
         let declaration = self.declaration(item)?;
@@ -152,12 +156,15 @@ impl<'a> Writer<'a> {
             parameters.push(Value::Object(one));
         }
         refuse_strangers(&facts, &parameters)?;
+        self.complete_all(&mut parameters, &facts)?;
+        let returns = object(json!({ "type": ty["returns"], "text": text.returns }))?;
         object(json!({
             "kind": "callback",
             "declaration": declaration,
             "parameters": parameters,
-            "returns": { "type": ty["returns"] },
+            "returns": returns,
             "text": text.body,
+            "equivalent": text.equivalent,
         }))
     }
 
@@ -173,38 +180,46 @@ impl<'a> Writer<'a> {
         for end in &ends {
             self.check_function(end)?;
         }
+        let text = texts::read(&shown(&structure.attrs));
         object(json!({
             "kind": "handle",
             "null": initial::null_name(&item.name),
             "ends": ends,
-            "text": paragraph(&shown(&structure.attrs)),
+            "text": text.body,
+            "equivalent": text.equivalent,
         }))
     }
 
     fn structure(&self, structure: &syn::ItemStruct) -> Outcome<Map<String, Value>> {
         let (offsets, layout) = types::offsets(structure, self.source)?;
+        let values = initial::values(structure);
         let mut fields = Vec::new();
         for (field, offset) in structure.fields.iter().zip(offsets) {
             let name = field.ident.as_ref().map(plain).unwrap_or_default();
             let ty = types::structure(&field.ty, self.source)?;
             let facts = facts(&field.attrs).map_err(|error| format!("{name}: {error}"))?;
             let size = types::layout(&ty, self.source)?.size;
-            let text = paragraph(&shown(&field.attrs));
+            let text = texts::read(&shown(&field.attrs)).body;
+            let initial = values.iter().flatten().find(|(other, _)| other.ident == field.ident);
+            let initial = initial.and_then(|(_, value)| initial_text(value));
             let mut one = object(json!({
-                "name": name, "type": ty, "offset": offset, "size": size, "text": text,
+                "name": name, "type": ty, "offset": offset, "size": size, "initial": initial,
+                "text": text,
             }))?;
             insert_facts(&mut one, facts.of(""));
             fields.push(Value::Object(one));
         }
         let init =
             initial::values(structure).map(|_| initial::macro_name(&structure.ident.to_string()));
+        let text = texts::read(&shown(&structure.attrs));
         object(json!({
             "kind": "struct",
             "size": layout.size,
             "align": layout.align,
             "init": init,
             "fields": fields,
-            "text": paragraph(&shown(&structure.attrs)),
+            "text": text.body,
+            "equivalent": text.equivalent,
         }))
     }
 
@@ -225,10 +240,7 @@ impl<'a> Writer<'a> {
             parameters.push(Value::Object(one));
         }
         refuse_strangers(&facts, &parameters)?;
-        for one in parameters.iter_mut().filter_map(Value::as_object_mut) {
-            let name = one["name"].as_str().unwrap_or_default().to_owned();
-            self.complete(&name, one, &facts).map_err(|error| format!("{name}: {error}"))?;
-        }
+        self.complete_all(&mut parameters, &facts)?;
         for name in text.parameters.keys() {
             if !parameters.iter().any(|one| one["name"] == name.as_str()) {
                 return Err(format!("@param {name}: there is no such parameter").into());
@@ -260,10 +272,71 @@ impl<'a> Writer<'a> {
         Ok(object)
     }
 
+    /// Completes all parameters, and checks the expressions of their facts.
+    fn complete_all(&self, parameters: &mut [Value], facts: &Facts) -> Outcome<()> {
+        let names: Vec<String> =
+            parameters.iter().filter_map(|one| one["name"].as_str()).map(str::to_owned).collect();
+        for one in parameters.iter_mut().filter_map(Value::as_object_mut) {
+            let name = one["name"].as_str().unwrap_or_default().to_owned();
+            let result =
+                self.complete(&name, one, facts).and_then(|()| self.check(&name, facts, &names));
+            result.map_err(|error| format!("{name}: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// Fails if an expression names no parameter, or a fact no constant or function.
+    fn check(&self, name: &str, facts: &Facts, parameters: &[String]) -> Outcome<()> {
+        const WORDS: [&str; 5] = ["size", "sum", "length", "dtype", "rank"];
+        let constants =
+            || self.source.items().filter(|item| matches!(item.kind, Kind::Constant(_)));
+        for Fact { name, argument } in facts.of(name) {
+            let argument = argument.as_deref().unwrap_or_default();
+            match name.as_str() {
+                "len" | "opt" | "in_place" => {
+                    let words = argument.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                    let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+                    for word in words.filter(is_name).filter(|word| !WORDS.contains(word)) {
+                        if !parameters.iter().any(|other| other == word) {
+                            return Err(
+                                format!("{name}({argument}): {word} is no parameter").into()
+                            );
+                        }
+                    }
+                }
+                "values" | "flags" => {
+                    for part in argument.split('|') {
+                        let fits = |other: &str| {
+                            if part.ends_with('_') {
+                                other.starts_with(part)
+                            } else {
+                                other == part
+                            }
+                        };
+                        if !constants().any(|item| fits(&item.name)) {
+                            return Err(format!("{name}({argument}): {part} is no constant").into());
+                        }
+                    }
+                }
+                "until" => {
+                    if let Some(functions) = argument.strip_prefix("call_of:") {
+                        self.check_function(functions)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Adds the facts about a parameter that its type and name imply, and fails if one that they do
     /// not imply is missing.
     fn complete(&self, name: &str, one: &mut Map<String, Value>, facts: &Facts) -> Outcome<()> {
         let ty = one["type"].clone();
+        let is_callback = ty["name"].as_str().is_some_and(|name| name.ends_with("_fn_t"));
+        if is_callback && !facts.has(name, "until") {
+            return Err("until when may it be called? (until(...))".into());
+        }
         if ty["kind"] != "pointer" {
             return Ok(());
         }
@@ -280,7 +353,13 @@ impl<'a> Writer<'a> {
             (None, false, true) => "out",
             _ => return Err("in, out or inout?".into()),
         };
-        one.insert("direction".into(), direction.into());
+        // The caller sets struct_size of a struct that the library fills in.
+        let structure = to["name"].as_str().and_then(|name| self.source.find_struct(name));
+        let first = structure.and_then(|structure| structure.fields.iter().next());
+        let is_sized =
+            first.and_then(|field| field.ident.as_ref()).is_some_and(|name| name == "struct_size");
+        let is_filled = direction == "out" && is_sized;
+        one.insert("direction".into(), if is_filled { "inout" } else { direction }.into());
         if to["name"] == "void" && !has("len") {
             return Err("how long is it? (len(...), opaque or address)".into());
         }
@@ -317,8 +396,10 @@ impl<'a> Writer<'a> {
     fn statuses(&self, name: &str, depth: u32) -> BTreeSet<String> {
         let Some(text) = self.texts.get(name).filter(|_| depth > 0) else { return BTreeSet::new() };
         let mut found = BTreeSet::new();
-        for other in references(&text.returns, "as dtl_") {
-            found.extend(self.statuses(&format!("dtl_{other}"), depth - 1));
+        for mark in ["as dtl_", " and dtl_"] {
+            for other in references(&text.returns, mark) {
+                found.extend(self.statuses(&format!("dtl_{other}"), depth - 1));
+            }
         }
         found.extend(texts::words(&text.returns, "DTL_ERROR_").map(str::to_owned));
         for status in references(&text.returns, "without DTL_ERROR_") {
@@ -382,9 +463,14 @@ fn is_string(ty: &Value) -> bool {
     ty["kind"] == "pointer" && ty["const"] == true && ty["to"]["name"] == "char"
 }
 
-/// Joins the lines of each paragraph.
-fn paragraph(lines: &[String]) -> String {
-    texts::read(lines).body
+/// Returns the initial value of a field in C; `None` if it is 0.
+fn initial_text(value: &initial::Value) -> Option<String> {
+    match value {
+        initial::Value::Size => Some("SIZE".to_owned()),
+        initial::Value::AbiVersion => Some("DTL_ABI_VERSION".to_owned()),
+        initial::Value::Zero => None,
+        initial::Value::Given(text) => Some(text.clone()),
+    }
 }
 
 fn object(value: Value) -> Outcome<Map<String, Value>> {

@@ -19,7 +19,7 @@ pub struct Fact {
 }
 
 /// Names of all facts: for parameters, fields and results, then for calls and types.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 21] = [
     "in",
     "out",
     "inout",
@@ -41,8 +41,6 @@ const NAMES: [&str; 23] = [
     "local",
     "synchronised",
     "ends",
-    "bytes",
-    "text",
 ];
 
 /// Beginning of a line of facts.

@@ -50,8 +50,8 @@ fn wrapper(
     for pointer in pointers {
         let parameter = pointer["name"].as_str().unwrap_or_default();
         let (rule, condition) = match &pointer["opt"] {
-            _ if pointer["address"] == true || pointer["opaque"] == true => ("NULL_ANY", None),
             Value::Bool(true) => ("NULL_GOOD", None),
+            _ if pointer["address"] == true || pointer["opaque"] == true => ("NULL_ANY", None),
             // A condition that is no expression over the parameters.
             Value::String(words) if words.contains("sum(") || words == "?" => ("NULL_ANY", None),
             Value::String(condition) => ("NULL_GOOD", Some(condition.replace("&&", " && "))),

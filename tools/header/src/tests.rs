@@ -80,10 +80,13 @@ fn what_is_missing_is_refused() {
     for (name, wrong, message) in [
         ("direction", COMPLETE.replace("inout ", ""), "data: in, out or inout?"),
         ("length", COMPLETE.replace("len(DTL_MOST) ", ""), "data: how long is it?"),
+        ("expression", COMPLETE.replace("DTL_MOST", "cuont*2"), "cuont is no parameter"),
+        ("constant", COMPLETE.replace("opt", "flags(DTL_LEAST)"), "DTL_LEAST is no constant"),
         ("owner", COMPLETE.replace("owned(dtl_thing_make)", "opt"), "out: whose is it?"),
         ("end", COMPLETE.replace("dtl_thing_make)", "dtl_gone)"), "there is no such function"),
         ("stranger", COMPLETE.replace("dtl:data", "dtl:date"), "dtl:date: there is no such"),
         ("fact", COMPLETE.replace("inout", "sideways"), "`sideways`: unknown"),
+        ("call", COMPLETE.replace("opt", "until(call_of:dtl_gone)"), "there is no such function"),
         ("twice", format!("{COMPLETE}\n/// dtl:call blocks"), "blocks stands twice"),
     ] {
         let error = Tree::new(name, &make(&wrong)).describe().unwrap_err();
@@ -120,12 +123,16 @@ fn texts_are_taken_apart() {
         "                 of them.",
         "@return as dtl_x, without DTL_ERROR_TIMEOUT;",
         "        DTL_ERROR_LIMIT. Equivalent:",
-        "MPI_Send. Threads: any.",
+        "MPI_Send. In part. Threads: any.",
     ];
     let text = texts::read(&lines.map(str::to_owned));
-    assert_eq!(text.body, "Sends.\n\nMore of it:\n    a(1);\n    b(2);\nAnd so on.");
+    assert_eq!(text.body, "Sends.\n\nMore of it:\n    a(1);\n    b(2);\nAnd so on. In part.");
     assert_eq!(text.parameters["a"], "both of them.");
     assert_eq!(text.parameters["b"], "both of them.");
     assert_eq!(text.returns, "as dtl_x, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT.");
+    let lines = ["A queue (Equivalent: cudaStream_t). Null: the default."];
+    let inner = texts::read(&lines.map(str::to_owned));
+    assert_eq!(inner.body, "A queue. Null: the default.");
+    assert_eq!(inner.equivalent, "cudaStream_t");
     assert_eq!((text.equivalent.as_str(), text.threads.as_str()), ("MPI_Send", "any."));
 }

@@ -112,10 +112,27 @@ fn is_code(line: &str) -> bool {
     line.starts_with("  ") && !line.trim().is_empty()
 }
 
-/// Adds to the name of the equivalent, which ends with a full stop.
+/// Adds to the name of the equivalent, which ends with a full stop, or with the parenthesis that it
+/// stands in. What comes after it belongs to the text.
 fn add_equivalent(text: &mut Text, rest: &str) -> Part {
-    join(&mut text.equivalent, rest.trim().trim_end_matches('.'));
-    if rest.trim_end().ends_with('.') { Part::Body } else { Part::Equivalent }
+    let rest = rest.trim();
+    let is_in_parentheses = text.body.ends_with('(');
+    let split = if is_in_parentheses {
+        text.body.truncate(text.body.trim_end_matches(['(', ' ']).len());
+        rest.split_once(')')
+    } else {
+        rest.split_once(". ")
+    };
+    let (name, after) = split.unwrap_or((rest, ""));
+    let name = name.trim_end_matches('.');
+    let is_open = name.contains('(') || !name.ends_with(')');
+    join(&mut text.equivalent, if is_open { name } else { name.trim_end_matches(')') });
+    if after.starts_with(['.', ',', ';', ':']) {
+        text.body.push_str(after);
+    } else {
+        join(&mut text.body, after);
+    }
+    if split.is_some() || rest.ends_with('.') { Part::Body } else { Part::Equivalent }
 }
 
 /// Splits `[in] a, b  text` into the names and the text.
@@ -131,7 +148,7 @@ fn names(rest: &str) -> (Vec<String>, &str) {
 }
 
 fn join(text: &mut String, more: &str) {
-    if !text.is_empty() && !text.ends_with('\n') {
+    if !text.is_empty() && !text.ends_with('\n') && !more.trim().is_empty() {
         text.push(' ');
     }
     text.push_str(more.trim());

@@ -4219,7 +4219,7 @@ pub safe fn dtl_status_message(status: dtl_status_t) -> *const c_char;
 /// call's status.
 pub safe fn dtl_last_error() -> *const c_char;
 
-/// Sends log lines of `level` (DTL_LOG_...) and below to `fn`; NULL = back to standard error.
+/// Sends log lines of `level` (DTL_LOG_...) and below to `function`; NULL = back to standard error.
 /// `user` is passed through; both must stay valid until replaced (and one call longer: another
 /// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
 /// The function is called by whichever thread has something to log, several at a time too. It may
@@ -5550,6 +5550,7 @@ pub unsafe fn dtl_array_import(
 /// As dtl_array_import, of a producer of before DLPack 1.0.
 ///
 /// @param tensor  a DLManagedTensor*, cast.
+/// @return as dtl_array_import.
 pub unsafe fn dtl_array_import_unversioned(
     backend: dtl_backend_t,
     tensor: *mut dtl_dlpack_managed_t,
@@ -6075,8 +6076,9 @@ pub unsafe fn dtl_policy_create(
 /// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this
 ///              call fails.
 /// @param self  handed to its slots.
-/// Else as dtl_policy_create, also what it returns; a failure of the table's initialize is
-/// returned. DTL_ERROR_NULL_POINTER: a required slot is missing.
+/// Else as dtl_policy_create.
+/// @return as dtl_policy_create; a failure of the table's initialize. DTL_ERROR_NULL_POINTER: a
+///         required slot is missing.
 pub unsafe fn dtl_policy_create_custom(
     ops: *const dtl_policy_ops_t,
     self_: *mut c_void,
@@ -6725,9 +6727,8 @@ pub unsafe fn dtl_comm_recv(
 /// Sends one message and receives another at the same time, so that exchanges round a ring cannot
 /// deadlock. The buffers must not overlap.
 ///
-/// @param dtype  of both messages. The other parameters and the statuses: dtl_comm_send and
-///               dtl_comm_recv.
-/// Equivalent: MPI_Sendrecv.
+/// @param dtype  of both messages. The other parameters: dtl_comm_send and dtl_comm_recv.
+/// @return as dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
 pub unsafe fn dtl_comm_sendrecv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -6805,7 +6806,8 @@ pub unsafe fn dtl_comm_mprobe(
 /// `out_message` gets it, whatever other threads receive.
 ///
 /// @param out_found    1 or 0.
-/// @param out_message  written if found. Equivalent: MPI_Improbe.
+/// @param out_message  written if found.
+/// @return as dtl_comm_iprobe. Equivalent: MPI_Improbe.
 pub unsafe fn dtl_comm_improbe(
     comm: dtl_comm_t,
     source: i32,
@@ -7009,7 +7011,8 @@ pub safe fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t;
 ///                    passes, unfinished ones stay in the array.
 /// @param infos       NULL, or `count` infos; those of null requests are left alone.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
-/// Equivalent: MPI_Waitall.
+///         DTL_ERROR_TIMEOUT: some are not done, and go on. Else as dtl_request_wait.
+///         Equivalent: MPI_Waitall.
 pub unsafe fn dtl_request_wait_all(
     count: u64,
     requests: *mut dtl_request_t,
@@ -7052,7 +7055,8 @@ pub unsafe fn dtl_request_wait_any(
 /// @param indices    room for `count`: which ones.
 /// @param infos      NULL, or room for `count`: what each tells, in the order of `indices`.
 /// @return the first failure (its text names the index); the others' are in infos[].status.
-///         DTL_ERROR_TIMEOUT: none is done, all go on. Equivalent: MPI_Waitsome.
+///         DTL_ERROR_TIMEOUT: none is done, all go on. Else as dtl_request_wait.
+///         Equivalent: MPI_Waitsome.
 pub unsafe fn dtl_request_wait_some(
     count: u64,
     requests: *mut dtl_request_t,
@@ -7071,7 +7075,7 @@ pub safe fn dtl_request_start(request: dtl_request_t) -> dtl_status_t;
 /// Starts persistent requests, in their order. Null ones are failures here.
 ///
 /// @return the first failure (its text names the index): those before it are active, the others are
-///         not. Equivalent: MPI_Startall.
+///         not; as dtl_request_start. Equivalent: MPI_Startall.
 pub unsafe fn dtl_request_start_all(
     count: u64,
     requests: *mut dtl_request_t,
@@ -8006,7 +8010,8 @@ pub unsafe fn dtl_win_put(
 /// Copies elements from a target's part of a window. They are there after dtl_win_flush_local,
 /// dtl_win_flush, dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
 ///
-/// @param buf  room for `count` elements. The other parameters and the statuses: dtl_win_put.
+/// @param buf  room for `count` elements. The other parameters: dtl_win_put.
+/// @return as dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
 pub unsafe fn dtl_win_get(
     win: dtl_win_t,
