@@ -113,13 +113,25 @@ static void complain(const struct null_case* one, dtl_status_t status, const cha
     failures++;
 }
 
+/* True if the text has the name as a whole word. */
+static int names(const char* text, const char* name)
+{
+    const size_t length = strlen(name);
+    const char* const letters = "abcdefghijklmnopqrstuvwxyz_0123456789";
+    for (const char* at = text; (at = strstr(at, name)) != NULL; at++) {
+        const int begins = at == text || strchr(letters, at[-1]) == NULL;
+        if (begins && (at[length] == 0 || strchr(letters, at[length]) == NULL)) return 1;
+    }
+    return 0;
+}
+
 static void check(const struct null_case* one, dtl_status_t status)
 {
     if (null_passed == 0) complain(one, status, "the wrapper was not called");
     if (null_expected == NULL_GOOD && status == DTL_ERROR_NULL_POINTER) complain(one, status, "refused, but allowed");
     if (null_expected != NULL_BAD) return;
     if (status != DTL_ERROR_NULL_POINTER) complain(one, status, "not refused");
-    else if (strstr(dtl_last_error(), one->parameter) == NULL) complain(one, status, "the text does not name it");
+    else if (!names(dtl_last_error(), one->parameter)) complain(one, status, "the text does not name it");
 }
 
 int main(void)

@@ -122,14 +122,15 @@ impl<'a> Writer<'a> {
     }
 
     fn constant(&self, constant: &syn::ItemConst) -> Outcome<Map<String, Value>> {
+        let text = texts::read(&shown(&constant.attrs));
         let value = types::number(&constant.expr).ok_or("a value that is not a number")?;
         let value = serde_json::Number::from_i128(value).ok_or("a number of more than 64 bits")?;
         object(json!({
             "kind": "constant",
             "type": path_name(&constant.ty).as_deref().map(types::c_name),
             "value": value,
-            "text": texts::read(&shown(&constant.attrs)).body,
-            "equivalent": texts::read(&shown(&constant.attrs)).equivalent,
+            "text": text.body,
+            "equivalent": text.equivalent,
         }))
     }
 
@@ -209,8 +210,7 @@ impl<'a> Writer<'a> {
             insert_facts(&mut one, facts.of(""));
             fields.push(Value::Object(one));
         }
-        let init =
-            initial::values(structure).map(|_| initial::macro_name(&structure.ident.to_string()));
+        let init = values.map(|_| initial::macro_name(&structure.ident.to_string()));
         let text = texts::read(&shown(&structure.attrs));
         object(json!({
             "kind": "struct",
