@@ -96,7 +96,7 @@ fn stage(name: &str) -> PathBuf {
     let stage = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     drop(std::fs::remove_dir_all(&stage));
     std::fs::create_dir_all(&stage).unwrap();
-    for link in ["libdtl.so", "libdtl.so.0"] {
+    for link in ["libdtl.so", "libdtl.so.0.2"] {
         std::os::unix::fs::symlink(&library, stage.join(link)).unwrap();
     }
     stage

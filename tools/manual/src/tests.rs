@@ -62,7 +62,7 @@ fn names_are_found() {
     let name = |found: Option<crate::Item<'_>>| found.map(|item| item.name().to_owned());
     assert_eq!(name(api.find("dtl_error_busy")).as_deref(), Some("DTL_ERROR_BUSY"));
     // Both exist: the one that is written so.
-    assert_eq!(name(api.find("dtl_comm_world")).as_deref(), Some("dtl_comm_world"));
+    assert_eq!(name(api.find("dtl_comm_get_world")).as_deref(), Some("dtl_comm_get_world"));
     assert_eq!(name(api.find("DTL_COMM_WORLD")).as_deref(), Some("DTL_COMM_WORLD"));
     assert_eq!(name(api.status(0)).as_deref(), Some("DTL_SUCCESS"));
     assert_eq!(name(api.status(-1)), None);
