@@ -3235,7 +3235,7 @@ typedef struct dtl_plugin_t {
 
 /// Initial value of a dtl_plugin_t.
 #define DTL_PLUGIN_INIT \
-    {sizeof(dtl_plugin_t), DTL_ABI_VERSION, 1u, DTL_LAYOUT_COUNT, NULL, NULL, NULL, \
+    {sizeof(dtl_plugin_t), DTL_ABI_VERSION, 2u, DTL_LAYOUT_COUNT, NULL, NULL, NULL, \
      dtl_layouts(), NULL, NULL, 0, 0}
 
 /// The one symbol of a plugin file, exported under the name dtl_plugin_entry_v1:

@@ -176,7 +176,7 @@ pub struct dtl_plugin_t {
     /// The lowest DTL_ABI_VERSION of a library that it can work with. Raise it only if the plugin
     /// cannot do without something that came later. The highest version in both ranges is spoken;
     /// if there is none, the plugin is refused and the text names both ranges.
-    /// cbindgen:init=1u
+    /// cbindgen:init=2u
     pub abi_version_min: u32,
     /// Number of rows in `layouts`; at most 4096. 0 = not compared (a plugin that is not made from
     /// this header).
