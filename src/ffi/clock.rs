@@ -1,4 +1,4 @@
-//! The clock that programs time with.
+//! Clock: monotonic time in seconds.
 
 use crate::sys::sync::wait;
 

@@ -1,5 +1,7 @@
 //! Environments: what a backend or a kernel's source needs to be there, started once for all who
 //! need it.
+//!
+//! dtl: section(ffi/library/environment)
 
 use crate::abi::status::dtl_status_t;
 use std::ffi::{c_char, c_void};

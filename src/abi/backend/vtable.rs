@@ -1,4 +1,6 @@
-//! The tables of function pointers of execution, and the one that names all tables of a backend.
+//! Table of execution, table of a whole backend, registration.
+//!
+//! dtl: header(dtl_backend.h)
 
 use crate::abi::devices::exec::{
     dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t, dtl_source_t, dtl_text_fn_t,

@@ -1,4 +1,6 @@
-//! The table of function pointers of a backend that communicates, and what its slots take.
+//! Table of communication: the slots of a backend that connects ranks.
+//!
+//! dtl: header(dtl_backend.h)
 
 #![allow(
     clippy::type_complexity,

@@ -1,4 +1,6 @@
-//! How a communicator of kind "rdma" is made.
+//! Configuration of a communicator of kind "rdma".
+//!
+//! dtl: header(dtl_rdma.h)
 
 use std::ffi::c_char;
 

@@ -1,4 +1,4 @@
-//! Collectives that wait. Rules that hold for all of them are in the text of dtl_comm_barrier.
+//! Blocking collectives. The text of dtl_comm_barrier has the rules of all collectives.
 
 use super::collective_args::{self as arguments, BufferArgs, CArgs};
 use crate::abi::handle::dtl_comm_t;

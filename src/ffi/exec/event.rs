@@ -1,4 +1,4 @@
-//! Events: points in a stream's work.
+//! Events: points in the work of a stream.
 
 use super::stream;
 use crate::abi::devices::exec::{DTL_EVENT_COMPLETE, DTL_EVENT_PENDING};

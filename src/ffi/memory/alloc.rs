@@ -1,4 +1,4 @@
-//! Memory: allocate, free, describe, ask after a pointer.
+//! Memory: allocate, free, describe, query a pointer, share between processes.
 
 use crate::abi::devices::device::{
     dtl_mem_handle_t, dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t,

@@ -1,4 +1,4 @@
-//! Memory in a stream's order.
+//! Memory in stream order: allocate, free, prefetch.
 
 use crate::abi::handle::dtl_stream_t;
 use crate::abi::status::dtl_status_t;
