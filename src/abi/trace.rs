@@ -1,6 +1,6 @@
 //! Tracing: events that the library passes to other tools.
 //!
-//! dtl: section(ffi/library/trace)
+//! dtl: section(ffi/clock)
 
 use super::handle::dtl_comm_t;
 use super::status::dtl_status_t;

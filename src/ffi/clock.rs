@@ -1,4 +1,4 @@
-//! Clock: monotonic time in seconds.
+//! Time and tracing: monotonic clock, trace file, callbacks for tools.
 
 use crate::sys::sync::wait;
 

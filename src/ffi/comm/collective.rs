@@ -1,4 +1,4 @@
-//! Blocking collectives. The text of dtl_comm_barrier has the rules of all collectives.
+//! Blocking collectives (dtl_comm_barrier has the rules for all collectives).
 
 use super::collective_args::{self as arguments, BufferArgs, CArgs};
 use crate::abi::handle::dtl_comm_t;

@@ -2,14 +2,16 @@
 //!
 //! In reading order:
 //! - `runtime`: init, finalize, versions, texts, log
+//! - `trace`: trace files and trace callbacks
 //! - `enums`: extensible enumerations
 //! - `backend`: register, find and describe backends
 //! - `environment`: environments that modules and backends require
 //! - `plugin`: load backends from plugin files
 //! - `device`: count, choose and describe devices
-//! - `trace`: trace files and trace callbacks
 
 pub mod runtime;
+
+pub mod trace;
 
 pub mod enums;
 
@@ -20,5 +22,3 @@ pub mod environment;
 pub mod plugin;
 
 pub mod device;
-
-pub mod trace;
