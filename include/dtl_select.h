@@ -19,8 +19,8 @@ extern "C" {
 /* -----------------------------------------------------------------------------------------------
  * Extensible enumerations: members of programs, backends and plugins.
  * These functions work in every state of the library, also before dtl_init and after dtl_finalize.
- * They start nothing. They work in a forked child too, unless another thread was adding a member at
- * the moment of the fork.
+ * They start nothing. They work in a forked child too, unless another thread was adding a member
+ * at the moment of the fork.
  * -------------------------------------------------------------------------------------------- */
 
 /// An enumeration: memory kinds, schedules and so on. Built-in ones are below 256, those of

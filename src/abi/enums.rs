@@ -1,6 +1,5 @@
 //! Extensible enumerations: their numbers, and the attributes of templates and instances. The
 //! built-in members are words, above.
-//!
 //! dtl: section(ffi/library/enums)
 
 use std::ffi::c_char;

@@ -1,5 +1,4 @@
 //! Library-wide data: configuration, logging, versions.
-//!
 //! dtl: section(ffi/library/runtime)
 
 use super::status::dtl_status_t;

@@ -1,5 +1,4 @@
 //! Tracing: events that the library passes to other tools.
-//!
 //! dtl: section(ffi/clock)
 
 use super::handle::dtl_comm_t;

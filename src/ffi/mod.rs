@@ -1,10 +1,8 @@
 //! C in, C out: each entry validates, makes one safe call, converts. Decides nothing.
 //!
-//! The comments on the functions are the text of the C headers. A file is a section of a header, with
-//! the first paragraph of the file's comment as its title; the sections have the order of the files.
-//! `dtl: header(NAME)` in that comment names the header (default: dtl.h). `dtl: section(PATH)` on an
-//! item moves it, and those after it, to the section of another file; types stand in the section of
-//! the functions that use them.
+//! The comments on the functions are the text of the C headers. A file is a section, in the order
+//! of the files, with the first paragraph of its comment as the title. `dtl: header(NAME)` there is
+//! the header (else dtl.h). `dtl: section(PATH)` moves an item and those after it to another one.
 //!
 //! Entries on the path of every message are put into a section of their own (`.text.hot.dtl`), here
 //! and in kind `mpi`. They then lie side by side in two pages instead of seven: after a large

@@ -1,6 +1,5 @@
 //! Environments: what a backend or a kernel's source needs to be there, started once for all who
 //! need it.
-//!
 //! dtl: section(ffi/library/environment)
 
 use crate::abi::status::dtl_status_t;

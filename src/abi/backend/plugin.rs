@@ -1,6 +1,5 @@
 //! Plugins: functions of the host, layouts, the entry of a plugin.
 //! A plugin is a shared object that provides backends. It does not link with libdtl.
-//!
 //! dtl: header(dtl_backend.h)
 
 use super::environment::dtl_environment_desc_t;

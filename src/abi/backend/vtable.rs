@@ -1,5 +1,4 @@
 //! Table of execution, table of a whole backend, registration.
-//!
 //! dtl: header(dtl_backend.h)
 
 use crate::abi::devices::exec::{

@@ -1,5 +1,4 @@
 //! Table of communication: the slots of a backend that connects ranks.
-//!
 //! dtl: header(dtl_backend.h)
 
 #![allow(

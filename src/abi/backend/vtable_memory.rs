@@ -1,5 +1,4 @@
 //! Tables of devices, memory and transfers.
-//!
 //! dtl: header(dtl_backend.h)
 
 use crate::abi::devices::device::{dtl_device_info_t, dtl_mem_info_t, dtl_mem_kind_info_t};

@@ -1,5 +1,4 @@
 //! Communicators and requests: constants, descriptions, receive information.
-//!
 //! dtl: section(ffi/comm/communicator)
 
 use crate::abi::handle::dtl_comm_t;

@@ -1,5 +1,4 @@
 //! Configuration of a communicator of kind "rdma".
-//!
 //! dtl: header(dtl_rdma.h)
 
 use std::ffi::c_char;

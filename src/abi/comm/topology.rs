@@ -1,5 +1,4 @@
 //! Where ranks and threads run: the node, its cores, the ranks on it.
-//!
 //! dtl: section(ffi/topology/neighbors)
 
 use std::ffi::c_char;

@@ -1,5 +1,4 @@
 //! One-sided communication: constants, and information about a window.
-//!
 //! dtl: section(ffi/rma/window)
 
 use std::ffi::{c_char, c_void};

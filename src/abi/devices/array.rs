@@ -1,5 +1,4 @@
 //! Arrays, and DLPack's structs: how libraries hand each other arrays without copying.
-//!
 //! dtl: section(ffi/memory/array)
 
 use crate::abi::handle::dtl_backend_t;

@@ -1,5 +1,4 @@
 //! Backends, devices, memory kinds: the info structs that calls fill in.
-//!
 //! dtl: section(ffi/library/backend)
 
 use crate::abi::handle::dtl_backend_t;

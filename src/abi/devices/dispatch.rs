@@ -1,5 +1,4 @@
 //! Dispatcher: keys, queries, handlers, and what the library's own operations hand to them.
-//!
 //! dtl: section(ffi/dispatch/library_ops)
 
 use super::exec::{dtl_launch_t, dtl_source_t};

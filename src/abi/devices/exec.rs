@@ -1,5 +1,4 @@
 //! Streams, events, executors, kernels, their source: flags, descriptions and function types.
-//!
 //! dtl: section(ffi/exec/event)
 
 use crate::abi::status::dtl_status_t;

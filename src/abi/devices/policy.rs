@@ -1,6 +1,5 @@
 //! Dynamic selection: which resource does a task run on? Resources, tasks, what their owners tell,
 //! tables.
-//!
 //! dtl: section(ffi/dispatch/policy)
 
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_policy_t};

@@ -1,5 +1,4 @@
 //! Dispatchers: select the handler of an operation.
-//!
 //! dtl: header(dtl_select.h)
 
 use super::builtin_ops as own;

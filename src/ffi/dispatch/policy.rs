@@ -1,5 +1,4 @@
 //! Policies: select a resource for each task.
-//!
 //! dtl: header(dtl_select.h)
 
 use crate::abi::devices::policy::*;

@@ -2,7 +2,6 @@
 //!
 //! A task that a thread runs itself takes the fast path: two short stays inside, the task between
 //! them outside; everything else goes through a share of the policy.
-//!
 //! dtl: header(dtl_select.h)
 
 use crate::abi::devices::policy::*;

@@ -1,5 +1,4 @@
 //! Tracing: a trace file, and callbacks for tools.
-//!
 //! dtl: section(ffi/clock)
 
 use crate::abi::status::dtl_status_t;

@@ -17,8 +17,6 @@ const TEMPLATES: [&str; 4] = [
     include_str!("../templates/dtl_select.h"),
     include_str!("../templates/dtl_backend.h"),
 ];
-/// Program that the rules in dtl.h show.
-const PROGRAM: &str = include_str!("../templates/program.c");
 
 /// Returns the text of each header.
 pub fn headers(root: &Path) -> Outcome<Vec<(&'static str, String)>> {
@@ -33,13 +31,6 @@ pub fn headers(root: &Path) -> Outcome<Vec<(&'static str, String)>> {
         ("@VERSION_MACROS@", version_macros(root)?),
         ("@UNIVERSAL_STATUSES@", universal()),
         ("@INDEX@", index(&source)?),
-        (
-            "@PROGRAM@",
-            PROGRAM
-                .lines()
-                .map(|line| format!(" *     {line}").trim_end().to_owned() + "\n")
-                .collect(),
-        ),
         (
             "@EARLY@",
             writer.early.iter().map(|name| format!("typedef struct {name} {name};\n")).collect(),

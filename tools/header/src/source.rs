@@ -145,7 +145,7 @@ fn read_module(root: &Path, path: &Path, source: &mut Source) -> Outcome<()> {
     let file = syn::parse_file(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     let name = path.strip_prefix(root.join("src"))?.with_extension("").display().to_string();
     let title =
-        docs(&file.attrs).into_iter().take_while(|line| !line.is_empty()).collect::<Vec<_>>();
+        shown(&file.attrs).into_iter().take_while(|line| !line.is_empty()).collect::<Vec<_>>();
     let header = stated(&file.attrs, "header")?.unwrap_or_else(|| HEADERS[0].to_owned());
     if !HEADERS.contains(&header.as_str()) {
         return Err(format!("{name}: there is no header {header}").into());

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: dtl-manual FOLDER
-  writes FOLDER/NAME.3 for each function, handle, struct, callback and integer type of dtl.h";
+  writes FOLDER/NAME.3 for each function, handle, struct, callback and integer type of the headers";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -4302,8 +4302,8 @@ pub unsafe fn dtl_trace_set_callbacks(
 // -----------------------------------------------------------------------------------------------
 // Extensible enumerations: members of programs, backends and plugins.
 // These functions work in every state of the library, also before dtl_init and after dtl_finalize.
-// They start nothing. They work in a forked child too, unless another thread was adding a member at
-// the moment of the fork.
+// They start nothing. They work in a forked child too, unless another thread was adding a member
+// at the moment of the fork.
 
 unsafe extern "C" {
 
