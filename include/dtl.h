@@ -76,52 +76,52 @@
  * Sections
  *
  *   dtl.h
- *     Statuses (the numbers are permanent; the hundreds digit is the category)
- *     Enumeration words (64 bits, extensible), dtypes and reduction operations (32 bits)
+ *     Statuses: permanent numbers; the hundreds digit is the category
+ *     Enumeration words, dtypes, reduction operations: the built-in values
  *     Library: initialise, finalise, versions, error texts, log
  *     Backends: find and describe
  *     Plugin files: load backends, list the files and their results
  *     Devices: count, select, describe
  *     Memory: allocate, free, describe, query a pointer, share between processes
- *     Memory from elsewhere: register host memory, adopt foreign memory, export a dma-buf
- *     Memory in stream order: allocate, free, prefetch
+ *     Memory: register host memory, adopt foreign memory, export a dma-buf
+ *     Memory: allocate, free and prefetch in stream order
  *     Memory pools: create, allocate, free, trim, statistics
- *     Copies and fills that block
- *     Arrays, and the exchange of arrays with other libraries (DLPack)
+ *     Copies and fills: blocking
+ *     Arrays: memory with a shape; exchange with other libraries (DLPack)
  *     Streams: in-order queues of work on a device
- *     Copies and fills in stream order
+ *     Copies and fills: in stream order
  *     Events: points in the work of a stream
  *     Executors: functions and loops on the host
  *     Modules: kernels from source
  *     Kernels: functions that run over a grid of blocks
- *     User-defined dtypes and reduction operations
+ *     User-defined dtypes and reduction operations: create, describe, destroy
  *     Communicators: open, describe, destroy
- *     Communicators whose ranks are threads of one process
- *     Communicators over an MPI communicator
- *     Blocking point-to-point communication: send, receive, exchange, probe
- *     Point-to-point communication in stream order
- *     Nonblocking and persistent point-to-point communication
+ *     Communicators: ranks that are threads of one process
+ *     Communicators: over an MPI communicator
+ *     Point to point: blocking send, receive, exchange, probe
+ *     Point to point: messages in stream order
+ *     Point to point: nonblocking and persistent messages
  *     Requests: start, wait, test, cancel
- *     Blocking collectives (dtl_comm_barrier has the rules for all collectives)
- *     Nonblocking collectives, completed by dtl_request_wait
- *     Communicators from communicators: duplicate, split, shrink; attributes; reports
- *     Windows (one-sided communication): create, fence, lock, flush
- *     Access to windows: put, get, accumulate, atomic operations
+ *     Collectives: blocking (dtl_comm_barrier has the rules for all collectives)
+ *     Collectives: nonblocking, completed by dtl_request_wait
+ *     Communicators: duplicate, split, shrink; attributes; reports
+ *     Windows: create, fence, lock, flush (one-sided communication)
+ *     Windows: put, get, accumulate, atomic operations
  *     Placement: the node, the CPUs of a thread, the nodes of a communicator (local calls)
- *     Cartesian grids of ranks: local arithmetic without a communicator
+ *     Cartesian grids: local arithmetic without a communicator
  *     Time and tracing: monotonic clock, trace file, callbacks for tools
  *   dtl_rdma.h
- *     Configuration of a communicator of kind "rdma"
+ *     RDMA: configuration of a communicator of kind "rdma"
  *   dtl_select.h
  *     Extensible enumerations: members of programs, backends and plugins
  *     Environments: prerequisites of backends and kernel sources, started once and shared
  *     Policies: select a resource for each task
- *     Tasks of a policy: submit, wait
+ *     Policies: submit tasks, wait
  *     Dispatchers: select the handler of an operation
  *   dtl_backend.h
- *     Table of communication: the slots of a backend that connects ranks
- *     Tables of devices, memory and transfers
- *     Table of execution, table of a whole backend, registration
+ *     Backend tables: communication
+ *     Backend tables: devices, memory, transfers
+ *     Backend tables: execution, the table of tables, registration
  *     Plugins: functions of the host, layouts, the entry of a plugin
  *
  * Program
@@ -164,9 +164,9 @@
 #include <stdlib.h>
 
 #define DTL_VERSION_MAJOR 0
-#define DTL_VERSION_MINOR 1
+#define DTL_VERSION_MINOR 2
 #define DTL_VERSION_PATCH 0
-#define DTL_VERSION_STRING "0.1.0"
+#define DTL_VERSION_STRING "0.2.0"
 
 /// Makes the compiler warn where a status is ignored.
 #if defined(__cplusplus) && __cplusplus >= 201703L
@@ -247,13 +247,14 @@ typedef struct dtl_comm_t dtl_comm_t;
 typedef struct dtl_message_t dtl_message_t;
 typedef struct dtl_request_t dtl_request_t;
 typedef struct dtl_win_t dtl_win_t;
+typedef struct dtl_rdma_config_t dtl_rdma_config_t;
 typedef struct dtl_policy_t dtl_policy_t;
 typedef struct dtl_selection_t dtl_selection_t;
 typedef struct dtl_dispatcher_t dtl_dispatcher_t;
 typedef struct dtl_registration_t dtl_registration_t;
 
 /* -----------------------------------------------------------------------------------------------
- * Statuses (the numbers are permanent; the hundreds digit is the category).
+ * Statuses: permanent numbers; the hundreds digit is the category.
  * -------------------------------------------------------------------------------------------- */
 
 /// Result of every call that can fail: 0 is success, everything else one of the DTL_ERROR_ codes.
@@ -351,7 +352,7 @@ typedef int32_t dtl_status_t;
 #define DTL_ERROR_FORKED 903
 
 /* -----------------------------------------------------------------------------------------------
- * Enumeration words (64 bits, extensible), dtypes and reduction operations (32 bits).
+ * Enumeration words, dtypes, reduction operations: the built-in values.
  * -------------------------------------------------------------------------------------------- */
 
 /// A member of an extensible enumeration, or an instance of one that is a template: bits 63..48
@@ -570,7 +571,7 @@ typedef int32_t dtl_reduce_op_t;
 
 /// The version of the binary interface: structs, tables, numbers. A backend table or plugin built
 /// for a higher one is refused; lower ones keep working as docs/abi.md describes.
-#define DTL_ABI_VERSION 1u
+#define DTL_ABI_VERSION 2u
 
 /// No limit for a `timeout_ns` parameter.
 #define DTL_TIMEOUT_INFINITE UINT64_MAX
@@ -605,7 +606,7 @@ typedef struct dtl_config_t {
     uint32_t reserved;
     /// Name that `dtl_backend_get(NULL)` resolves to; NULL = from DTL_BACKEND, else "auto". Copied.
     const char *backend;
-    /// Kind that `dtl_comm_world` opens; NULL = from DTL_COMM, else "auto". Copied.
+    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, else "auto". Copied.
     const char *comm;
 } dtl_config_t;
 
@@ -650,7 +651,7 @@ DTL_NODISCARD dtl_status_t dtl_finalize(void);
 ///         held by a thread which does not exist here.
 DTL_NODISCARD dtl_status_t dtl_init_after_fork(void);
 
-/// The library's version, "0.1.0". Lives for ever. Works in every state.
+/// The library's version, "0.2.0". Lives for ever. Works in every state.
 const char *dtl_version_string(void);
 
 /// Major version. Works in every state.
@@ -663,7 +664,7 @@ int32_t dtl_version_minor(void);
 int32_t dtl_version_patch(void);
 
 /// DTL_ABI_VERSION of the library (the header's may be lower). Works in every state.
-uint32_t dtl_abi_version(void);
+uint32_t dtl_library_abi_version(void);
 
 /// The constant's name, e.g. "DTL_ERROR_TIMEOUT"; "DTL_ERROR_UNKNOWN" for a number that is no
 /// status. Lives for ever. Works in every state.
@@ -792,10 +793,11 @@ DTL_NODISCARD dtl_status_t dtl_backend_info(dtl_backend_t backend, dtl_backend_i
 /// Whether a backend can run here. Asks it afresh.
 ///
 /// @param[out] out_yes 1 or 0.
-/// @param[out] why     `cap` bytes for the reason if 0 (cut if too long), empty if 1; may be
-///                     NULL.
+/// @param[out] why     the reason if 0, cut to fit, with its NUL; empty if 1. May be NULL.
+/// @param[in] cap      bytes of room in `why`.
+/// @param[out] out_len bytes of the whole reason, without its NUL; may be NULL.
 DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32_t *out_yes,
-    char *why, uint64_t cap);
+    char *why, uint64_t cap, uint64_t *out_len);
 
 /// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules"
 /// (kernels from source), "comm"; with the library's help "streams", "async" (copies and launches
@@ -945,7 +947,7 @@ DTL_NODISCARD dtl_status_t dtl_backend_device_count(dtl_backend_t backend, int32
 /// Makes a device the calling thread's current one, and its backend what DTL_BACKEND_NULL means
 /// in this thread. Other threads keep theirs.
 ///
-/// @param[in] device  0 ... count-1.
+/// @param[in] device 0 ... count-1.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device; nothing changed.
 /// Equivalent: cudaSetDevice.
 DTL_NODISCARD dtl_status_t dtl_backend_set_device(dtl_backend_t backend, int32_t device);
@@ -970,8 +972,8 @@ DTL_NODISCARD dtl_status_t dtl_device_info(dtl_backend_t backend, int32_t device
 /// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
 /// group. Equivalent: cudaMemGetInfo.
 ///
-/// @param[in] device           0 ... count-1. Of a backend with memory and without devices: 0,
-///                             all of its memory.
+/// @param[in] device 0 ... count-1. Of a backend with memory and without devices: 0, all of its
+///                   memory.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not
 ///         tell.
 DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t device,
@@ -1202,7 +1204,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_h
     void **out, uint64_t *out_size_bytes);
 
 /* -----------------------------------------------------------------------------------------------
- * Memory from elsewhere: register host memory, adopt foreign memory, export a dma-buf.
+ * Memory: register host memory, adopt foreign memory, export a dma-buf.
  * -------------------------------------------------------------------------------------------- */
 
 /// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a
@@ -1227,7 +1229,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_register_host(dtl_backend_t backend, void *pt
 /// Takes dtl_mem_register_host back. No copy or kernel may still use the memory. dtl_finalize does
 /// it for what is left: then the memory must still be there.
 ///
-/// @param[in] ptr     as it was registered; NULL: nothing happens.
+/// @param[in] ptr as it was registered; NULL: nothing happens.
 /// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this
 ///         backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
@@ -1295,7 +1297,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_
     int32_t *out_fd, uint64_t *out_offset_bytes);
 
 /* -----------------------------------------------------------------------------------------------
- * Memory in stream order: allocate, free, prefetch.
+ * Memory: allocate, free and prefetch in stream order.
  * -------------------------------------------------------------------------------------------- */
 
 /// The `device` of `dtl_mem_prefetch` that stands for the host.
@@ -1337,8 +1339,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_free_async(dtl_stream_t stream, void *ptr);
 /// anything else stays where it is, and the call succeeds: it changes when data moves, never what
 /// it is.
 ///
-/// @param[in] ptr        any range of size_bytes; of an allocation, within it.
-/// @param[in] device     0 ... count-1 of the stream's backend, or DTL_PREFETCH_HOST.
+/// @param[in] ptr    any range of size_bytes; of an allocation, within it.
+/// @param[in] device 0 ... count-1 of the stream's backend, or DTL_PREFETCH_HOST.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device, or over the end of the allocation.
 /// Threads: any. Equivalent: cudaMemPrefetchAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr,
@@ -1441,14 +1443,14 @@ DTL_NODISCARD dtl_status_t dtl_pool_stats(dtl_pool_t pool, dtl_mem_stats_t *out_
 DTL_NODISCARD dtl_status_t dtl_pool_destroy(dtl_pool_t pool);
 
 /* -----------------------------------------------------------------------------------------------
- * Copies and fills that block.
+ * Copies and fills: blocking.
  * -------------------------------------------------------------------------------------------- */
 
 /// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
 /// side is looked up as in dtl_mem_query; a pointer that is not found is host memory.
 ///
-/// @param[out] dst       size_bytes each; they must not overlap. NULL only for 0 bytes.
-/// @param[in] src        size_bytes each; they must not overlap. NULL only for 0 bytes.
+/// @param[out] dst size_bytes each; they must not overlap. NULL only for 0 bytes.
+/// @param[in] src  size_bytes each; they must not overlap. NULL only for 0 bytes.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.
 ///         DTL_ERROR_INVALID_ARGUMENT: they overlap. DTL_ERROR_NOT_SUPPORTED: no way between them.
 /// Equivalent: cudaMemcpy with cudaMemcpyDefault.
@@ -1467,29 +1469,30 @@ DTL_NODISCARD dtl_status_t dtl_mem_copy_2d(void *dst, uint64_t dst_pitch_bytes, 
 /// a row are put together; what is left is copied in a row, by rows (dtl_mem_copy_2d), by several
 /// such copies, or by a loop of the host.
 ///
-/// @param[out] dst              the first element of each side.
-/// @param[in] src               the first element of each side.
-/// @param[in] dst_strides_bytes ndim each: bytes from one element to the next along the axis,
-///                              also negative; 0 on the source repeats it. NULL: the elements lie
-///                              in a row, the last axis the fastest.
-/// @param[in] src_strides_bytes ndim each: bytes from one element to the next along the axis,
-///                              also negative; 0 on the source repeats it. NULL: the elements lie
-///                              in a row, the last axis the fastest.
-/// @param[in] shape             ndim counts of elements; with a 0 nothing is copied.
-/// @param[in] ndim              up to 8; 0 is one element.
-/// @param[in] element_bytes     at least 1.
+/// @param[out] dst          the first element of each side.
+/// @param[in] src           the first element of each side.
+/// @param[in] dst_strides   ndim each: distance from one element to the next along the axis, in
+///                          elements, also negative; 0 on the source repeats it. NULL: the
+///                          elements lie in a row, the last axis the fastest.
+/// @param[in] src_strides   ndim each: distance from one element to the next along the axis, in
+///                          elements, also negative; 0 on the source repeats it. NULL: the
+///                          elements lie in a row, the last axis the fastest.
+/// @param[in] shape         ndim counts of elements, 0 or more; with a 0 nothing is copied.
+/// @param[in] ndim          up to 8; 0 is one element.
+/// @param[in] element_bytes at least 1. For distances that are no multiple of an element, pass a
+///                          smaller element and one more axis.
 /// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
 ///         and strides.
 ///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
 ///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
 ///         elements of the destination lie on each other, or on elements of the source (where the
 ///         strides of the two differ, it is enough that their areas do), or axes of the destination
-///         are woven: one steps by less than all that a finer one reaches, as with strides [24,
-///         16], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
+///         are woven: one steps by less than all that a finer one reaches, as with strides [12,
+///         8], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
 ///         position on an axis). Else as dtl_mem_copy.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
-DTL_NODISCARD dtl_status_t dtl_mem_copy_strided(void *dst, const int64_t *dst_strides_bytes,
-    const void *src, const int64_t *src_strides_bytes, const uint64_t *shape, uint32_t ndim,
+DTL_NODISCARD dtl_status_t dtl_mem_copy_strided(void *dst, const int64_t *dst_strides,
+    const void *src, const int64_t *src_strides, const int64_t *shape, int32_t ndim,
     uint64_t element_bytes);
 
 /// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.
@@ -1499,7 +1502,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_fill(void *dst, uint8_t value, uint64_t size_
 
 /// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it.
 ///
-/// @param[out] out       the device memory; free it with dtl_mem_free.
+/// @param[out] out the device memory; free it with dtl_mem_free.
 /// @return as dtl_mem_alloc and dtl_mem_copy; after a failure nothing stays allocated.
 DTL_NODISCARD dtl_status_t dtl_mem_to_device(dtl_backend_t backend, const void *host,
     uint64_t size_bytes, void **out);
@@ -1513,7 +1516,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_to_host(dtl_backend_t backend, const void *de
     void *host, uint64_t size_bytes);
 
 /* -----------------------------------------------------------------------------------------------
- * Arrays, and the exchange of arrays with other libraries (DLPack).
+ * Arrays: memory with a shape; exchange with other libraries (DLPack).
  * -------------------------------------------------------------------------------------------- */
 
 /// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent:
@@ -1670,20 +1673,20 @@ typedef struct dtl_dlpack_versioned_t {
 /// An array may be used by several threads at once; who writes its elements is the program's to
 /// order.
 ///
-/// @param[in] kind    as for dtl_mem_alloc.
-/// @param[in] ndim    number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
-/// @param[in] shape   `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
-/// @param[in] dtype   DTL_DTYPE_... or one of dtl_dtype_create.
-/// @param[in] flags   0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the
-///                    memory.
-/// @param[out] out    the array; destroy it with dtl_array_destroy.
+/// @param[in] kind  as for dtl_mem_alloc.
+/// @param[in] shape `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
+/// @param[in] ndim  number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
+/// @param[in] dtype DTL_DTYPE_... or one of dtl_dtype_create.
+/// @param[in] flags 0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the
+///                  memory.
+/// @param[out] out  the array; destroy it with dtl_array_destroy.
 /// @return DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0 or beyond all memory, dtype, flags
 ///         (the text names it);
 ///         DTL_ERROR_NULL_POINTER: shape; and what dtl_mem_alloc and dtl_mem_fill answer. *out is
 ///         written on success only.
 /// Equivalent: numpy.empty and numpy.zeros.
 DTL_NODISCARD dtl_status_t dtl_array_alloc(dtl_backend_t backend, dtl_enum_word_t kind,
-    int32_t ndim, const int64_t *shape, dtl_dtype_t dtype, uint64_t flags, dtl_array_t *out);
+    const int64_t *shape, int32_t ndim, dtl_dtype_t dtype, uint64_t flags, dtl_array_t *out);
 
 /// Describes an array: shape, strides, where its elements are, how many tensors of it are with
 /// other libraries.
@@ -1713,7 +1716,7 @@ DTL_NODISCARD dtl_status_t dtl_array_view(dtl_array_t array, dtl_dlpack_tensor_t
 /// kind DEVICE of backend "cuda", CUDAHost for PINNED, CUDAManaged for MANAGED. A read-only array
 /// gives a read-only tensor.
 ///
-/// @param[out] out  the tensor; cast it to DLManagedTensorVersioned*.
+/// @param[out] out the tensor; cast it to DLManagedTensorVersioned*.
 /// @return DTL_ERROR_NOT_SUPPORTED: DLPack has no word for its dtype (pairs, one of
 ///         dtl_dtype_create) or for the backend's device, or the memory has no pointer that
 ///         consumers could use (the text names the cause and the remedy). *out is written on
@@ -1724,7 +1727,7 @@ DTL_NODISCARD dtl_status_t dtl_array_export(dtl_array_t array, dtl_dlpack_versio
 /// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a
 /// capsule named "dltensor".
 ///
-/// @param[out] out  the tensor; cast it to DLManagedTensor*.
+/// @param[out] out the tensor; cast it to DLManagedTensor*.
 /// @return as dtl_array_export; DTL_ERROR_NOT_SUPPORTED also: the array is read-only, which this
 ///         struct cannot say.
 DTL_NODISCARD dtl_status_t dtl_array_export_unversioned(dtl_array_t array,
@@ -1754,7 +1757,7 @@ DTL_NODISCARD dtl_status_t dtl_array_import(dtl_backend_t backend, dtl_dlpack_ve
 
 /// As dtl_array_import, of a producer of before DLPack 1.0.
 ///
-/// @param[in] tensor  a DLManagedTensor*, cast.
+/// @param[in] tensor a DLManagedTensor*, cast.
 /// @return as dtl_array_import.
 DTL_NODISCARD dtl_status_t dtl_array_import_unversioned(dtl_backend_t backend,
     dtl_dlpack_managed_t *tensor, dtl_array_t *out);
@@ -1798,13 +1801,13 @@ typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 /// host thread, made by the first work that is queued, does the work in order.
 ///
 /// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_synchronize returns it, once. On a backend's own
+/// behind it carry it, and the next dtl_stream_wait returns it, once. On a backend's own
 /// stream, too, whatever the backend's events know: failures of callbacks, kernels from functions
 /// and copies that the library does there.
 ///
-/// @param[in] device  0 ... count-1; 0 for a backend without devices.
-/// @param[in] flags   must be 0.
-/// @param[out] out    the stream; destroy it with dtl_stream_destroy.
+/// @param[in] device 0 ... count-1; 0 for a backend without devices.
+/// @param[in] flags  must be 0.
+/// @param[out] out   the stream; destroy it with dtl_stream_destroy.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_UNAVAILABLE: the backend cannot run.
 /// Equivalent: cudaStreamCreate.
 DTL_NODISCARD dtl_status_t dtl_stream_create(dtl_backend_t backend, int32_t device,
@@ -1820,17 +1823,21 @@ DTL_NODISCARD dtl_status_t dtl_stream_destroy(dtl_stream_t stream);
 
 /// Waits for all work queued so far.
 ///
+/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. On
+///                       streams of a backend that can neither query streams nor record events
+///                       the limit has no effect.
 /// @return the first failure of that work since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the stream's own work.
+///         DTL_ERROR_TIMEOUT: not done in time; the work goes on. DTL_ERROR_INVALID_STATE: called
+///         by the stream's own work.
 /// Equivalent: cudaStreamSynchronize.
-DTL_NODISCARD dtl_status_t dtl_stream_synchronize(dtl_stream_t stream);
+DTL_NODISCARD dtl_status_t dtl_stream_wait(dtl_stream_t stream, uint64_t timeout_ns);
 
 /// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
 /// that can neither query streams nor record events: there it waits for the stream. Called from
 /// work of the stream itself, it reports 0.
 ///
 /// @param[out] out_done 1 = done, 0 = not yet.
-/// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.
+/// @return a failure of that work; it stays to be reported by dtl_stream_wait.
 /// Equivalent: cudaStreamQuery.
 DTL_NODISCARD dtl_status_t dtl_stream_query(dtl_stream_t stream, int32_t *out_done);
 
@@ -1845,7 +1852,7 @@ DTL_NODISCARD dtl_status_t dtl_stream_wait_event(dtl_stream_t stream, dtl_event_
 /// The default stream of a device: what DTL_STREAM_NULL means where that device is current. Made
 /// at its first use; destroying it does nothing.
 ///
-/// @param[in] device  0 ... count-1.
+/// @param[in] device 0 ... count-1.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: no such device.
 DTL_NODISCARD dtl_status_t dtl_stream_default(dtl_backend_t backend, int32_t device,
     dtl_stream_t *out);
@@ -1854,8 +1861,8 @@ DTL_NODISCARD dtl_status_t dtl_stream_default(dtl_backend_t backend, int32_t dev
 /// a cl_command_queue) on the calling thread's current device. The stream stays the program's: it
 /// must live until the handle is destroyed and its work is done, and is never destroyed here.
 ///
-/// @param[in] native  as the backend defines it; NULL if that means a stream there.
-/// @param[out] out    the handle; give it back with dtl_stream_destroy.
+/// @param[in] native as the backend defines it; NULL if that means a stream there.
+/// @param[out] out   the handle; give it back with dtl_stream_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
 DTL_NODISCARD dtl_status_t dtl_stream_wrap(dtl_backend_t backend, void *native,
     dtl_stream_t *out);
@@ -1869,10 +1876,10 @@ DTL_NODISCARD dtl_status_t dtl_stream_native(dtl_stream_t stream, void **out_nat
 /// Calls fn(user) once the work queued before is done; work queued later waits for it. It is called
 /// even if work before it failed. Its status, unless DTL_SUCCESS, is a failure of the stream.
 ///
-/// @param[in] fn     Thread: the stream's. Locks held: none. It may block and may call dtl_
-///                   functions, except to wait for this stream or an event behind itself; it must
-///                   not throw. On a backend's stream the backend's rules come on top (CUDA: no
-///                   calls that reach CUDA).
+/// @param[in] fn Thread: the stream's. Locks held: none. It may block and may call dtl_
+///               functions, except to wait for this stream or an event behind itself; it must not
+///               throw. On a backend's stream the backend's rules come on top (CUDA: no calls
+///               that reach CUDA).
 /// Equivalent: cudaLaunchHostFunc.
 DTL_NODISCARD dtl_status_t dtl_stream_host_callback(dtl_stream_t stream, dtl_task_fn_t fn,
     void *user);
@@ -1880,12 +1887,17 @@ DTL_NODISCARD dtl_status_t dtl_stream_host_callback(dtl_stream_t stream, dtl_tas
 /// Waits for all work on a device: the backend's own way if it has one, and every stream that was
 /// made here on it.
 ///
-/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device.
+/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. The
+///                       limit covers the streams made here (see dtl_stream_wait), but not work
+///                       that the program queued through the backend's own interface.
+/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_TIMEOUT: not
+///         done in time; the work goes on.
 /// Equivalent: cudaDeviceSynchronize.
-DTL_NODISCARD dtl_status_t dtl_device_synchronize(dtl_backend_t backend, int32_t device);
+DTL_NODISCARD dtl_status_t dtl_device_wait(dtl_backend_t backend, int32_t device,
+    uint64_t timeout_ns);
 
 /* -----------------------------------------------------------------------------------------------
- * Copies and fills in stream order.
+ * Copies and fills: in stream order.
  * -------------------------------------------------------------------------------------------- */
 
 /// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its
@@ -1893,12 +1905,10 @@ DTL_NODISCARD dtl_status_t dtl_device_synchronize(dtl_backend_t backend, int32_t
 /// for the stream's work and copies itself. CUDA queues no copies from or to host memory that is
 /// not page-locked: one that is not the stream's only work waits.
 ///
-/// @param[out] dst       size_bytes each, valid (and not written by others) until the copy is
-///                       done, which an event or dtl_stream_synchronize tells; they must not
-///                       overlap.
-/// @param[in] src        size_bytes each, valid (and not written by others) until the copy is
-///                       done, which an event or dtl_stream_synchronize tells; they must not
-///                       overlap.
+/// @param[out] dst size_bytes each, valid (and not written by others) until the copy is done,
+///                 which an event or dtl_stream_wait tells; they must not overlap.
+/// @param[in] src  size_bytes each, valid (and not written by others) until the copy is done,
+///                 which an event or dtl_stream_wait tells; they must not overlap.
 /// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
 ///         is queued then. What fails later is the stream's failure.
 /// Equivalent: cudaMemcpyAsync.
@@ -1908,7 +1918,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_copy_async(dtl_stream_t stream, void *dst, co
 /// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for
 /// dtl_mem_copy_async.
 ///
-/// @param[out] dst       size_bytes, valid until the fill is done.
+/// @param[out] dst size_bytes, valid until the fill is done.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.
 /// Equivalent: cudaMemsetAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_fill_async(dtl_stream_t stream, void *dst, uint8_t value,
@@ -1937,15 +1947,10 @@ static const dtl_event_t dtl_event_null_ __attribute__((unused)) = {0};
 /// Flag of `dtl_event_create`: no time stamps, `dtl_event_elapsed_ns` is refused.
 #define DTL_EVENT_NO_TIMING UINT64_C(1)
 
-/// All work before the record is done.
-#define DTL_EVENT_COMPLETE 1
-/// Some work before the record is still to be done.
-#define DTL_EVENT_PENDING 0
-
 /// Creates an event, to be recorded on streams of the same backend.
 ///
-/// @param[in] flags   0, or DTL_EVENT_NO_TIMING (cheaper where the hardware takes the time).
-/// @param[out] out    the event; destroy it with dtl_event_destroy.
+/// @param[in] flags 0, or DTL_EVENT_NO_TIMING (cheaper where the hardware takes the time).
+/// @param[out] out  the event; destroy it with dtl_event_destroy.
 /// Equivalent: cudaEventCreateWithFlags.
 DTL_NODISCARD dtl_status_t dtl_event_create(dtl_backend_t backend, uint64_t flags,
     dtl_event_t *out);
@@ -1967,25 +1972,20 @@ DTL_NODISCARD dtl_status_t dtl_event_record(dtl_event_t event, dtl_stream_t stre
 
 /// Waits until the work before the record is done. An event never recorded is done.
 ///
+/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
 /// @return the first failure of that work that no call had returned before the record.
-///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called
-///         by a callback or task that the event is recorded behind, for which it would wait for
-///         ever.
+///         DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. DTL_ERROR_CANCELED: another
+///         thread destroyed the event. DTL_ERROR_INVALID_STATE: called by a callback or task that
+///         the event is recorded behind, so that it would wait for itself.
 /// Equivalent: cudaEventSynchronize.
-DTL_NODISCARD dtl_status_t dtl_event_sync(dtl_event_t event);
-
-/// As dtl_event_sync, for a limited time.
-///
-/// @param[in] timeout_ns nanoseconds; 0 = only look, DTL_TIMEOUT_INFINITE = no limit.
-/// @return DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. Else as dtl_event_sync.
 DTL_NODISCARD dtl_status_t dtl_event_wait(dtl_event_t event, uint64_t timeout_ns);
 
-/// Asks whether the work before the record is done, without waiting.
+/// Reports whether the work before the record is done. Does not wait.
 ///
-/// @param[out] out_state DTL_EVENT_COMPLETE or DTL_EVENT_PENDING. Never recorded = complete.
-/// @return the failure of that work, as dtl_event_sync.
+/// @param[out] out_done 1 = done, 0 = not yet. An event never recorded is done.
+/// @return the failure of that work, as dtl_event_wait.
 /// Equivalent: cudaEventQuery.
-DTL_NODISCARD dtl_status_t dtl_event_query(dtl_event_t event, int32_t *out_state);
+DTL_NODISCARD dtl_status_t dtl_event_query(dtl_event_t event, int32_t *out_done);
 
 /// Nanoseconds between the records of two events that are done.
 ///
@@ -2076,9 +2076,8 @@ typedef void (*dtl_combine_fn_t)(void *into, const void *from, void *user);
 /// they sleep and use no processor time. In a forked child executors are gone
 /// (dtl_init_after_fork).
 ///
-/// @param[in] desc    NULL = all defaults: the backend's own execution if it has one, else a
-///                    pool.
-/// @param[out] out    the executor; destroy it with dtl_executor_destroy.
+/// @param[in] desc NULL = all defaults: the backend's own execution if it has one, else a pool.
+/// @param[out] out the executor; destroy it with dtl_executor_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: DTL_EXECUTOR_BACKEND of a backend that has none.
 ///         DTL_ERROR_INVALID_ARGUMENT: an unknown kind, or more threads than are allowed.
 DTL_NODISCARD dtl_status_t dtl_executor_create(dtl_backend_t backend,
@@ -2091,7 +2090,7 @@ DTL_NODISCARD dtl_status_t dtl_executor_destroy(dtl_executor_t executor);
 /// Runs fn(user) and returns when it has run: in the calling thread (INLINE, POOL), on the
 /// executor's thread (SEQUENTIAL), or where the backend likes.
 ///
-/// @param[in] fn       Locks held: none. It may block and call dtl_ functions; it must not throw.
+/// @param[in] fn Locks held: none. It may block and call dtl_ functions; it must not throw.
 /// @return the function's status.
 DTL_NODISCARD dtl_status_t dtl_executor_run(dtl_executor_t executor, dtl_task_fn_t fn,
     void *user);
@@ -2099,13 +2098,12 @@ DTL_NODISCARD dtl_status_t dtl_executor_run(dtl_executor_t executor, dtl_task_fn
 /// Starts fn(user) and returns (INLINE: when it has run). SEQUENTIAL and BACKEND run one after
 /// another, POOL several at once.
 ///
-/// @param[in] fn       Thread: the executor's. Locks held: none. It may block and call dtl_
-///                     functions, except to wait for this executor; it must not throw.
-/// @param[in] event    completed when the function has run, with its failure; it replaces a
-///                     record. Made for a backend without events of its own, such as "host". Null
-///                     = none.
+/// @param[in] fn    Thread: the executor's. Locks held: none. It may block and call dtl_
+///                  functions, except to wait for this executor; it must not throw.
+/// @param[in] event completed when the function has run, with its failure; it replaces a record.
+///                  Made for a backend without events of its own, such as "host". Null = none.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
-///         The function's failure is the event's and the next dtl_executor_synchronize's.
+///         The function's failure is the event's and the next dtl_executor_wait's.
 DTL_NODISCARD dtl_status_t dtl_executor_run_async(dtl_executor_t executor, dtl_task_fn_t fn,
     void *user, dtl_event_t event);
 
@@ -2116,10 +2114,10 @@ DTL_NODISCARD dtl_status_t dtl_executor_run_async(dtl_executor_t executor, dtl_t
 /// runs in the calling thread alone. So does a loop when seven others are in progress on the
 /// executor. A loop waits for no thread that has not begun a piece of it.
 ///
-/// @param[in] grain    iterations of a piece: piece k begins at begin + k * grain, the last may
-///                     be smaller. 0 = choose: four pieces for each thread, or one for each
-///                     iteration if those are fewer.
-/// @param[in] fn       the body; may run on several threads at once, the caller among them.
+/// @param[in] grain iterations of a piece: piece k begins at begin + k * grain, the last may be
+///                  smaller. 0 = choose: four pieces for each thread, or one for each iteration
+///                  if those are fewer.
+/// @param[in] fn    the body; may run on several threads at once, the caller among them.
 /// @return the status of the first piece that failed; pieces not yet begun are then left out.
 ///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
 /// Equivalent: #pragma omp parallel for schedule(dynamic, grain).
@@ -2144,12 +2142,14 @@ DTL_NODISCARD dtl_status_t dtl_executor_parallel_reduce(dtl_executor_t executor,
 
 /// Waits for everything that dtl_executor_run_async started.
 ///
-/// @return the first failure since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the executor's own work, which it would wait for: a
-///         function of dtl_executor_run_async, and on SEQUENTIAL a loop's body too. On INLINE
-///         nothing is left to wait for, and on POOL a loop's body is not waited for: there the call
-///         succeeds (on POOL, while such functions run, only in the thread that started the loop).
-DTL_NODISCARD dtl_status_t dtl_executor_synchronize(dtl_executor_t executor);
+/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
+/// @return the first failure since the last call; it is reported once. DTL_ERROR_TIMEOUT: not done
+///         in time; the work goes on. DTL_ERROR_INVALID_STATE: called by the executor's own work,
+///         which it would wait for: a function of dtl_executor_run_async, and on SEQUENTIAL a
+///         loop's body too. On INLINE nothing is left to wait for, and on POOL a loop's body is not
+///         waited for: there the call succeeds (on POOL, while such functions run, only in the
+///         thread that started the loop).
+DTL_NODISCARD dtl_status_t dtl_executor_wait(dtl_executor_t executor, uint64_t timeout_ns);
 
 /// Tells what an executor is and how parallel.
 ///
@@ -2368,9 +2368,9 @@ typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
 
 /// Makes a kernel from a function.
 ///
-/// @param[in] fn      called once for each thread of a launch; see dtl_kernel_fn_t.
-/// @param[in] user    handed to each call; must live until the last launch is done.
-/// @param[out] out    the kernel; destroy it with dtl_kernel_destroy.
+/// @param[in] fn   called once for each thread of a launch; see dtl_kernel_fn_t.
+/// @param[in] user handed to each call; must live until the last launch is done.
+/// @param[out] out the kernel; destroy it with dtl_kernel_destroy.
 DTL_NODISCARD dtl_status_t dtl_kernel_from_function(dtl_backend_t backend, dtl_kernel_fn_t fn,
     void *user, dtl_kernel_t *out);
 
@@ -2393,10 +2393,10 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 ///         after these checks; what it fails with.
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
-    const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
+    const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint64_t count);
 
 /* -----------------------------------------------------------------------------------------------
- * User-defined dtypes and reduction operations.
+ * User-defined dtypes and reduction operations: create, describe, destroy.
  * -------------------------------------------------------------------------------------------- */
 
 /// Folds `count` elements: inout[i] = in[i] op inout[i]. `in` is the part of the lower ranks, so an
@@ -2415,7 +2415,7 @@ typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dty
     void *user);
 
 /// Flag of `dtl_op_create`: a op b = b op a, so operands may be taken in any order.
-#define DTL_OP_COMMUTES 1u
+#define DTL_OP_COMMUTES UINT64_C(1)
 
 /// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call
 /// that takes a dtype. Reduce it with an operation of dtl_op_create, DTL_OP_REPLACE or
@@ -2439,16 +2439,16 @@ DTL_NODISCARD dtl_status_t dtl_dtype_destroy(dtl_dtype_t dtype);
 
 /// Size of an element of a dtype, built-in or the program's own.
 ///
-/// @param[out] size_bytes receives the size in bytes, padding included.
+/// @param[out] out_size_bytes size in bytes, padding included.
 /// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
 /// Threads: any. Equivalent: MPI_Type_size.
-DTL_NODISCARD dtl_status_t dtl_dtype_size(dtl_dtype_t dtype, uint64_t *size_bytes);
+DTL_NODISCARD dtl_status_t dtl_dtype_size(dtl_dtype_t dtype, uint64_t *out_size_bytes);
 
 /// Name of a dtype: as given, or "FLOAT64" for DTL_DTYPE_FLOAT64.
 ///
-/// @param[out] name receives the text, which stays valid until the process ends; do not free it.
+/// @param[out] out_name the text. It stays valid until the process ends; do not free it.
 /// @return as dtl_dtype_size. Threads: any. Equivalent: MPI_Type_get_name.
-DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **name);
+DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **out_name);
 
 /// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
 /// the dtype is passed to the function. Every rank makes its own, of the same function. The numbers
@@ -2465,7 +2465,7 @@ DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **name);
 ///         DTL_ERROR_LIMIT: numbers are never used again, and 65536 operations were made in this
 ///         process' life: make them once and keep them.
 /// Threads: any. Equivalent: MPI_Op_create.
-DTL_NODISCARD dtl_status_t dtl_op_create(dtl_op_fn_t fn, void *user, uint32_t flags,
+DTL_NODISCARD dtl_status_t dtl_op_create(dtl_op_fn_t fn, void *user, uint64_t flags,
     const char *name, dtl_reduce_op_t *out);
 
 /// Destroys an operation of dtl_op_create. A collective that runs with it goes on, so keep what
@@ -2477,10 +2477,10 @@ DTL_NODISCARD dtl_status_t dtl_op_destroy(dtl_reduce_op_t op);
 
 /// Name of an operation: as given, or "SUM" for DTL_OP_SUM.
 ///
-/// @param[out] name receives the text, which stays valid until the process ends; do not free it.
+/// @param[out] out_name the text. It stays valid until the process ends; do not free it.
 /// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
 /// Threads: any.
-DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **name);
+DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **out_name);
 
 /* -----------------------------------------------------------------------------------------------
  * Communicators: open, describe, destroy.
@@ -2526,11 +2526,17 @@ static const dtl_comm_t dtl_comm_self_ __attribute__((unused)) = {UINT64_C(0x060
 typedef struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     uint32_t struct_size;
+    /// This process' rank, 0 ... size-1. Read only if size is set.
+    int32_t rank;
+    /// Number of ranks; 0 = rank and size from the launcher's environment.
+    int32_t size;
+    /// Must be 0.
+    uint32_t reserved;
     /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi",
     /// "nccl" and "rdma"), or 0.
-    uint32_t flags;
+    uint64_t flags;
     /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi"
-    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `native`;
+    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma`;
     /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL =
     /// "auto", which never takes "nccl" and "rdma". ("threads" is opened by dtl_comm_threads.)
     /// "mpi": over whichever MPI the process has or the launcher fits, or DTL_MPI_LIBRARY names; it
@@ -2541,10 +2547,6 @@ typedef struct dtl_comm_desc_t {
     /// they are the library's, over MPI_Isend and MPI_Irecv, and everything in this file holds.
     /// dtl_comm_info tells which. Table: docs/explanation/promises.md.
     const char *kind;
-    /// This process' rank, 0 ... size-1. Read only if size is set.
-    int32_t rank;
-    /// Number of ranks; 0 = rank and size from the launcher's environment.
-    int32_t size;
     /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
     /// launcher's environment.
     const char *job;
@@ -2552,12 +2554,16 @@ typedef struct dtl_comm_desc_t {
     /// else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes;
     /// if it is below 100 ms, for up to 50 ms more.
     uint64_t timeout_ns;
-    /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran
-    /// handle (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left
-    /// out then. Kind "rdma": NULL for the environment and the defaults, or the address of a
-    /// dtl_rdma_config_t. Passed unread to a registered backend's `open`. NULL for "auto" and the
-    /// other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
-    void *native;
+    /// Kind "mpi": address of the Fortran handle (MPI_Comm_c2f) of an intracommunicator of a
+    /// running MPI, whose rank and size are then used if size is 0. NULL: MPI_COMM_WORLD. With any
+    /// other kind it must be NULL.
+    const int32_t *mpi_comm;
+    /// Kind "rdma": its settings. NULL: the environment and the defaults. With any other kind it
+    /// must be NULL.
+    const dtl_rdma_config_t *rdma;
+    /// Registered kinds: passed unread to the backend's `open`. With any other kind it must be
+    /// NULL.
+    void *config;
     /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over
     /// one that "auto" opens. Collectives of device memory (which the host cannot reach) of backend
     /// "cuda" are NCCL's then, on the device that is the calling thread's current one when it is
@@ -2570,20 +2576,21 @@ typedef struct dtl_comm_desc_t {
 } dtl_comm_desc_t;
 
 /// Initial value of a dtl_comm_desc_t.
-#define DTL_COMM_DESC_INIT {sizeof(dtl_comm_desc_t), 0, NULL, 0, 0, NULL, 0, NULL, {0}}
+#define DTL_COMM_DESC_INIT \
+    {sizeof(dtl_comm_desc_t), 0, 0, 0, 0, NULL, NULL, 0, NULL, NULL, NULL, {0}}
 
 /// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and
 /// timings, also where there are faster ones that are not: over several nodes ("hier") reductions
 /// go node by node unless this is set, and over "mpi" they are MPI's own. Every rank gets the
 /// identical result with and without it. Also DTL_DETERMINISTIC=1.
-#define DTL_COMM_DETERMINISTIC 1u
+#define DTL_COMM_DETERMINISTIC UINT64_C(1)
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator
 /// that is named, not on a duplicate: they match those that the program sends and receives through
 /// MPI itself, as MPI_BYTE with the same rank and tag. That communicator must then live longer than
 /// ours, and keep an error handler that returns if errors are to be seen here. The library's own
 /// messages have a duplicate all the same.
-#define DTL_COMM_NO_DUP 2u
+#define DTL_COMM_NO_DUP UINT64_C(2)
 
 /// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have
 /// (DTL_ERROR_NOT_SUPPORTED else) are staged through host memory, over the communicator below.
@@ -2591,7 +2598,7 @@ typedef struct dtl_comm_desc_t {
 /// are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md); each rank
 /// as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones
 /// go directly.
-#define DTL_COMM_STAGE 4u
+#define DTL_COMM_STAGE UINT64_C(4)
 
 /// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
 typedef struct dtl_comm_info_t {
@@ -2624,7 +2631,7 @@ typedef struct dtl_comm_info_t {
 /// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text names what is missing). DTL_ERROR_TIMEOUT:
 ///         ranks are missing after 30 s (or DTL_TIMEOUT if that is less); the text names them.
 /// Equivalent: MPI_COMM_WORLD.
-DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
+DTL_NODISCARD dtl_status_t dtl_comm_get_world(dtl_comm_t *out);
 
 /// Opens a communicator. Collective: all its ranks call it, with descriptions that agree. All ranks
 /// must open the communicators of one job in the same order. Threads that open communicators at the
@@ -2689,7 +2696,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_size(dtl_comm_t comm, int32_t *out_size);
 DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_info);
 
 /* -----------------------------------------------------------------------------------------------
- * Communicators whose ranks are threads of one process.
+ * Communicators: ranks that are threads of one process.
  * -------------------------------------------------------------------------------------------- */
 
 /// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r,
@@ -2717,7 +2724,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_i
 DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, dtl_comm_t *out);
 
 /* -----------------------------------------------------------------------------------------------
- * Communicators over an MPI communicator.
+ * Communicators: over an MPI communicator.
  * -------------------------------------------------------------------------------------------- */
 
 /// Opens a communicator of kind "mpi" over the ranks of one of the program's MPI communicators, in
@@ -2731,7 +2738,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, d
 ///
 /// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours,
 /// keeps its error handler, and may be freed while `out` lives. (With messages on the communicator
-/// itself: dtl_comm_open with kind "mpi", `native` and DTL_COMM_NO_DUP.)
+/// itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
 ///
 /// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`,
 /// or call dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out`
@@ -2759,7 +2766,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, d
 DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out);
 
 /* -----------------------------------------------------------------------------------------------
- * Blocking point-to-point communication: send, receive, exchange, probe.
+ * Point to point: blocking send, receive, exchange, probe.
  * -------------------------------------------------------------------------------------------- */
 
 /// A message that dtl_comm_mprobe has found and taken: dtl_comm_mrecv receives it (Equivalent:
@@ -2813,11 +2820,11 @@ typedef struct dtl_recv_info_t {
 /// allocated. What the host cannot reach is staged through host memory, or is an MPI's to reach
 /// that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
 /// call's or request's failure, with the backend's status. The work that writes a buffer must be
-/// done before it is sent: dtl_event_sync, or dtl_comm_isend_on.
+/// done before it is sent: dtl_event_wait, or dtl_comm_isend_on.
 ///
-/// @param[in] buf   `count` elements; NULL only for count 0.
-/// @param[in] dest  a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param[in] tag   0 ... DTL_TAG_MAX.
+/// @param[in] buf  `count` elements; NULL only for count 0.
+/// @param[in] dest a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param[in] tag  0 ... DTL_TAG_MAX.
 /// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the
 ///         call that made it failed there, or it has destroyed it after a failure).
 ///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
@@ -2843,28 +2850,28 @@ DTL_NODISCARD dtl_status_t dtl_comm_ssend(dtl_comm_t comm, const void *buf, uint
 
 /// Receives a message: the oldest of `source` (or any) with `tag` (or any).
 ///
-/// @param[out] buf   room for `count` elements; shorter messages are fine.
-/// @param[in] source a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
-/// @param[in] tag    0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param[out] info  NULL, or who sent it, its tag and its true size. Written also when
-///                   truncated.
+/// @param[out] buf      room for `count` elements; shorter messages are fine.
+/// @param[in] source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
+/// @param[in] tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param[out] out_info NULL, or who sent it, its tag and its true size. Written also when
+///                      truncated.
 /// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see
-///         dtl_comm_desc_t, the content of `buf` and the size in `info` are what MPI makes them,
+///         dtl_comm_desc_t, the content of `buf` and the size in `out_info` are what MPI makes them,
 ///         and there are MPIs that end the process or write past `buf`: have room for the longest
 ///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
 ///         DTL_ERROR_RANK_FAILURE when any rank dies).
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 DTL_NODISCARD dtl_status_t dtl_comm_recv(dtl_comm_t comm, void *buf, uint64_t count,
-    dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_recv_info_t *info);
+    dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_recv_info_t *out_info);
 
 /// Sends one message and receives another at the same time, so that exchanges round a ring cannot
 /// deadlock. The buffers must not overlap.
 ///
-/// @param[in] dtype  of both messages. The other parameters: dtl_comm_send and dtl_comm_recv.
+/// @param[in] dtype of both messages. The other parameters: dtl_comm_send and dtl_comm_recv.
 /// @return as dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_sendrecv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
     int32_t dest, int32_t stag, void *rbuf, uint64_t rcount, int32_t source, int32_t rtag,
-    dtl_dtype_t dtype, dtl_recv_info_t *info);
+    dtl_dtype_t dtype, dtl_recv_info_t *out_info);
 
 /// Sends the buffer's message and receives another into the same buffer, at the same time.
 ///
@@ -2873,45 +2880,44 @@ DTL_NODISCARD dtl_status_t dtl_comm_sendrecv(dtl_comm_t comm, const void *sbuf, 
 /// Equivalent: MPI_Sendrecv_replace.
 DTL_NODISCARD dtl_status_t dtl_comm_sendrecv_replace(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t stag, int32_t source, int32_t rtag,
-    dtl_recv_info_t *info);
+    dtl_recv_info_t *out_info);
 
 /// Waits for a message that a receive with these arguments would take. It stays to be received.
 ///
-/// @param[out] info  source, tag and true size of the message; NULL if they do not matter.
+/// @param[out] out_info source, tag and true size of the message; NULL if they do not matter.
 /// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
 /// Equivalent: MPI_Probe.
 DTL_NODISCARD dtl_status_t dtl_comm_probe(dtl_comm_t comm, int32_t source, int32_t tag,
-    dtl_recv_info_t *info);
+    dtl_recv_info_t *out_info);
 
 /// Asks, without waiting, whether there is a message that a receive would take; makes progress.
 ///
 /// @param[out] out_found 1 or 0.
-/// @param[out] info      NULL, or as in dtl_comm_probe; written if found.
+/// @param[out] out_info  NULL, or as in dtl_comm_probe; written if found.
 /// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_iprobe(dtl_comm_t comm, int32_t source, int32_t tag,
-    int32_t *out_found, dtl_recv_info_t *info);
+    int32_t *out_found, dtl_recv_info_t *out_info);
 
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
-/// `out_message` gets it, whatever other threads receive.
+/// `out` gets it, whatever other threads receive.
 ///
-/// @param[out] out_message yours until it is received; ends with its communicator. The sender of
-///                         a large or synchronous message waits until its receive starts. If the
-///                         sender's time limit passes before that, or its request is cancelled or
-///                         destroyed, the message is cancelled and its receive returns
-///                         DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t) cannot be
-///                         cancelled: the sender waits.
+/// @param[out] out yours until it is received; ends with its communicator. The sender of a large
+///                 or synchronous message waits until its receive starts. If the sender's time
+///                 limit passes before that, or its request is cancelled or destroyed, the
+///                 message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
+///                 messages (see dtl_comm_desc_t) cannot be cancelled: the sender waits.
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int32_t tag,
-    dtl_message_t *out_message, dtl_recv_info_t *info);
+    dtl_message_t *out, dtl_recv_info_t *out_info);
 
 /// Takes a message as dtl_comm_mprobe does, without waiting: only dtl_comm_mrecv or _imrecv with
-/// `out_message` gets it, whatever other threads receive.
+/// `out` gets it, whatever other threads receive.
 ///
-/// @param[out] out_found   1 or 0.
-/// @param[out] out_message written if found.
+/// @param[out] out_found 1 or 0.
+/// @param[out] out       written if found.
 /// @return as dtl_comm_iprobe. Equivalent: MPI_Improbe.
 DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int32_t tag,
-    int32_t *out_found, dtl_message_t *out_message, dtl_recv_info_t *info);
+    int32_t *out_found, dtl_message_t *out, dtl_recv_info_t *out_info);
 
 /// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails;
 /// only bad arguments (buf, count, dtype) leave the message to be received.
@@ -2920,7 +2926,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int
 ///         sender cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent:
 ///         MPI_Mrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_mrecv(dtl_message_t message, void *buf, uint64_t count,
-    dtl_dtype_t dtype, dtl_recv_info_t *info);
+    dtl_dtype_t dtype, dtl_recv_info_t *out_info);
 
 /// Starts to receive a message that was probed.
 ///
@@ -2929,7 +2935,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_imrecv(dtl_message_t message, void *buf, uin
     dtl_dtype_t dtype, dtl_request_t *out);
 
 /* -----------------------------------------------------------------------------------------------
- * Point-to-point communication in stream order.
+ * Point to point: messages in stream order.
  * -------------------------------------------------------------------------------------------- */
 
 /// Starts a send that begins when the work before an event's record is done, and returns at once: a
@@ -2954,12 +2960,12 @@ DTL_NODISCARD dtl_status_t dtl_comm_isend_on(dtl_comm_t comm, const void *buf, u
     dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_event_t event, dtl_request_t *out);
 
 /* -----------------------------------------------------------------------------------------------
- * Nonblocking and persistent point-to-point communication.
+ * Point to point: nonblocking and persistent messages.
  * -------------------------------------------------------------------------------------------- */
 
 /// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
 ///
-/// @param[out] out  the request; dtl_request_wait or _test ends it.
+/// @param[out] out the request; dtl_request_wait or _test ends it.
 /// @return as dtl_comm_send; failures of the message itself come with the request.
 /// Equivalent: MPI_Isend.
 DTL_NODISCARD dtl_status_t dtl_comm_isend(dtl_comm_t comm, const void *buf, uint64_t count,
@@ -2967,7 +2973,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_isend(dtl_comm_t comm, const void *buf, uint
 
 /// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
 ///
-/// @param[out] out   the request; dtl_request_wait or _test ends it.
+/// @param[out] out the request; dtl_request_wait or _test ends it.
 /// @return as dtl_comm_recv; failures of the message itself come with the request.
 /// Equivalent: MPI_Irecv.
 DTL_NODISCARD dtl_status_t dtl_comm_irecv(dtl_comm_t comm, void *buf, uint64_t count,
@@ -2981,16 +2987,16 @@ DTL_NODISCARD dtl_status_t dtl_comm_issend(dtl_comm_t comm, const void *buf, uin
 
 /// Makes a persistent send, at rest: dtl_request_start starts it, as often as it is over.
 ///
-/// @param[in] buf   `count` elements, read anew by each start.
-/// @param[out] out  yours; end it with dtl_request_destroy.
+/// @param[in] buf  `count` elements, read anew by each start.
+/// @param[out] out yours; end it with dtl_request_destroy.
 /// @return as dtl_comm_isend. Equivalent: MPI_Send_init.
 DTL_NODISCARD dtl_status_t dtl_comm_send_init(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_request_t *out);
 
 /// Makes a persistent receive, at rest: dtl_request_start starts it, as often as it is over.
 ///
-/// @param[out] buf   room for `count` elements.
-/// @param[out] out   yours; end it with dtl_request_destroy.
+/// @param[out] buf room for `count` elements.
+/// @param[out] out yours; end it with dtl_request_destroy.
 /// @return as dtl_comm_irecv. Equivalent: MPI_Recv_init.
 DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_request_t *out);
@@ -3024,7 +3030,7 @@ static const dtl_request_t dtl_request_null_ __attribute__((unused)) = {0};
 ///
 /// @param[in] timeout_ns DTL_TIMEOUT_INFINITE, or nanoseconds; 0 polls once. The communicator's
 ///                       time limit does not count here.
-/// @param[out] info      NULL, or where the outcome of a receive is written (also of a failed
+/// @param[out] out_info  NULL, or where the outcome of a receive is written (also of a failed
 ///                       one).
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
 ///         cancelled by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
@@ -3032,15 +3038,15 @@ static const dtl_request_t dtl_request_null_ __attribute__((unused)) = {0};
 ///         the text lists where the other ranks are, as queried before the limit passed.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
 DTL_NODISCARD dtl_status_t dtl_request_wait(dtl_request_t request, uint64_t timeout_ns,
-    dtl_recv_info_t *info);
+    dtl_recv_info_t *out_info);
 
 /// Asks whether a request is done, without waiting; makes progress. If done, its handle is stale.
 ///
 /// @param[out] out_done 1 or 0. Written on success and when the operation itself failed (then 1).
-/// @param[out] info     NULL, or what a receive tells; written if done.
+/// @param[out] out_info NULL, or what a receive tells; written if done.
 /// @return as dtl_request_wait, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Test.
 DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_done,
-    dtl_recv_info_t *info);
+    dtl_recv_info_t *out_info);
 
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
 /// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late. A probe may still find a
@@ -3060,20 +3066,20 @@ DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 /// @param[in,out] requests `count` handles. If one is stale at the start, nothing is waited for.
 /// @param[in] timeout_ns   for all together; the communicators' time limits do not count here. If
 ///                         it passes, unfinished ones stay in the array.
-/// @param[out] infos       NULL, or `count` infos; those of null requests are left alone.
-/// @return the first failure (its text names the index); the others' are in infos[].status.
+/// @param[out] out_infos   NULL, or `count` infos; those of null requests are left alone.
+/// @return the first failure (its text names the index); the others' are in out_infos[].status.
 ///         DTL_ERROR_TIMEOUT: some are not done, and go on. Else as dtl_request_wait.
 ///         Equivalent: MPI_Waitall.
-DTL_NODISCARD dtl_status_t dtl_request_wait_all(uint64_t count, dtl_request_t *requests,
-    uint64_t timeout_ns, dtl_recv_info_t *infos);
+DTL_NODISCARD dtl_status_t dtl_request_wait_all(dtl_request_t *requests, uint64_t count,
+    uint64_t timeout_ns, dtl_recv_info_t *out_infos);
 
 /// Asks after all requests, without waiting; makes progress.
 ///
-/// @param[out] out_done    1: all were done, and everything is as after dtl_request_wait_all. 0:
-///                         nothing else was written.
+/// @param[out] out_done 1: all were done, and everything is as after dtl_request_wait_all. 0:
+///                      nothing else was written.
 /// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
-DTL_NODISCARD dtl_status_t dtl_request_test_all(uint64_t count, dtl_request_t *requests,
-    int32_t *out_done, dtl_recv_info_t *infos);
+DTL_NODISCARD dtl_status_t dtl_request_test_all(dtl_request_t *requests, uint64_t count,
+    int32_t *out_done, dtl_recv_info_t *out_infos);
 
 /// Waits until one of the requests is done, and ends that one.
 ///
@@ -3081,23 +3087,24 @@ DTL_NODISCARD dtl_status_t dtl_request_test_all(uint64_t count, dtl_request_t *r
 ///                         over. The one that is done becomes null, unless it is persistent.
 /// @param[out] out_index   which one; DTL_NO_INDEX: none is active. Written also if that one
 ///                         failed.
-/// @param[out] info        NULL, or what a receive tells.
+/// @param[out] out_info    NULL, or what a receive tells.
 /// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
 /// Equivalent: MPI_Waitany.
-DTL_NODISCARD dtl_status_t dtl_request_wait_any(uint64_t count, dtl_request_t *requests,
-    uint64_t timeout_ns, uint64_t *out_index, dtl_recv_info_t *info);
+DTL_NODISCARD dtl_status_t dtl_request_wait_any(dtl_request_t *requests, uint64_t count,
+    uint64_t timeout_ns, uint64_t *out_index, dtl_recv_info_t *out_info);
 
 /// Waits until at least one of the requests is done, and ends all that are.
 ///
 /// @param[in,out] requests as in dtl_request_wait_any.
 /// @param[out] out_count   how many were done; 0: none is active.
-/// @param[out] indices     room for `count`: which ones.
-/// @param[out] infos       NULL, or room for `count`: what each tells, in the order of `indices`.
-/// @return the first failure (its text names the index); the others' are in infos[].status.
+/// @param[out] out_indices room for `count`: which ones.
+/// @param[out] out_infos   NULL, or room for `count`: what each tells, in the order of
+///                         `out_indices`.
+/// @return the first failure (its text names the index); the others' are in out_infos[].status.
 ///         DTL_ERROR_TIMEOUT: none is done, all go on. Else as dtl_request_wait.
 ///         Equivalent: MPI_Waitsome.
-DTL_NODISCARD dtl_status_t dtl_request_wait_some(uint64_t count, dtl_request_t *requests,
-    uint64_t timeout_ns, uint64_t *out_count, uint64_t *indices, dtl_recv_info_t *infos);
+DTL_NODISCARD dtl_status_t dtl_request_wait_some(dtl_request_t *requests, uint64_t count,
+    uint64_t timeout_ns, uint64_t *out_count, uint64_t *out_indices, dtl_recv_info_t *out_infos);
 
 /// Starts a persistent request that is at rest.
 ///
@@ -3109,7 +3116,7 @@ DTL_NODISCARD dtl_status_t dtl_request_start(dtl_request_t request);
 ///
 /// @return the first failure (its text names the index): those before it are active, the others are
 ///         not; as dtl_request_start. Equivalent: MPI_Startall.
-DTL_NODISCARD dtl_status_t dtl_request_start_all(uint64_t count, dtl_request_t *requests);
+DTL_NODISCARD dtl_status_t dtl_request_start_all(dtl_request_t *requests, uint64_t count);
 
 /// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
 /// has been matched. Null: nothing happens.
@@ -3124,7 +3131,7 @@ DTL_NODISCARD dtl_status_t dtl_request_start_all(uint64_t count, dtl_request_t *
 DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 
 /* -----------------------------------------------------------------------------------------------
- * Blocking collectives (dtl_comm_barrier has the rules for all collectives).
+ * Collectives: blocking (dtl_comm_barrier has the rules for all collectives).
  * -------------------------------------------------------------------------------------------- */
 
 /// Returns once every rank has called it.
@@ -3173,7 +3180,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_reduce(dtl_comm_t comm, const void *sbuf, vo
 
 /// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
 ///
-/// @param[in] sbuf     `count` elements, or DTL_IN_PLACE.
+/// @param[in] sbuf `count` elements, or DTL_IN_PLACE.
 /// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
 ///         Equivalent: MPI_Allreduce.
 DTL_NODISCARD dtl_status_t dtl_comm_allreduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
@@ -3192,23 +3199,23 @@ DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter_block(dtl_comm_t comm, const 
 /// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r]
 /// elements.
 ///
-/// @param[in] sbuf     the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
-///                     rcounts[rank] are then the result.
-/// @param[in] rcounts  size counts, the same on all ranks.
+/// @param[in] sbuf    the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
+///                    rcounts[rank] are then the result.
+/// @param[in] rcounts size counts, the same on all ranks.
 /// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter.
 DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter(dtl_comm_t comm, const void *sbuf, void *rbuf,
     const uint64_t *rcounts, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
 /// Folds, element by element, what ranks 0 ... this one give.
 ///
-/// @param[in] sbuf     `count` elements, or DTL_IN_PLACE.
+/// @param[in] sbuf `count` elements, or DTL_IN_PLACE.
 /// @return as dtl_comm_allreduce. Equivalent: MPI_Scan.
 DTL_NODISCARD dtl_status_t dtl_comm_scan(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
 /// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
 ///
-/// @param[in] sbuf     `count` elements, or DTL_IN_PLACE.
+/// @param[in] sbuf `count` elements, or DTL_IN_PLACE.
 /// @return as dtl_comm_allreduce. Equivalent: MPI_Exscan.
 DTL_NODISCARD dtl_status_t dtl_comm_exscan(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
@@ -3224,10 +3231,10 @@ DTL_NODISCARD dtl_status_t dtl_comm_gather(dtl_comm_t comm, const void *sbuf,
 
 /// Collects everybody's block at the root, each with its own size and place.
 ///
-/// @param[in] sbuf     `scount` elements; DTL_IN_PLACE at the root.
-/// @param[in] rcounts  elements of each rank's block; read at the root only (may be NULL
-///                     elsewhere).
-/// @param[in] rdispls  where each block begins in `rbuf`, in elements; NULL: one after the other.
+/// @param[in] sbuf    `scount` elements; DTL_IN_PLACE at the root.
+/// @param[in] rcounts elements of each rank's block; read at the root only (may be NULL
+///                    elsewhere).
+/// @param[in] rdispls where each block begins in `rbuf`, in elements; NULL: one after the other.
 /// @return as dtl_comm_gather; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Gatherv.
 DTL_NODISCARD dtl_status_t dtl_comm_gatherv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
     void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls, dtl_dtype_t dtype,
@@ -3255,40 +3262,37 @@ DTL_NODISCARD dtl_status_t dtl_comm_scatterv(dtl_comm_t comm, const void *sbuf,
 
 /// Collects everybody's block at everybody, in the order of ranks.
 ///
-/// @param[in] sbuf           count_per_rank elements, or DTL_IN_PLACE.
-/// @param[in,out] rbuf       size x count_per_rank elements.
+/// @param[in] sbuf     count_per_rank elements, or DTL_IN_PLACE.
+/// @param[in,out] rbuf size x count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Allgather.
 DTL_NODISCARD dtl_status_t dtl_comm_allgather(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype);
 
 /// Collects everybody's block at everybody, each with its own size and place.
 ///
-/// @param[in] sbuf     `scount` elements, or DTL_IN_PLACE.
-/// @param[in] rcounts  as in dtl_comm_gatherv, the same counts on all ranks.
-/// @param[in] rdispls  as in dtl_comm_gatherv, the same counts on all ranks.
+/// @param[in] sbuf    `scount` elements, or DTL_IN_PLACE.
+/// @param[in] rcounts as in dtl_comm_gatherv, the same counts on all ranks.
+/// @param[in] rdispls as in dtl_comm_gatherv, the same counts on all ranks.
 /// @return as dtl_comm_gatherv. Equivalent: MPI_Allgatherv.
 DTL_NODISCARD dtl_status_t dtl_comm_allgatherv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
     void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls, dtl_dtype_t dtype);
 
 /// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
 ///
-/// @param[in] sbuf           size x count_per_rank elements; DTL_IN_PLACE: what is sent lies at
-///                           `rbuf`.
-/// @param[in,out] rbuf       size x count_per_rank elements.
+/// @param[in] sbuf     size x count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
+/// @param[in,out] rbuf size x count_per_rank elements.
 /// @return as dtl_comm_barrier. Equivalent: MPI_Alltoall.
 DTL_NODISCARD dtl_status_t dtl_comm_alltoall(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype);
 
 /// Sends block r of `sbuf` to rank r, receives block r of `rbuf` from it. Sizes and places vary.
 ///
-/// @param[in] sbuf     DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not
-///                     read).
-/// @param[in] scounts  of the blocks to each rank, in elements; NULL sdispls: one after the
-///                     other.
-/// @param[in] sdispls  of the blocks to each rank, in elements; NULL sdispls: one after the
-///                     other.
-/// @param[in] rcounts  of the blocks from each rank.
-/// @param[in] rdispls  of the blocks from each rank.
+/// @param[in] sbuf    DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not
+///                    read).
+/// @param[in] scounts of the blocks to each rank, in elements; NULL sdispls: one after the other.
+/// @param[in] sdispls of the blocks to each rank, in elements; NULL sdispls: one after the other.
+/// @param[in] rcounts of the blocks from each rank.
+/// @param[in] rdispls of the blocks from each rank.
 /// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent:
 ///         MPI_Alltoallv.
 DTL_NODISCARD dtl_status_t dtl_comm_alltoallv(dtl_comm_t comm, const void *sbuf,
@@ -3308,13 +3312,13 @@ DTL_NODISCARD dtl_status_t dtl_comm_alltoallv(dtl_comm_t comm, const void *sbuf,
 /// @param[in] sources      ranks to receive from; of several blocks from one rank the first is
 ///                         the one that it sent first.
 /// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
-DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, uint64_t dest_count,
-    const int32_t *dests, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
-    uint64_t source_count, const int32_t *sources, void *rbuf, const uint64_t *rcounts,
+DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, const int32_t *dests,
+    uint64_t dest_count, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
+    const int32_t *sources, uint64_t source_count, void *rbuf, const uint64_t *rcounts,
     const uint64_t *rdispls, dtl_dtype_t dtype);
 
 /* -----------------------------------------------------------------------------------------------
- * Nonblocking collectives, completed by dtl_request_wait.
+ * Collectives: nonblocking, completed by dtl_request_wait.
  * -------------------------------------------------------------------------------------------- */
 
 /// Begins a barrier and returns at once; the request is done when every rank has begun it.
@@ -3444,13 +3448,13 @@ DTL_NODISCARD dtl_status_t dtl_comm_ialltoallv(dtl_comm_t comm, const void *sbuf
 ///
 /// @return as dtl_comm_neighbor_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
 ///         too many requests in flight. Equivalent: MPI_Ineighbor_alltoallv.
-DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, uint64_t dest_count,
-    const int32_t *dests, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
-    uint64_t source_count, const int32_t *sources, void *rbuf, const uint64_t *rcounts,
+DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, const int32_t *dests,
+    uint64_t dest_count, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
+    const int32_t *sources, uint64_t source_count, void *rbuf, const uint64_t *rcounts,
     const uint64_t *rdispls, dtl_dtype_t dtype, dtl_request_t *out);
 
 /* -----------------------------------------------------------------------------------------------
- * Communicators from communicators: duplicate, split, shrink; attributes; reports.
+ * Communicators: duplicate, split, shrink; attributes; reports.
  * -------------------------------------------------------------------------------------------- */
 
 /// As the color of dtl_comm_split: no communicator for this rank.
@@ -3599,7 +3603,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_get_attr(dtl_comm_t comm, int32_t key, void 
 DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 
 /* -----------------------------------------------------------------------------------------------
- * Windows (one-sided communication): create, fence, lock, flush.
+ * Windows: create, fence, lock, flush (one-sided communication).
  * -------------------------------------------------------------------------------------------- */
 
 /// Memory of each rank of a communicator that the others read and change (Equivalent: MPI_Win).
@@ -3681,23 +3685,23 @@ typedef struct dtl_win_info_t {
 /// @param[in] size_bytes of this rank's part; may differ between ranks.
 /// @param[in] disp_unit  bytes of one step of a displacement in this rank's part, at least 1: the
 ///                       element's size, say.
-/// @param[out] out_win   yours; end it with dtl_win_destroy.
+/// @param[out] out       yours; end it with dtl_win_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
 ///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY,
 ///         DTL_ERROR_LIMIT. What is wrong on one rank is a failure on all of them; it names the
 ///         rank. Else as dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 DTL_NODISCARD dtl_status_t dtl_win_create(dtl_comm_t comm, void *base, uint64_t size_bytes,
-    uint64_t disp_unit, dtl_win_t *out_win);
+    uint64_t disp_unit, dtl_win_t *out);
 
 /// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by
 /// dtl_win_destroy. Prefer it where you can: on one node it is memory that others reach without
 /// this rank's help, in nanoseconds.
 ///
-/// @param[out] out_base  its first byte; not to be freed. NULL for 0 bytes.
+/// @param[out] out_base its first byte; not to be freed. NULL for 0 bytes.
 /// @return as dtl_win_create. Equivalent: MPI_Win_allocate.
 DTL_NODISCARD dtl_status_t dtl_win_allocate(dtl_comm_t comm, uint64_t size_bytes,
-    uint64_t disp_unit, void **out_base, dtl_win_t *out_win);
+    uint64_t disp_unit, void **out_base, dtl_win_t *out);
 
 /// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the
 /// memory any more. Requests of dtl_win_rput and dtl_win_rget that were not waited for become
@@ -3810,7 +3814,7 @@ DTL_NODISCARD dtl_status_t dtl_win_flush_all(dtl_win_t win);
 DTL_NODISCARD dtl_status_t dtl_win_flush_local_all(dtl_win_t win);
 
 /* -----------------------------------------------------------------------------------------------
- * Access to windows: put, get, accumulate, atomic operations.
+ * Windows: put, get, accumulate, atomic operations.
  * -------------------------------------------------------------------------------------------- */
 
 /// Copies elements to a target's part of a window. Returns at once or when there is room for one
@@ -3835,7 +3839,7 @@ DTL_NODISCARD dtl_status_t dtl_win_put(dtl_win_t win, const void *buf, uint64_t 
 /// Copies elements from a target's part of a window. They are there after dtl_win_flush_local,
 /// dtl_win_flush, dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
 ///
-/// @param[out] buf   room for `count` elements. The other parameters: dtl_win_put.
+/// @param[out] buf room for `count` elements. The other parameters: dtl_win_put.
 /// @return as dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
 DTL_NODISCARD dtl_status_t dtl_win_get(dtl_win_t win, void *buf, uint64_t count,
@@ -3844,33 +3848,32 @@ DTL_NODISCARD dtl_status_t dtl_win_get(dtl_win_t win, void *buf, uint64_t count,
 /// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is
 /// done after a flush, unlock or fence. Between fences too, where MPI has it under locks only.
 ///
-/// @param[out] out_request yours: wait for it (dtl_request_wait and its kin) before the window's
-///                         end. Until it is done it can be neither cancelled
-///                         (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY); where memory
-///                         is reached by loads and stores it is done when this call returns. Its
-///                         info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many
+/// @param[out] out yours: wait for it (dtl_request_wait and its kin) before the window's end.
+///                 Until it is done it can be neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor
+///                 destroyed (DTL_ERROR_BUSY); where memory is reached by loads and stores it is
+///                 done when this call returns. Its info tells nothing.
+/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out`; DTL_ERROR_LIMIT: too many
 ///         requests in flight.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 DTL_NODISCARD dtl_status_t dtl_win_rput(dtl_win_t win, const void *buf, uint64_t count,
-    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out_request);
+    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out);
 
 /// As dtl_win_get, with a request that is done when the elements are there.
 ///
-/// @param[out] out_request as for dtl_win_rput.
+/// @param[out] out as for dtl_win_rput.
 /// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
 DTL_NODISCARD dtl_status_t dtl_win_rget(dtl_win_t win, void *buf, uint64_t count,
-    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out_request);
+    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out);
 
 /// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
 /// whole, whoever else accumulates to it meanwhile (by this or one of the next three calls, with
 /// the same dtype); operations of one rank on one target's element happen in the order of the
 /// calls.
 ///
-/// @param[in] buf    `count` elements, as for dtl_win_put.
-/// @param[in] dtype  a built-in one.
-/// @param[in] op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is
-///                   an atomic put.
+/// @param[in] buf   `count` elements, as for dtl_win_put.
+/// @param[in] dtype a built-in one.
+/// @param[in] op    a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is
+///                  an atomic put.
 /// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of
 ///         dtl_dtype_create or dtl_op_create.
 ///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and
@@ -3879,42 +3882,44 @@ DTL_NODISCARD dtl_status_t dtl_win_rget(dtl_win_t win, void *buf, uint64_t count
 DTL_NODISCARD dtl_status_t dtl_win_accumulate(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each
+/// As dtl_win_accumulate, and `out_result` gets what was there before; both as one step for each
 /// element.
 ///
-/// @param[in] buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic
-///                    get.
-/// @param[out] result room for `count` elements, apart from `buf`; there after a flush
-///                    (dtl_win_flush_local is enough), unlock or fence, until then the library's.
+/// @param[in] buf         not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic
+///                        get.
+/// @param[out] out_result room for `count` elements, apart from `buf`; there after a flush
+///                        (dtl_win_flush_local is enough), unlock or fence, until then the
+///                        library's.
 /// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
-DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf, void *result,
-    uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
+DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf,
+    void *out_result, uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t disp,
+    dtl_reduce_op_t op);
 
 /// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and
 /// stores (`way` of dtl_win_info) the value is there when this call returns.
 ///
-/// @param[in] value   one element, as `buf` there.
-/// @param[out] result room for one element, as there.
+/// @param[in] value       one element, as `buf` there.
+/// @param[out] out_result room for one element, as there.
 /// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
-DTL_NODISCARD dtl_status_t dtl_win_fetch_op(dtl_win_t win, const void *value, void *result,
+DTL_NODISCARD dtl_status_t dtl_win_fetch_op(dtl_win_t win, const void *value, void *out_result,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets
+/// Stores `value` in a target's element if that is equal to `expected`, as one step; `out_result` gets
 /// what was there before: it was stored if that equals `expected`. Elements are equal if their
 /// bytes are; so two BOOLs that are both true need not be.
 ///
-/// @param[in] value    one element each, which must stay unchanged until a flush, unlock or
-///                     fence.
-/// @param[in] expected one element each, which must stay unchanged until a flush, unlock or
-///                     fence.
-/// @param[out] result  room for one element, apart from the other two; as for
-///                     dtl_win_get_accumulate.
-/// @param[in] dtype    an integer dtype, BYTE or BOOL.
+/// @param[in] value       one element each, which must stay unchanged until a flush, unlock or
+///                        fence.
+/// @param[in] expected    one element each, which must stay unchanged until a flush, unlock or
+///                        fence.
+/// @param[out] out_result room for one element, apart from the other two; as for
+///                        dtl_win_get_accumulate.
+/// @param[in] dtype       an integer dtype, BYTE or BOOL.
 /// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
 DTL_NODISCARD dtl_status_t dtl_win_compare_and_swap(dtl_win_t win, const void *value,
-    const void *expected, void *result, dtl_dtype_t dtype, int32_t target, uint64_t disp);
+    const void *expected, void *out_result, dtl_dtype_t dtype, int32_t target, uint64_t disp);
 
 /* -----------------------------------------------------------------------------------------------
  * Placement: the node, the CPUs of a thread, the nodes of a communicator (local calls).
@@ -3990,12 +3995,13 @@ DTL_NODISCARD dtl_status_t dtl_topology(dtl_topology_t *out_topology);
 /// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
 /// on.
 ///
-/// @param[out] cpus      room for `capacity` numbers, filled in ascending order. NULL with
-///                       capacity 0 asks for the count.
-/// @param[out] out_count how many there are; written also when they do not fit.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED:
+/// @param[out] out_cpus room for `cap` numbers, filled in ascending order. NULL with cap 0 asks
+///                      for the count.
+/// @param[in] cap       length of `out_cpus`, in elements.
+/// @param[out] out_len  how many there are; written also when they do not fit.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than *out_len. DTL_ERROR_NOT_SUPPORTED:
 ///         the kernel does not tell. Equivalent: sched_getaffinity.
-DTL_NODISCARD dtl_status_t dtl_affinity(int32_t *cpus, uint64_t capacity, uint64_t *out_count);
+DTL_NODISCARD dtl_status_t dtl_affinity(int32_t *out_cpus, uint64_t cap, uint64_t *out_len);
 
 /// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds
 /// "self", "threads", "shm" and "hier" know; for any other the launcher's environment answers, if
@@ -4011,65 +4017,65 @@ DTL_NODISCARD dtl_status_t dtl_comm_topology(dtl_comm_t comm, dtl_comm_topology_
 /// The node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A local
 /// call.
 ///
-/// @param[in] rank      0 ... size-1.
+/// @param[in] rank 0 ... size-1.
 /// @return DTL_ERROR_INVALID_RANK. DTL_ERROR_NOT_SUPPORTED: not known, see dtl_comm_topology.
 DTL_NODISCARD dtl_status_t dtl_comm_node_of(dtl_comm_t comm, int32_t rank, int32_t *out_node);
 
 /* -----------------------------------------------------------------------------------------------
- * Cartesian grids of ranks: local arithmetic without a communicator.
+ * Cartesian grids: local arithmetic without a communicator.
  * -------------------------------------------------------------------------------------------- */
 
 /// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest
 /// is as small as possible (then the next, and so on), in descending order. A local call.
 ///
 /// @param[in] size     number of ranks, from 1.
-/// @param[in] ndims    1 to 16.
-/// @param[in,out] dims ndims sizes: those that are not 0 stay. Unchanged after a failure.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndims.
+/// @param[in,out] dims ndim sizes: those that are not 0 stay. Unchanged after a failure.
+/// @param[in] ndim     1 to 16.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndim.
 /// Equivalent: MPI_Dims_create.
-DTL_NODISCARD dtl_status_t dtl_cart_dims(int32_t size, int32_t ndims, int32_t *dims);
+DTL_NODISCARD dtl_status_t dtl_cart_dims(int32_t size, int32_t *dims, int32_t ndim);
 
 /// The rank at a place of a grid. Row-major: the last coordinate varies fastest. A local call.
 ///
-/// @param[in] ndims     1 to 16.
-/// @param[in] dims      ndims sizes, each 1 or more; all together at most INT32_MAX ranks.
-/// @param[in] periods   ndims numbers: not 0 = that dimension wraps around. NULL: none does.
-/// @param[in] coords    ndims coordinates, 0 ... size of the dimension - 1, or any in a periodic
+/// @param[in] dims      ndim sizes, each 1 or more; all together at most INT32_MAX ranks.
+/// @param[in] periods   ndim numbers: not 0 = that dimension wraps around. NULL: none does.
+/// @param[in] coords    ndim coordinates, 0 ... size of the dimension - 1, or any in a periodic
 ///                      one.
+/// @param[in] ndim      1 to 16.
 /// @param[out] out_rank the rank.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndims.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndim.
 /// Equivalent: MPI_Cart_rank.
-DTL_NODISCARD dtl_status_t dtl_cart_rank(int32_t ndims, const int32_t *dims,
-    const int32_t *periods, const int32_t *coords, int32_t *out_rank);
+DTL_NODISCARD dtl_status_t dtl_cart_rank(const int32_t *dims, const int32_t *periods,
+    const int32_t *coords, int32_t ndim, int32_t *out_rank);
 
 /// The place of a rank in a grid, the inverse of dtl_cart_rank. A local call.
 ///
-/// @param[in] ndims       as for dtl_cart_rank.
 /// @param[in] dims        as for dtl_cart_rank.
+/// @param[in] ndim        as for dtl_cart_rank.
 /// @param[in] rank        0 ... product of dims - 1.
-/// @param[out] out_coords room for ndims coordinates.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndims. Equivalent:
+/// @param[out] out_coords room for ndim coordinates.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndim. Equivalent:
 ///         MPI_Cart_coords.
-DTL_NODISCARD dtl_status_t dtl_cart_coords(int32_t ndims, const int32_t *dims, int32_t rank,
+DTL_NODISCARD dtl_status_t dtl_cart_coords(const int32_t *dims, int32_t ndim, int32_t rank,
     int32_t *out_coords);
 
 /// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one
 /// `displacement` further and receives from the one as far before. DTL_PROC_NULL beyond an open
 /// border. A local call.
 ///
-/// @param[in] ndims        as for dtl_cart_rank.
 /// @param[in] dims         as for dtl_cart_rank.
 /// @param[in] periods      as for dtl_cart_rank.
+/// @param[in] ndim         as for dtl_cart_rank.
 /// @param[in] rank         whose partners.
-/// @param[in] dimension    0 ... ndims-1.
+/// @param[in] dimension    0 ... ndim-1.
 /// @param[in] displacement steps; negative: the other way.
 /// @param[out] out_source  whom to receive from.
 /// @param[out] out_dest    whom to send to.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndims.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndim.
 /// Equivalent: MPI_Cart_shift.
-DTL_NODISCARD dtl_status_t dtl_cart_shift(int32_t ndims, const int32_t *dims,
-    const int32_t *periods, int32_t rank, int32_t dimension, int32_t displacement,
-    int32_t *out_source, int32_t *out_dest);
+DTL_NODISCARD dtl_status_t dtl_cart_shift(const int32_t *dims, const int32_t *periods,
+    int32_t ndim, int32_t rank, int32_t dimension, int32_t displacement, int32_t *out_source,
+    int32_t *out_dest);
 
 /* -----------------------------------------------------------------------------------------------
  * Time and tracing: monotonic clock, trace file, callbacks for tools.

@@ -17,19 +17,21 @@ extern "C" {
 
 
 /* -----------------------------------------------------------------------------------------------
- * Table of communication: the slots of a backend that connects ranks.
+ * Backend tables: communication.
  * -------------------------------------------------------------------------------------------- */
 
 /// Arguments of a comm table's `open`.
 typedef struct dtl_comm_open_t {
     /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
     uint32_t struct_size;
-    /// Flags of the dtl_comm_desc_t.
-    uint32_t flags;
     /// Rank that the caller or launcher names, below size; -1 = none did.
     int32_t rank;
     /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
     int32_t size;
+    /// 0.
+    uint32_t reserved;
+    /// Flags of the dtl_comm_desc_t.
+    uint64_t flags;
     /// The job's name: the same on all ranks and in every open of the job, and no other job on this
     /// node has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller
     /// nor the launcher names one, so a transport whose ranks meet by it refuses more than one rank
@@ -37,8 +39,8 @@ typedef struct dtl_comm_open_t {
     const char *job;
     /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
     uint64_t timeout_ns;
-    /// `native` of the dtl_comm_desc_t.
-    void *native;
+    /// `config` of the dtl_comm_desc_t, unread.
+    void *config;
 } dtl_comm_open_t;
 
 /// What a comm table's `test` tells of a completed operation.
@@ -260,9 +262,9 @@ typedef struct dtl_comm_vtable_t {
                                    void *result,
                                    uint64_t count,
                                    dtl_dtype_t dtype,
-                                   dtl_reduce_op_t op,
                                    int32_t target,
                                    uint64_t offset,
+                                   dtl_reduce_op_t op,
                                    uint64_t *out_op);
     /// (atomics) Starts on one element: if it equals *expected, *value is stored; *result gets what
     /// it was. Else as win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
@@ -285,7 +287,7 @@ typedef struct dtl_comm_vtable_t {
      NULL, NULL, NULL, NULL, NULL, NULL}
 
 /* -----------------------------------------------------------------------------------------------
- * Tables of devices, memory and transfers.
+ * Backend tables: devices, memory, transfers.
  * -------------------------------------------------------------------------------------------- */
 
 /// The device component. Slots marked (required) must be there. All slots: any thread, no locks
@@ -500,7 +502,7 @@ typedef struct dtl_transfer_vtable_t {
 #define DTL_TRANSFER_VTABLE_INIT {sizeof(dtl_transfer_vtable_t), 0, NULL, NULL, NULL, NULL, NULL}
 
 /* -----------------------------------------------------------------------------------------------
- * Table of execution, table of a whole backend, registration.
+ * Backend tables: execution, the table of tables, registration.
  * -------------------------------------------------------------------------------------------- */
 
 /// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle
@@ -562,7 +564,7 @@ typedef struct dtl_exec_vtable_t {
                            void *user,
                            const void *const *args,
                            const uint64_t *sizes,
-                           uint32_t count);
+                           uint64_t count);
     /// (host execution) Runs fn(user) and returns when it has run; its status is the result.
     dtl_status_t (*execute)(void *self, dtl_task_fn_t function, void *user);
     /// (host execution) Runs begin ... end-1 in pieces of at most `grain` (at least 1) and returns
@@ -612,7 +614,7 @@ typedef struct dtl_exec_vtable_t {
                                   const dtl_launch_t *launch,
                                   const void *const *args,
                                   const uint64_t *sizes,
-                                  uint32_t count);
+                                  uint64_t count);
 } dtl_exec_vtable_t;
 
 /// Initial value of a dtl_exec_vtable_t.
@@ -753,7 +755,7 @@ typedef struct dtl_host_api_t {
     /// errors. In load, in slots and in threads of the plugin's own. What they add stays if load
     /// fails after, and is there already when load runs again: ask enum_from_name when the name
     /// exists. This function and those after it exist only if struct_size covers them.
-    dtl_status_t (*enum_create)(const char *name, uint32_t flags, dtl_enum_t *out);
+    dtl_status_t (*enum_create)(const char *name, uint64_t flags, dtl_enum_t *out);
     /// As dtl_enum_find.
     dtl_status_t (*enum_find)(const char *name, dtl_enum_t *out);
     /// As dtl_enum_register.
@@ -793,7 +795,7 @@ typedef struct dtl_host_api_t {
     dtl_status_t (*environment_release)(const char *name);
     /// As dtl_environment_state.
     dtl_status_t (*environment_state)(const char *name, void **out);
-    /// As dtl_dispatch_register with dtl_dispatch_default(), for use inside dtl_plugin_t.load and
+    /// As dtl_dispatch_register with dtl_dispatcher_default(), for use inside dtl_plugin_t.load and
     /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load
     /// fails after. It goes with the backend that dtl_dispatch_handler_t.backend names, else with
     /// the plugin's last backend (dtl_backend_unregister, dtl_finalize).
@@ -801,7 +803,7 @@ typedef struct dtl_host_api_t {
                                       uint64_t key_count,
                                       const dtl_dispatch_handler_t *handler,
                                       dtl_registration_t *out);
-    /// As dtl_dispatch_unregister with dtl_dispatch_default(): earlier than that, and in any
+    /// As dtl_dispatch_unregister with dtl_dispatcher_default(): earlier than that, and in any
     /// thread.
     dtl_status_t (*dispatch_unregister)(dtl_registration_t registration);
 } dtl_host_api_t;
@@ -904,7 +906,7 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
 
 /// A row for each struct that is passed between a plugin and the library, and for each of its
 /// fields. DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 302u
+#define DTL_LAYOUT_COUNT 304u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_stream_t), DTL_LAYOUT_FIELD(dtl_stream_t, id), \
@@ -913,9 +915,9 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
     DTL_LAYOUT_STRUCT(dtl_module_t), DTL_LAYOUT_FIELD(dtl_module_t, id), \
     DTL_LAYOUT_STRUCT(dtl_registration_t), DTL_LAYOUT_FIELD(dtl_registration_t, id), \
     DTL_LAYOUT_STRUCT(dtl_attr_t), DTL_LAYOUT_FIELD(dtl_attr_t, name), \
-    DTL_LAYOUT_FIELD(dtl_attr_t, kind), DTL_LAYOUT_FIELD(dtl_attr_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_attr_t, kind), DTL_LAYOUT_FIELD(dtl_attr_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_attr_t, integer), DTL_LAYOUT_FIELD(dtl_attr_t, real), \
-    DTL_LAYOUT_FIELD(dtl_attr_t, text), DTL_LAYOUT_FIELD(dtl_attr_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_attr_t, text), DTL_LAYOUT_FIELD(dtl_attr_t, flags), \
     DTL_LAYOUT_STRUCT(dtl_device_info_t), DTL_LAYOUT_FIELD(dtl_device_info_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_device_info_t, numa_node), DTL_LAYOUT_FIELD(dtl_device_info_t, kind), \
     DTL_LAYOUT_FIELD(dtl_device_info_t, total_bytes), \
@@ -989,27 +991,28 @@ typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_pl
     DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_backend), \
     DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, element_bytes), \
     DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, shape), \
-    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst_strides_bytes), \
-    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_strides_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst_strides), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_strides), \
     DTL_LAYOUT_STRUCT(dtl_dispatch_launch_t), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, struct_size), \
-    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, count), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, stream), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, kernel), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, launch), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, args), \
-    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, sizes), DTL_LAYOUT_STRUCT(dtl_dispatch_compile_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, sizes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, count), DTL_LAYOUT_STRUCT(dtl_dispatch_compile_t), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, device), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, backend), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, source), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, module), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), DTL_LAYOUT_FIELD(dtl_comm_open_t, size), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, job), DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, native), DTL_LAYOUT_STRUCT(dtl_comm_done_t), \
-    DTL_LAYOUT_FIELD(dtl_comm_done_t, source), DTL_LAYOUT_FIELD(dtl_comm_done_t, status), \
-    DTL_LAYOUT_FIELD(dtl_comm_done_t, match_word), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, size), DTL_LAYOUT_FIELD(dtl_comm_open_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), DTL_LAYOUT_FIELD(dtl_comm_open_t, job), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), DTL_LAYOUT_FIELD(dtl_comm_open_t, config), \
+    DTL_LAYOUT_STRUCT(dtl_comm_done_t), DTL_LAYOUT_FIELD(dtl_comm_done_t, source), \
+    DTL_LAYOUT_FIELD(dtl_comm_done_t, status), DTL_LAYOUT_FIELD(dtl_comm_done_t, match_word), \
     DTL_LAYOUT_FIELD(dtl_comm_done_t, size_bytes), DTL_LAYOUT_STRUCT(dtl_comm_vtable_t), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, match_bits), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, flags), \

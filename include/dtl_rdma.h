@@ -16,7 +16,7 @@ extern "C" {
 
 
 /* -----------------------------------------------------------------------------------------------
- * Configuration of a communicator of kind "rdma".
+ * RDMA: configuration of a communicator of kind "rdma".
  * -------------------------------------------------------------------------------------------- */
 
 /// dtl_rdma_config_t.completion: a waiting rank busy-polls its device; after 1 to 2 ms of waiting
@@ -41,7 +41,7 @@ extern "C" {
 /// For systems without dma-bufs: CUDA's need open kernel modules.
 #define DTL_RDMA_PEERMEM 3
 
-/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.native. Start from
+/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.rdma. Start from
 /// DTL_RDMA_CONFIG_INIT, which sets nothing. Read, with its texts, during the call.
 ///
 /// One rule for all fields: a value that is set here is used, else that of the environment variable
@@ -54,11 +54,13 @@ extern "C" {
 /// active ports). One that differs is DTL_ERROR_INVALID_ARGUMENT, whose text names it and both
 /// values. Ranks with different meetings do not find each other: DTL_ERROR_TIMEOUT. Everything else
 /// may differ: for mtu the smaller value is used, the rest is each rank's own.
-typedef struct dtl_rdma_config_t {
+struct dtl_rdma_config_t {
     /// sizeof(dtl_rdma_config_t), set by DTL_RDMA_CONFIG_INIT.
     uint32_t struct_size;
-    /// 0: no flag is known.
-    uint32_t flags;
+    /// Must be 0.
+    uint32_t reserved;
+    /// Must be 0: no flag is defined.
+    uint64_t flags;
     /// Devices that may be used, each once, with a port if that matters: "mlx5_0:1,mlx5_1".
     /// Default: all whose port is active; the ranks of a node share them out, the near ones first.
     const char *devices;
@@ -146,11 +148,11 @@ typedef struct dtl_rdma_config_t {
     /// under way (dtl_win_accumulate and its like) end with DTL_ERROR_CONNECTION_LOST: whether they
     /// were made is not known, everything else goes on.
     int64_t reconnect_ms;
-} dtl_rdma_config_t;
+};
 
 /// Initial value of a dtl_rdma_config_t.
 #define DTL_RDMA_CONFIG_INIT \
-    {sizeof(dtl_rdma_config_t), 0, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, \
+    {sizeof(dtl_rdma_config_t), 0, 0, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, \
      -1, -1, 0, 0, 0, -1, -1, -1}
 
 #ifdef __cplusplus

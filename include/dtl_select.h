@@ -61,10 +61,10 @@ typedef uint32_t dtl_enum_t;
 #define DTL_ENUM_FEATURE 7u
 
 /// Flag of `dtl_enum_create`: with a template Undefined, so that unknown names can be kept.
-#define DTL_ENUM_WITH_UNDEFINED 1u
+#define DTL_ENUM_WITH_UNDEFINED UINT64_C(1)
 /// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the
 /// text.
-#define DTL_EV_TOLERANT 1u
+#define DTL_EV_TOLERANT UINT64_C(1)
 
 /// An attribute that is 0 or 1 (everything but 0 counts as 1); in `integer`.
 #define DTL_ATTR_BOOL 1u
@@ -80,7 +80,7 @@ typedef uint32_t dtl_enum_t;
 #define DTL_ATTR_ENUM 6u
 
 /// Flag of a template's field: it has no default, so each instance gives a value.
-#define DTL_ATTR_REQUIRED 1u
+#define DTL_ATTR_REQUIRED UINT64_C(1)
 
 /// A field of a template with its default, or an attribute of an instance with its value. An
 /// element of arrays: it never grows. Made by dtl_attr_i64("block_size", 128) and its like, at the
@@ -92,16 +92,16 @@ typedef struct dtl_attr_t {
     /// DTL_ATTR_BOOL ... DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is
     /// converted.
     uint32_t kind;
-    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
-    uint32_t flags;
+    /// Must be 0.
+    uint32_t reserved;
     /// The value of BOOL, I64, U64, ENUM; else 0.
     uint64_t integer;
     /// The value of F64; else 0.
     double real;
     /// The value of STR; else NULL. Copied, or lives for ever, as `name`.
     const char *text;
-    /// Must be 0.
-    uint64_t reserved;
+    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
+    uint64_t flags;
 } dtl_attr_t;
 
 /// Makes an enumeration of the program's own.
@@ -114,7 +114,7 @@ typedef struct dtl_attr_t {
 /// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find gives it.
 ///         DTL_ERROR_INVALID_ARGUMENT: name or flags.
 ///         DTL_ERROR_LIMIT: 256 were made in this process' life. Threads: any.
-DTL_NODISCARD dtl_status_t dtl_enum_create(const char *name, uint32_t flags, dtl_enum_t *out);
+DTL_NODISCARD dtl_status_t dtl_enum_create(const char *name, uint64_t flags, dtl_enum_t *out);
 
 /// The number of an enumeration, built-in ("Schedule") or not.
 ///
@@ -141,8 +141,8 @@ DTL_NODISCARD dtl_status_t dtl_enum_register(dtl_enum_t enumeration, const char 
 /// Adds a member with a value of the caller's choice: its word is DTL_EV_WORD(enumeration, value)
 /// in every process.
 ///
-/// @param[in] value       1 to 65534; in a built-in enumeration at least 256.
-/// @param[out] out        the word of the member.
+/// @param[in] value 1 to 65534; in a built-in enumeration at least 256.
+/// @param[out] out  the word of the member.
 /// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text names
 ///         the member that has it. DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_register_value(dtl_enum_t enumeration, const char *name,
@@ -151,11 +151,11 @@ DTL_NODISCARD dtl_status_t dtl_enum_register_value(dtl_enum_t enumeration, const
 /// Adds a template: a member whose instances have attributes, "a kernel of block size 128". Value
 /// as with dtl_enum_register.
 ///
-/// @param[in] fields      `n` of them; copied. An entry of dtl_attr_i64 and its like is a field
-///                        with that default, one of dtl_attr_required has none.
-/// @param[in] n           1 to 16.
-/// @param[out] out        the word of the template, which dtl_ev_match holds equal to each of its
-///                        instances.
+/// @param[in] fields `n` of them; copied. An entry of dtl_attr_i64 and its like is a field with
+///                   that default, one of dtl_attr_required has none.
+/// @param[in] n      1 to 16.
+/// @param[out] out   the word of the template, which dtl_ev_match holds equal to each of its
+///                   instances.
 /// @return as dtl_enum_register. DTL_ERROR_INVALID_ARGUMENT: a field's name, kind, flags or default
 ///         (a word that was never given out), a name twice, no fields. DTL_ERROR_LIMIT: more than
 ///         16. DTL_ERROR_NULL_POINTER: fields, or a name or text in them. Threads: any.
@@ -183,7 +183,7 @@ DTL_NODISCARD dtl_status_t dtl_enum_count(dtl_enum_t enumeration, uint64_t *out_
 /// A member by its index, in the order of registration. Members only ever come behind, so a loop
 /// misses none.
 ///
-/// @param[in] index       0 to the count - 1.
+/// @param[in] index 0 to the count - 1.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: index. DTL_ERROR_INVALID_ARGUMENT: no such enumeration.
 ///         Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_at(dtl_enum_t enumeration, uint64_t index,
@@ -275,13 +275,13 @@ DTL_NODISCARD dtl_status_t dtl_ev_to_json(dtl_enum_word_t word, char *buf, uint6
 ///         missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
 /// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_from_json(dtl_enum_t enumeration, const char *text,
-    uint32_t flags, dtl_enum_word_t *out);
+    uint64_t flags, dtl_enum_word_t *out);
 
 /// Says what goes with a schedule: of what kind memory is that is allocated in it, and how what is
 /// inside it runs. Once: the same again succeeds. Built-in schedules have theirs: Host, Host and
 /// Device memory, and Sequential inside.
 ///
-/// @param[in] schedule            a schedule or template of schedules, no instance.
+/// @param[in] schedule a schedule or template of schedules, no instance.
 /// @return DTL_ERROR_ALREADY_EXISTS: it has other defaults. DTL_ERROR_TYPE: a word of another
 ///         enumeration.
 ///         DTL_ERROR_INVALID_ARGUMENT: an instance, or never given out. Threads: any.
@@ -493,10 +493,11 @@ DTL_NODISCARD dtl_status_t dtl_environment_state(const char *name, void **out);
 /// @param[in] name     "name", or "name>=version".
 /// @param[out] out_yes 1 or 0.
 /// @param[out] why     why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
-/// @param[in] cap      bytes of room.
+/// @param[in] cap      bytes of room in `why`.
+/// @param[out] out_len bytes of the whole reason, without its NUL; may be NULL.
 /// @return DTL_ERROR_NOT_FOUND: there is none of this name.
 DTL_NODISCARD dtl_status_t dtl_environment_is_available(const char *name, int32_t *out_yes,
-    char *why, uint64_t cap);
+    char *why, uint64_t cap, uint64_t *out_len);
 
 /// Number of environments that are registered. Searches for plugins if that was not done yet.
 DTL_NODISCARD dtl_status_t dtl_environment_count(uint64_t *out_count);
@@ -535,7 +536,7 @@ static const dtl_policy_t dtl_policy_null_ __attribute__((unused)) = {0};
 #endif
 
 /// Flag of `dtl_policy_create`: resources are given later, to dtl_policy_initialize.
-#define DTL_POLICY_DEFER 1u
+#define DTL_POLICY_DEFER UINT64_C(1)
 
 /// Resources are anything; a task does what it likes with the one that it is given. Nothing is
 /// reported of tasks, so only policies that need no reports take them. For dtl_policy_opts_t::kind,
@@ -693,13 +694,10 @@ typedef uint64_t (*dtl_resource_adapter_fn_t)(void *user, const dtl_resource_t *
 typedef struct dtl_policy_opts_t {
     /// sizeof(dtl_policy_opts_t), set by DTL_POLICY_OPTS_INIT.
     uint32_t struct_size;
-    /// 0, or DTL_POLICY_DEFER.
-    uint32_t flags;
     /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
     uint32_t kind;
-    /// "fixed": which resource, an index into the list as it is given, also if others are left out
-    /// of the policy.
-    uint32_t fixed_index;
+    /// 0, or DTL_POLICY_DEFER.
+    uint64_t flags;
     /// The program's own kind of resources; NULL = none.
     const dtl_resource_ops_t *ops;
     /// Handed to the slots of `ops`.
@@ -711,6 +709,9 @@ typedef struct dtl_policy_opts_t {
     dtl_resource_adapter_fn_t adapter;
     /// Handed to the adapter.
     void *adapter_user;
+    /// "fixed": which resource, an index into the list as it is given, also if others are left out
+    /// of the policy.
+    uint32_t fixed_index;
     /// "capacity": tasks in flight that each resource takes; 0 = 1.
     uint32_t capacity;
     /// "auto_tune": timings of each resource that count; 0 = 3.
@@ -718,8 +719,6 @@ typedef struct dtl_policy_opts_t {
     /// "auto_tune": runs on each resource before those, whose time is thrown away; UINT32_MAX =
     /// none, 0 = 1.
     uint32_t warmups;
-    /// Must be 0.
-    uint32_t reserved;
     /// "auto_tune": after so many submits of a tuned task by one thread it is tuned anew; 0 =
     /// never.
     uint64_t resample_submits;
@@ -727,7 +726,7 @@ typedef struct dtl_policy_opts_t {
 
 /// Initial value of a dtl_policy_opts_t.
 #define DTL_POLICY_OPTS_INIT \
-    {sizeof(dtl_policy_opts_t), 0, 0, 0, NULL, NULL, {0}, NULL, NULL, 0, 0, 0, 0, 0}
+    {sizeof(dtl_policy_opts_t), 0, 0, NULL, NULL, {0}, NULL, NULL, 0, 0, 0, 0, 0}
 
 /// What is true of a policy. Start from DTL_POLICY_TRAITS_INIT.
 typedef struct dtl_policy_traits_t {
@@ -781,7 +780,7 @@ typedef struct dtl_policy_stats_t {
 ///                      DTL_ERROR_INVALID_STATE. Their kind is set now: by opts.kind or opts.ops.
 /// @param[out] out      the policy; give it back with dtl_policy_release.
 /// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
-///         resources, fixed_index beyond the list, unknown flags or kind, reserved not 0,
+///         resources, fixed_index beyond the list, unknown flags or kind,
 ///         DTL_POLICY_DEFER without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
 ///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
@@ -794,9 +793,9 @@ DTL_NODISCARD dtl_status_t dtl_policy_create(const char *name, const dtl_resourc
 
 /// Creates a policy whose selections are made by a table of the program.
 ///
-/// @param[in] ops       the table; copied. Its destroy is called after the policy's last user;
-///                      not if this call fails.
-/// @param[in] self      handed to its slots.
+/// @param[in] ops  the table; copied. Its destroy is called after the policy's last user; not if
+///                 this call fails.
+/// @param[in] self handed to its slots.
 /// Else as dtl_policy_create.
 /// @return as dtl_policy_create; a failure of the table's initialize. DTL_ERROR_NULL_POINTER: a
 ///         required slot is missing.
@@ -853,7 +852,7 @@ DTL_NODISCARD dtl_status_t dtl_policy_stats(dtl_policy_t policy, dtl_policy_stat
 DTL_NODISCARD dtl_status_t dtl_policy_traits(dtl_policy_t policy, dtl_policy_traits_t *out);
 
 /* -----------------------------------------------------------------------------------------------
- * Tasks of a policy: submit, wait.
+ * Policies: submit tasks, wait.
  * -------------------------------------------------------------------------------------------- */
 
 /// A task that was submitted: a value, nothing to be destroyed once it is complete.
@@ -1201,7 +1200,7 @@ typedef struct dtl_dispatch_copy_t {
     /// sizeof(dtl_dispatch_copy_t), set by DTL_DISPATCH_COPY_INIT.
     uint32_t struct_size;
     /// 0: size_bytes in a row; else axes of `shape` and of the strides.
-    uint32_t ndim;
+    int32_t ndim;
     /// Where the first element goes.
     void *dst;
     /// Where it is.
@@ -1215,11 +1214,11 @@ typedef struct dtl_dispatch_copy_t {
     /// Bytes of an element.
     uint64_t element_bytes;
     /// Elements along each axis.
-    const uint64_t *shape;
-    /// Bytes from one element to the next along each axis.
-    const int64_t *dst_strides_bytes;
-    /// As dst_strides_bytes.
-    const int64_t *src_strides_bytes;
+    const int64_t *shape;
+    /// Elements from one element to the next along each axis.
+    const int64_t *dst_strides;
+    /// As dst_strides.
+    const int64_t *src_strides;
 } dtl_dispatch_copy_t;
 
 /// Initial value of a dtl_dispatch_copy_t.
@@ -1231,8 +1230,8 @@ typedef struct dtl_dispatch_copy_t {
 typedef struct dtl_dispatch_launch_t {
     /// sizeof(dtl_dispatch_launch_t), set by DTL_DISPATCH_LAUNCH_INIT.
     uint32_t struct_size;
-    /// Number of arguments.
-    uint32_t count;
+    /// 0.
+    uint32_t reserved;
     /// The stream.
     dtl_stream_t stream;
     /// The kernel.
@@ -1243,10 +1242,12 @@ typedef struct dtl_dispatch_launch_t {
     const void *const *args;
     /// Their sizes in bytes.
     const uint64_t *sizes;
+    /// Number of arguments.
+    uint64_t count;
 } dtl_dispatch_launch_t;
 
 /// Initial value of a dtl_dispatch_launch_t.
-#define DTL_DISPATCH_LAUNCH_INIT {sizeof(dtl_dispatch_launch_t), 0, {0}, {0}, NULL, NULL, NULL}
+#define DTL_DISPATCH_LAUNCH_INIT {sizeof(dtl_dispatch_launch_t), 0, {0}, {0}, NULL, NULL, NULL, 0}
 
 /// Arguments of DTL_OPERATION_COMPILE: those of dtl_module_compile. Start from
 /// DTL_DISPATCH_COMPILE_INIT.
@@ -1287,12 +1288,12 @@ DTL_NODISCARD dtl_status_t dtl_dispatcher_destroy(dtl_dispatcher_t dispatcher);
 ///
 /// Without handlers here nothing becomes slower. Pools, fills and the memory of communicators and
 /// windows are not dispatched.
-dtl_dispatcher_t dtl_dispatch_default(void);
+dtl_dispatcher_t dtl_dispatcher_default(void);
 
 /// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
 /// under none. Calls that begin after it has returned find it; others may.
 ///
-/// @param[in] dispatcher dtl_dispatch_default() or one of dtl_dispatcher_create.
+/// @param[in] dispatcher dtl_dispatcher_default() or one of dtl_dispatcher_create.
 /// @param[in] keys       key_count of them, all different; copied.
 /// @param[in] key_count  1 to 1024. Of each operation a dispatcher takes 1024 keys with
 ///                       predicates and 1024 without.
@@ -1324,8 +1325,8 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_unregister(dtl_dispatcher_t dispatcher,
 /// Finds the handler of a query, by the rules at dtl_dispatch_key_t. Asks predicates; invokes
 /// nothing.
 ///
-/// @param[in] query      start from DTL_DISPATCH_QUERY_INIT.
-/// @param[out] out       its registration; may be stale as soon as another thread unregisters it.
+/// @param[in] query start from DTL_DISPATCH_QUERY_INIT.
+/// @param[out] out  its registration; may be stale as soon as another thread unregisters it.
 /// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED:
 ///         it is illegal, with the handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is
 ///         none (where a key fits, the query's words are not looked up). Else what a predicate
@@ -1357,11 +1358,10 @@ DTL_NODISCARD dtl_status_t dtl_dispatch_invoke(dtl_dispatcher_t dispatcher,
 /// fits all of these. The handlers that other values there would lead to follow as lines
 /// "elsewhere".
 ///
-/// @param[in] query      start from DTL_DISPATCH_QUERY_INIT.
-/// @param[out] buf       room for the text and its NUL; NULL with cap 0 asks for the length
-///                       alone.
-/// @param[in] cap        bytes of room.
-/// @param[out] out_len   bytes of the text without its NUL; may be NULL.
+/// @param[in] query    start from DTL_DISPATCH_QUERY_INIT.
+/// @param[out] buf     room for the text and its NUL; NULL with cap 0 asks for the length alone.
+/// @param[in] cap      bytes of room.
+/// @param[out] out_len bytes of the text without its NUL; may be NULL.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds
 ///         nothing is no failure here.
 /// Threads: any.

@@ -46,12 +46,8 @@ const VENDORS: &[&str] = &[
 const LONG_FILES: &[(&str, &str)] =
     &[("mpi/dtl_mpi.c", "installed as source: a user compiles exactly one file")];
 /// Headers that tools/header writes.
-const GENERATED_HEADERS: [&str; 4] = [
-    "include/dtl.h",
-    "include/dtl_rdma.h",
-    "include/dtl_select.h",
-    "include/dtl_backend.h",
-];
+const GENERATED_HEADERS: [&str; 4] =
+    ["include/dtl.h", "include/dtl_rdma.h", "include/dtl_select.h", "include/dtl_backend.h"];
 const MAX_LINES: usize = 570;
 /// Maximum length of test files, which are lists of cases and may be somewhat longer.
 const MAX_TEST_LINES: usize = 670;

@@ -1,4 +1,4 @@
-//! Enumeration words (64 bits, extensible), dtypes and reduction operations (32 bits).
+//! Enumeration words, dtypes, reduction operations: the built-in values.
 
 use std::ffi::c_void;
 
@@ -207,7 +207,7 @@ pub type dtl_op_fn_t = Option<
 >;
 
 /// Flag of `dtl_op_create`: a op b = b op a, so operands may be taken in any order.
-pub const DTL_OP_COMMUTES: u32 = 1;
+pub const DTL_OP_COMMUTES: u64 = 1;
 
 /// Sum. Integers wrap around. Equivalent: MPI_SUM.
 /// dtl: section(abi/word)

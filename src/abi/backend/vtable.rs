@@ -1,4 +1,4 @@
-//! Table of execution, table of a whole backend, registration.
+//! Backend tables: execution, the table of tables, registration.
 //! dtl: header(dtl_backend.h)
 
 use crate::abi::devices::exec::{
@@ -134,7 +134,7 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
             args: *const *const c_void,
             sizes: *const u64,
-            count: u32,
+            count: u64,
         ) -> dtl_status_t,
     >,
     /// (host execution) Runs fn(user) and returns when it has run; its status is the result.
@@ -220,7 +220,7 @@ pub struct dtl_exec_vtable_t {
             launch: *const dtl_launch_t,
             args: *const *const c_void,
             sizes: *const u64,
-            count: u32,
+            count: u64,
         ) -> dtl_status_t,
     >,
 }

@@ -6,7 +6,9 @@ use super::transport::MpiTransport;
 use super::{comm, comm_import, framed, stale_messages};
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE};
 use crate::error::{Result, fail};
-use crate::runtime::component::{Availability, BackendProbe, Comm, OpenArgs, Transport};
+use crate::runtime::component::{
+    Availability, BackendProbe, Comm, OpenArgs, SettingsField, Transport,
+};
 use crate::runtime::registry::Backend;
 
 /// Detection of an MPI library.
@@ -41,12 +43,12 @@ impl BackendProbe for MpiProbe {
 }
 
 impl Comm for MpiOpener {
-    fn flags(&self) -> u32 {
+    fn flags(&self) -> u64 {
         DTL_COMM_DETERMINISTIC | DTL_COMM_NO_DUP | DTL_COMM_STAGE
     }
 
-    fn takes_native(&self) -> bool {
-        true
+    fn settings_field(&self) -> Option<SettingsField> {
+        Some(SettingsField::MpiComm)
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {

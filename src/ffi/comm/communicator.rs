@@ -20,8 +20,8 @@ use crate::runtime::comm::open::open_kind;
 /// dtl:out borrowed
 /// dtl:call blocks collective(job)
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
-    Entry("dtl_comm_world").wait(
+pub unsafe extern "C" fn dtl_comm_get_world(out: *mut dtl_comm_t) -> dtl_status_t {
+    Entry("dtl_comm_get_world").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, DTL_COMM_WORLD)?)),
         |(out, _opened)| out.put(Ok(DTL_COMM_WORLD)),
     )
@@ -60,6 +60,7 @@ pub unsafe extern "C" fn dtl_comm_open(
             let out = Out::new(out, "out")?;
             // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
             let raw = unsafe { args::take_or_zero(desc) }?;
+            args::check_reserved(raw.reserved, "desc.reserved")?;
             // SAFETY: the caller's contract: NULL or a NUL-terminated text.
             let kind = unsafe { args::text_or_null(raw.kind, "desc.kind") }?.map(str::to_owned);
             // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Communicators over an MPI communicator.
+//! Communicators: over an MPI communicator.
 
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
@@ -18,7 +18,7 @@ use crate::runtime::comm::open::open_kind;
 ///
 /// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours,
 /// keeps its error handler, and may be freed while `out` lives. (With messages on the communicator
-/// itself: dtl_comm_open with kind "mpi", `native` and DTL_COMM_NO_DUP.)
+/// itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
 ///
 /// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`,
 /// or call dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out`
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t)
                 open_kind::Description { kind: Some("mpi".to_owned()), ..Default::default() };
             description.raw.rank = rank;
             description.raw.size = size;
-            description.raw.native = (&raw const comm).cast_mut().cast();
+            description.raw.mpi_comm = &raw const comm;
             out.put(open_kind::open(&description))
         },
     )

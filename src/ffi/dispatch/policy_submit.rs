@@ -1,4 +1,4 @@
-//! Tasks of a policy: submit, wait.
+//! Policies: submit tasks, wait.
 //!
 //! A task that a thread runs itself takes the fast path: two short stays inside, the task between
 //! them outside; everything else goes through a share of the policy.

@@ -1,4 +1,4 @@
-//! Memory from elsewhere: register host memory, adopt foreign memory, export a dma-buf.
+//! Memory: register host memory, adopt foreign memory, export a dma-buf.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;

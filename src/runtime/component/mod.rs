@@ -42,7 +42,9 @@ mod transport;
 mod window;
 
 pub use self::mem_export::{Exports, Extent, Ticket};
-pub use self::open_args::{BOOTSTRAP_NS, Exchange, OpenArgs, all_or_none, failed_elsewhere};
+pub use self::open_args::{
+    BOOTSTRAP_NS, Exchange, OpenArgs, SettingsField, all_or_none, failed_elsewhere,
+};
 pub use self::pipelined_source::PipelinedSource;
 pub use self::shared_memory::{
     CollMailbox, Member, PART_WORDS, PartKey, Post, SharedMemory, SharedOffer, SharedRegion,
@@ -240,12 +242,12 @@ pub struct Launch<'a> {
 /// Communication component of a backend: opens transports.
 pub trait Comm: Send + Sync {
     /// Returns the flags of `dtl_comm_desc_t` that the component supports.
-    fn flags(&self) -> u32 {
+    fn flags(&self) -> u64 {
         DTL_COMM_DETERMINISTIC
     }
-    /// Returns true if the component reads the field `native` of `dtl_comm_desc_t`.
-    fn takes_native(&self) -> bool {
-        false
+    /// Returns the field of `dtl_comm_desc_t` with settings of this component alone, if any.
+    fn settings_field(&self) -> Option<SettingsField> {
+        None
     }
     /// Opens a transport. Collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;

@@ -3,17 +3,21 @@
 use crate::{Outcome, texts};
 use std::collections::HashMap;
 
+const PARAM: &str = "/// @param";
 const WIDTH: usize = 98;
 
 /// Returns a declaration with the `@param` lines of its comment rewritten. A text about several
 /// parameters is repeated for each.
 pub fn parameters(declaration: &str, directions: &HashMap<String, String>) -> Outcome<String> {
-    let widest = directions.iter().map(|(name, direction)| name.len() + direction.len());
-    let column = "@param[] ".len() + widest.max().unwrap_or_default() + 1;
+    let explained =
+        declaration.lines().filter_map(|line| Some(texts::names(line.strip_prefix(PARAM)?).0));
+    let widths =
+        explained.flatten().map(|name| name.len() + directions.get(&name).map_or(0, String::len));
+    let column = "@param[] ".len() + widths.max().unwrap_or_default() + 1;
     let mut text = String::new();
     let mut lines = declaration.lines().peekable();
     while let Some(line) = lines.next() {
-        let Some(rest) = line.strip_prefix("/// @param") else {
+        let Some(rest) = line.strip_prefix(PARAM) else {
             text.push_str(&format!("{line}\n"));
             continue;
         };

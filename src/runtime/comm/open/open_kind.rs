@@ -14,7 +14,7 @@ use crate::runtime::comm::comm_table::{OPEN, TABLE, insert, put};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{BOOTSTRAP_NS, OpenArgs, Transport};
+use crate::runtime::component::{BOOTSTRAP_NS, OpenArgs, SettingsField, Transport};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::{explain, plugins, settings};
@@ -122,7 +122,7 @@ fn beside(kind: Option<&str>) -> Option<Arc<Backend>> {
 fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm> {
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
-    check_native(backend.name(), Some(&backend), Addr::new(raw.native))?;
+    settings_of(backend.name(), Some(&backend), raw)?;
     let mut below = match &description.over {
         None => {
             let raw = dtl_comm_desc_t { flags: raw.flags & !DTL_COMM_STAGE, ..*raw };
@@ -174,9 +174,9 @@ fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
     })?;
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
-    check_native(kind, Some(&backend), Addr::new(raw.native))?;
+    let own_settings = settings_of(kind, Some(&backend), raw)?;
     check_place(description)?;
-    open_over::make(backend, below, raw)
+    open_over::make(backend, below, raw, own_settings)
 }
 
 fn make(description: &Description) -> Result<Comm> {
@@ -200,14 +200,13 @@ fn make(description: &Description) -> Result<Comm> {
         }
     };
     let launch = if named.is_some() { None } else { launch::from_environment()? };
-    let native = Addr::new(raw.native);
     let kind = description.kind.as_deref().unwrap_or("auto");
     if kind == "auto" {
-        check_native(kind, None, native)?;
+        settings_of(kind, None, raw)?;
     }
     let backend = choose_to_open(kind, named, launch.as_ref())?;
     check_flags(&backend, raw.flags)?;
-    check_native(kind, Some(&backend), native)?;
+    let own_settings = settings_of(kind, Some(&backend), raw)?;
     let timeout_ns = time_limit(raw.timeout_ns);
     let launched_job = || launch.as_ref().map(|launch| launch.job.clone());
     let job = description.job.clone().or_else(launched_job).unwrap_or_default();
@@ -220,7 +219,7 @@ fn make(description: &Description) -> Result<Comm> {
         job,
         is_only_open: false,
         timeout_ns: timeout_ns.min(BOOTSTRAP_NS),
-        native,
+        settings: own_settings,
         own_algorithms: timeout_ns != u64::MAX
             || raw.flags & DTL_COMM_DETERMINISTIC != 0
             || settings::current().deterministic,
@@ -340,7 +339,7 @@ fn several_nodes(why: &str, ready: impl Fn(&str) -> Result<()>) -> Result<String
     )
 }
 
-fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
+fn check_flags(backend: &Backend, flags: u64) -> Result<()> {
     let known = backend.comm.as_deref().map_or(0, |comm| comm.flags());
     match flags & !known {
         0 => Ok(()),
@@ -363,18 +362,29 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
     }
 }
 
-/// Fails if the field `native` of the description is set but the backend does not read it.
-/// `backend` is `None` if no backend has been selected yet.
-fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<()> {
-    let reader = backend.and_then(|backend| backend.comm.as_deref());
-    if native.is_null() || reader.is_some_and(|comm| comm.takes_native()) {
-        return Ok(());
+/// Returns the description's settings of the backend alone; null if it sets none. Fails if the
+/// description sets a field that another kind reads.
+fn settings_of(kind: &str, backend: Option<&Backend>, raw: &dtl_comm_desc_t) -> Result<Addr> {
+    let read = backend.and_then(|backend| backend.comm.as_deref()?.settings_field());
+    let (mpi_comm, rdma) = (raw.mpi_comm.cast_mut().cast(), raw.rdma.cast_mut().cast());
+    let to_mpi = "kind \"mpi\" reads it: name that kind or call dtl_comm_from_mpi_fint";
+    let fields = [
+        (SettingsField::MpiComm, Addr::new(mpi_comm), "mpi_comm", to_mpi),
+        (SettingsField::Rdma, Addr::new(rdma), "rdma", "kind \"rdma\" reads it: name that kind"),
+        (SettingsField::Config, Addr::new(raw.config), "config", "registered kinds read it"),
+    ];
+    let mut own = Addr::NULL;
+    for (field, address, name, reader) in fields {
+        if read == Some(field) {
+            own = address;
+        } else if !address.is_null() {
+            return fail!(
+                DTL_ERROR_INVALID_ARGUMENT,
+                "{name} is set for kind \"{kind}\": only {reader}, or leave it NULL"
+            );
+        }
     }
-    fail!(
-        DTL_ERROR_INVALID_ARGUMENT,
-        "native with kind \"{kind}\": only \"mpi\", \"rdma\" and registered kinds read it; use \
-         kind \"mpi\" or dtl_comm_from_mpi_fint for a communicator of MPI's, else leave native NULL"
-    )
+    Ok(own)
 }
 
 pub(crate) fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
@@ -388,7 +398,7 @@ pub(crate) fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -
 pub(crate) fn assemble(
     backend: Arc<Backend>,
     transport: Box<dyn Transport>,
-    flags: u32,
+    flags: u64,
     timeout_ns: u64,
 ) -> Result<Comm> {
     let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || settings::current().deterministic;
