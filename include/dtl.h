@@ -55,7 +55,8 @@
  *     threads of the program. Threads and processes that a callback starts in such a thread
  *     inherit this mask unless it unblocks the signals.
  *  8. Waiting. dtl_<noun>_wait(noun, timeout_ns) waits for at most timeout_ns nanoseconds, then
- *     returns DTL_ERROR_TIMEOUT. DTL_TIMEOUT_INFINITE sets no limit.
+ *     returns DTL_ERROR_TIMEOUT; its text states exceptions. 0 returns at once,
+ *     DTL_TIMEOUT_INFINITE sets no limit.
  *  9. Exceptions. No exception or panic leaves the library. Callbacks and slots must not throw or
  *     longjmp out of it (dtl.hpp converts exceptions of its callbacks to statuses). A C++
  *     exception that leaves a slot ends the process, after the log has named the backend and the
