@@ -6,6 +6,7 @@ use crate::backend::mpi;
 use crate::ffi::args::Out;
 use crate::ffi::guard::Entry;
 use crate::runtime::comm::open::open_kind;
+use crate::sys::memory::buf::Addr;
 
 /// Opens a communicator of kind "mpi" over the ranks of one of the program's MPI communicators, in
 /// the same order. Needs no mpi.h here and no MPI at build time: the MPI that is in the process is
@@ -56,7 +57,8 @@ pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t)
                 open_kind::Description { kind: Some("mpi".to_owned()), ..Default::default() };
             description.raw.rank = rank;
             description.raw.size = size;
-            description.raw.mpi_comm = &raw const comm;
+            let handle = (&raw const comm).cast_mut().cast();
+            description.settings = Some(("desc.mpi_comm", Addr::new(handle)));
             out.put(open_kind::open(&description))
         },
     )
