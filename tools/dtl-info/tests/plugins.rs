@@ -349,13 +349,17 @@ fn a_plugin_links_nothing_of_ours() {
     assert!(text.contains("posix_memalign") && !text.contains("dtl_"), "{text}");
 }
 
-/// Compiles the valid plugin `good.c` with a modified `dtl.h`.
+/// Compiles the valid plugin `good.c` with modified headers. `change` gets their texts as one.
 fn with_header(folder: &Folder, name: &str, change: impl Fn(String) -> String) -> PathBuf {
+    const HEADERS: [&str; 4] = ["dtl.h", "dtl_rdma.h", "dtl_select.h", "dtl_backend.h"];
     let include = folder.below(&format!("include-{name}"));
-    let header = fs::read_to_string(root().join("include/dtl.h")).unwrap();
+    let read = |file| fs::read_to_string(root().join("include").join(file)).unwrap();
+    let header = HEADERS.map(read).join("\x0c");
     let changed = change(header.clone());
     assert_ne!(header, changed, "the header has changed: adapt this test");
-    fs::write(include.join("dtl.h"), changed).unwrap();
+    for (file, text) in HEADERS.iter().zip(changed.split('\x0c')) {
+        fs::write(include.join(file), text).unwrap();
+    }
     folder.plugin(&format!("{name}.so"), "good.c", &["-I", include.to_str().unwrap()])
 }
 
