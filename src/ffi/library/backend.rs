@@ -33,8 +33,7 @@ use std::sync::Arc;
 ///         DTL_ERROR_INVALID_ARGUMENT: the name is not allowed, a table lacks a required slot, or a
 ///         field has an invalid value. The text names the first such slot or field.
 ///         DTL_ERROR_INCOMPATIBLE_ABI: the tables were compiled for a version that this library
-///         does not support.
-/// Threads: any.
+///         does not support. Threads: any.
 /// dtl:flags flags(DTL_REGISTER_)
 /// dtl:out owned(dtl_backend_unregister)
 /// dtl:self opaque until(slot:destroy)

@@ -25,8 +25,7 @@ use std::ffi::{CStr, c_char};
 ///               order of creation, so look enumerations up by name.
 /// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find returns its number.
 ///         DTL_ERROR_INVALID_ARGUMENT: `name` or `flags` is not allowed.
-///         DTL_ERROR_LIMIT: 256 enumerations were created in this process.
-/// Threads: any.
+///         DTL_ERROR_LIMIT: 256 enumerations were created in this process. Threads: any.
 /// dtl:flags flags(DTL_ENUM_WITH_UNDEFINED)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_create(
@@ -86,8 +85,7 @@ pub unsafe extern "C" fn dtl_enum_register(
 /// @return DTL_ERROR_ALREADY_EXISTS: the name or the value is taken. The text names the member that
 ///         has it.
 ///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration, or `name` or `value` is not
-///         allowed.
-/// Threads: any.
+///         allowed. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_register_value(
     enumeration: dtl_enum_t,
@@ -117,8 +115,7 @@ pub unsafe extern "C" fn dtl_enum_register_value(
 ///         0; two fields have one name; or a field has an invalid name, kind, flags or default (a
 ///         word that does not exist).
 ///         DTL_ERROR_LIMIT: `n` is above 16, or no value above the count is free (at most 65534).
-///         DTL_ERROR_NULL_POINTER: `fields` is NULL, or a name or text in it.
-/// Threads: any.
+///         DTL_ERROR_NULL_POINTER: `fields` is NULL, or a name or text in it. Threads: any.
 /// dtl:fields len(n)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_register_template(
@@ -142,8 +139,7 @@ pub unsafe extern "C" fn dtl_enum_register_template(
 ///
 /// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
 ///         loaded).
-///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration.
-/// Threads: any.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_from_name(
     enumeration: dtl_enum_t,
@@ -158,8 +154,7 @@ pub unsafe extern "C" fn dtl_enum_from_name(
 ///
 /// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
 ///         loaded).
-///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration.
-/// Threads: any.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_from_value(
     enumeration: dtl_enum_t,
@@ -172,8 +167,7 @@ pub unsafe extern "C" fn dtl_enum_from_value(
 /// Returns the number of members of an enumeration, including templates and Undefined, without
 /// instances.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration.
-/// Threads: any.
+/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_count(
     enumeration: dtl_enum_t,
@@ -189,8 +183,7 @@ pub unsafe extern "C" fn dtl_enum_count(
 ///
 /// @param index  0 to the count - 1.
 /// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
-///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration.
-/// Threads: any.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_at(
     enumeration: dtl_enum_t,
@@ -205,8 +198,7 @@ pub unsafe extern "C" fn dtl_enum_at(
 /// dtl_ev_from_json could not resolve.
 ///
 /// @return DTL_ERROR_NOT_FOUND: the enumeration was created without DTL_ENUM_WITH_UNDEFINED.
-///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration.
-/// Threads: any.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_undefined(
     enumeration: dtl_enum_t,
@@ -261,8 +253,7 @@ pub unsafe extern "C" fn dtl_ev_instance(
 /// @param out_attr  Receives the whole attribute. Its texts are valid until the process ends.
 /// @return DTL_ERROR_NOT_FOUND: there is no such field; a plain member has none.
 ///         DTL_ERROR_TYPE: `word` is the template itself.
-///         DTL_ERROR_INVALID_ARGUMENT: `word` does not exist.
-/// Threads: any.
+///         DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_get(
     word: dtl_enum_word_t,
@@ -280,8 +271,7 @@ pub unsafe extern "C" fn dtl_ev_get(
 /// Returns the name of a member; for an instance, the name of its template.
 ///
 /// @param out_name  Receives the text, which is valid until the process ends. Do not free it.
-/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist.
-/// Threads: any.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 /// dtl:out_name lives(forever)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_name(
@@ -308,8 +298,7 @@ pub unsafe extern "C" fn dtl_ev_name(
 /// @param cap      Size of `buf` in bytes.
 /// @param out_len  Receives the length without the NUL, also if `cap` is too small; may be NULL.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist.
-///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written.
-/// Threads: any.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written. Threads: any.
 /// dtl:buf out len(cap) opt(cap==0)
 /// dtl:out_len opt
 #[unsafe(no_mangle)]
@@ -341,8 +330,7 @@ pub unsafe extern "C" fn dtl_ev_to_json(
 ///         names another enumeration, a field without a default is missing, or `flags` is not
 ///         allowed.
 ///         DTL_ERROR_LIMIT: 65536 instances were created in this process; or this one is longer
-///         than 4000 bytes as JSON, or nests instances more than 16 deep.
-/// Threads: any.
+///         than 4000 bytes as JSON, or nests instances more than 16 deep. Threads: any.
 /// dtl:flags flags(DTL_EV_TOLERANT)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_ev_from_json(
@@ -391,8 +379,7 @@ pub extern "C" fn dtl_schedule_set_defaults(
 /// @param out_inner_schedule  Receives the inner schedule.
 /// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it.
 ///         DTL_ERROR_TYPE: `schedule` is not a schedule.
-///         DTL_ERROR_INVALID_ARGUMENT: `schedule` does not exist.
-/// Threads: any.
+///         DTL_ERROR_INVALID_ARGUMENT: `schedule` does not exist. Threads: any.
 /// dtl:schedule values(DTL_SCHEDULE_)
 /// dtl:out_memory_kind values(DTL_MEMORY_)
 /// dtl:out_inner_schedule values(DTL_SCHEDULE_)

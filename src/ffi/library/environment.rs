@@ -27,8 +27,7 @@ const MOST_ALIGN: u64 = 4096;
 ///         DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path or the alignment is not allowed.
 ///         The text names it.
 ///         DTL_ERROR_LIMIT: 4096 environments are registered, a list has more than 256 entries, or
-///         the state is larger than 2^30 bytes.
-/// Threads: any. Equivalent: DaCe's environments.
+///         the state is larger than 2^30 bytes. Threads: any. Equivalent: DaCe's environments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_register(
     desc: *const dtl_environment_desc_t,
@@ -125,18 +124,24 @@ pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_
 /// Starts an environment, or increments the use count of one that is started. Each success needs
 /// one dtl_environment_release.
 ///
-///   1. Its dependencies start first, in the order of the lists, each of them once. Then its probe is
-///      called, then its init, with a zeroed state block.
-///   2. It is started once. Later calls return at once.
-///   3. The whole dependency graph is checked before any function is called: for unknown names (after
-///      a search for plugins if that was not done yet), insufficient versions and cycles.
-///   4. If a probe or an init fails, the environments that this call started end again in reverse
-///      order. Others stay.
-///   5. If several threads call at once, one calls init. The others wait and get its result, also a
-///      failure.
-///   6. An init may require other environments. A cycle that arises in this way is a failure, also
-///      across threads.
-///   7. A failure is not permanent: the next call tries again.
+/// 1. Its dependencies start first, in the order of the lists, each of them once. Then its probe is
+/// called, then its init, with a zeroed state block.
+///
+/// 2. It is started once. Later calls return at once.
+///
+/// 3. The whole dependency graph is checked before any function is called: for unknown names (after
+/// a search for plugins if that was not done yet), insufficient versions and cycles.
+///
+/// 4. If a probe or an init fails, the environments that this call started end again in reverse
+/// order. Others stay.
+///
+/// 5. If several threads call at once, one calls init. The others wait and get its result, also a
+/// failure.
+///
+/// 6. An init may require other environments. A cycle that arises in this way is a failure, also
+/// across threads.
+///
+/// 7. A failure is not permanent: the next call tries again.
 ///
 /// No lock is held while functions of environments are called.
 ///
@@ -149,8 +154,7 @@ pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_
 ///         DTL_ERROR_INVALID_STATE: it is called inside its own start or end (rule 6).
 ///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state. Otherwise the status of the
 ///         probe or init that failed. The text names the environments: the one that failed, and
-///         those that needed it.
-/// Threads: any.
+///         those that needed it. Threads: any.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_require(name: *const c_char) -> dtl_status_t {

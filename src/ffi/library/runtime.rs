@@ -27,8 +27,7 @@ use std::ffi::{c_char, c_void};
 ///         DTL_ERROR_FORKED: this process is a forked child; call dtl_init_after_fork instead.
 ///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize. Call again when it has
 ///         returned. Do not wait for it in a callback, because dtl_finalize may be waiting for that
-///         callback.
-/// Threads: any. Equivalent: MPI_Init (but repeatable).
+///         callback. Threads: any. Equivalent: MPI_Init (but repeatable).
 /// dtl:config opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {

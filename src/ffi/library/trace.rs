@@ -34,8 +34,7 @@ use std::ffi::c_char;
 ///         DTL_ERROR_UNAVAILABLE: the file cannot be written. The text has the reason of the
 ///         operating system.
 ///         DTL_ERROR_LIMIT: no disk space, file descriptor or thread is left.
-///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the buffers of the trace.
-/// Threads: any.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the buffers of the trace. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
     UNTRACED.wait(
@@ -56,8 +55,7 @@ pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
 ///         DTL_ERROR_UNAVAILABLE: the file could not be completed for another reason, with the same
 ///         consequences.
 ///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are
-///         missing in the trace. The file is complete otherwise.
-/// Threads: any.
+///         missing in the trace. The file is complete otherwise. Threads: any.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_trace_stop() -> dtl_status_t {
@@ -79,8 +77,7 @@ pub extern "C" fn dtl_trace_stop() -> dtl_status_t {
 /// @param callbacks  NULL removes the callbacks. Copied. `user` and the functions must stay valid
 ///                   until they are replaced and for one call longer, because another thread may be
 ///                   inside. dtl_trace_fn_t describes the functions.
-/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0.
-/// Threads: any.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0. Threads: any.
 /// Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling interface.
 /// dtl:callbacks opt
 #[unsafe(no_mangle)]
