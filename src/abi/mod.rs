@@ -1,7 +1,8 @@
-//! What C sees: `#[repr(C)]` data, constants and tables of function pointers. No behaviour.
+//! Types of the C interface: `#[repr(C)]` data, constants and tables of function pointers. No
+//! behaviour.
 //!
 //! `include/dtl.h` is generated from these files and from `ffi/`, in this order. The comments here
-//! are the header's text, so they speak to C programmers. Structs only ever grow at their end.
+//! are the header's text, so they are written for C programmers. Structs grow only at their end.
 //!
 //! In reading order:
 //! - `status`: status codes

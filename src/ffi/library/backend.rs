@@ -278,8 +278,7 @@ pub unsafe extern "C" fn dtl_backend_supports(
 /// @param cap      Size of `buf` in bytes; 4096 are enough for a backend without failures.
 /// @param out_len  Length of the report without the NUL; may be NULL.
 /// @return The status of the first check that failed; the text names the check, and the report is
-///         written.
-///         DTL_ERROR_BACKEND: the calls of that check succeeded with a wrong result.
+///         written. DTL_ERROR_BACKEND: the calls of that check succeeded with a wrong result.
 ///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 ///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written.
 /// dtl:buf out len(cap) opt(cap==0)

@@ -138,8 +138,7 @@ pub unsafe extern "C" fn dtl_enum_register_template(
 /// Finds a member by name. The name of a template finds the template.
 ///
 /// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
-///         loaded).
-///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_from_name(
     enumeration: dtl_enum_t,
@@ -153,8 +152,7 @@ pub unsafe extern "C" fn dtl_enum_from_name(
 /// Finds a member by value. The result is DTL_EV_WORD(enumeration, value) if it is registered.
 ///
 /// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
-///         loaded).
-///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_from_value(
     enumeration: dtl_enum_t,
@@ -222,8 +220,7 @@ pub unsafe extern "C" fn dtl_enum_undefined(
 /// @param n      0 to 16.
 /// @param out    The instance. Its upper 32 bits are those of the template.
 /// @return DTL_ERROR_TYPE: `tmpl` is not a template, or an attribute has another kind than its
-///         field.
-///         DTL_ERROR_NOT_FOUND: there is no such field.
+///         field. DTL_ERROR_NOT_FOUND: there is no such field.
 ///         DTL_ERROR_INVALID_ARGUMENT: a field without a default is missing, an attribute is given
 ///         twice or has flags, or a word does not exist.
 ///         DTL_ERROR_NULL_POINTER: `attrs` is NULL, or a name or text in it.

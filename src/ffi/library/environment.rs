@@ -111,8 +111,7 @@ fn check_paths(name: &str, headers: &[String], libraries: &[String]) -> Result<(
 
 /// Removes an environment. Environments that depend on it can no longer be required.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is no such name.
-///         DTL_ERROR_BUSY: the environment is required.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. DTL_ERROR_BUSY: the environment is required.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_status_t {
     Entry("dtl_environment_unregister").call(|_| {
@@ -149,12 +148,11 @@ pub unsafe extern "C" fn dtl_environment_unregister(name: *const c_char) -> dtl_
 /// @return DTL_ERROR_NOT_FOUND: it, or a dependency, is not registered.
 ///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
 ///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
-///         cannot be used here.
-///         DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
+///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
 ///         DTL_ERROR_INVALID_STATE: it is called inside its own start or end (rule 6).
-///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state. Otherwise the status of the
-///         probe or init that failed. The text names the environments: the one that failed, and
-///         those that needed it. Threads: any.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
+///         Otherwise the status of the probe or init that failed. The text names the environments:
+///         the one that failed, and those that needed it. Threads: any.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_require(name: *const c_char) -> dtl_status_t {
@@ -171,9 +169,9 @@ pub unsafe extern "C" fn dtl_environment_require(name: *const c_char) -> dtl_sta
 /// the same order.
 ///
 /// @return DTL_ERROR_NOT_FOUND: there is no such name.
-///         DTL_ERROR_INVALID_STATE: no dtl_environment_require is left to undo. Otherwise the first
-///         failure of a finalize function; the environment has been released nevertheless.
-/// Threads: any, not only the one that required it.
+///         DTL_ERROR_INVALID_STATE: no dtl_environment_require is left to undo.
+///         Otherwise the first failure of a finalize function; the environment has been released
+///         nevertheless. Threads: any, not only the one that required it.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_release(name: *const c_char) -> dtl_status_t {

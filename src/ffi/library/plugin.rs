@@ -38,10 +38,9 @@ use std::path::Path;
 ///         the library (the text has both ranges), or lays out a struct differently (the text has
 ///         its name, the field and both offsets).
 ///         DTL_ERROR_ALREADY_EXISTS: the name of a backend is taken.
-///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin. Otherwise the status of
-///         the plugin's entry or `load`. The reason is kept for dtl_plugin_at, and is part of the
-///         text of
-///         DTL_ERROR_NOT_FOUND from dtl_backend_get.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+///         Otherwise the status of the plugin's entry or `load`. The reason is kept for
+///         dtl_plugin_at, and is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
 /// Threads: any. One thread loads at a time; the others wait.
 /// dtl:out opt borrowed
 /// dtl:call blocks

@@ -89,8 +89,7 @@ fn apply(
 /// @return DTL_ERROR_BUSY: another thread is inside the library, for example in dtl_finalize, or
 ///         this thread is inside a call further up its stack. Call again when that call has
 ///         returned. Also: other libraries hold tensors of dtl_array_export. They have to release
-///         them first.
-///         DTL_ERROR_INVALID_STATE: the library is not initialised.
+///         them first. DTL_ERROR_INVALID_STATE: the library is not initialised.
 /// Threads: any, but not from a callback: in a function that the library calls, the last
 /// dtl_finalize returns DTL_ERROR_BUSY.
 /// dtl:call blocks collective(job)

@@ -32,8 +32,7 @@ use std::ffi::c_char;
 ///         DTL_ERROR_INVALID_ARGUMENT: `path` contains another %, is not UTF-8, or does not name a
 ///         file (but a folder or a device).
 ///         DTL_ERROR_UNAVAILABLE: the file cannot be written. The text has the reason of the
-///         operating system.
-///         DTL_ERROR_LIMIT: no disk space, file descriptor or thread is left.
+///         operating system. DTL_ERROR_LIMIT: no disk space, file descriptor or thread is left.
 ///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the buffers of the trace. Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_trace_start(path: *const c_char) -> dtl_status_t {
