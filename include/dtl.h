@@ -2824,9 +2824,8 @@ typedef struct dtl_memory_vtable_t {
     /// wait for the result, so it must be fast. They do not call it for buffers in the program's
     /// image, on its stacks or in its heap (brk), which they treat as host memory. It must not read
     /// the memory at `ptr`. It must not call dtl_mem_query or functions for copies and messages,
-    /// not even for another backend: these functions call it, so it would recurse. The slots of the
-    /// transfer table are then also called with such memory. NULL: only memory passed to
-    /// dtl_mem_adopt is recognised.
+    /// not even for another backend: these functions call it, so it would recurse. NULL: only
+    /// memory passed to dtl_mem_adopt is recognised.
     dtl_status_t (*pointer_info)(void *self, const void *ptr, dtl_mem_info_t *out_info);
 } dtl_memory_vtable_t;
 
@@ -2837,10 +2836,11 @@ typedef struct dtl_memory_vtable_t {
 
 /// Component of transfers. The rules of dtl_device_vtable_t apply.
 ///
-/// Memory: at least one side of a copy is memory that this backend allocated, passed with the kind
-/// of its allocation. The other side is also such memory, or any memory that the host can access
-/// (malloc, the stack, memory of another backend), passed as DTL_MEMORY_HOST. So DTL_MEMORY_HOST
-/// alone does not distinguish the backend's own host memory from that of the program.
+/// Memory: at least one side of a copy is memory of this backend, passed with its kind: allocated
+/// by it, imported, adopted, registered, or described by pointer_info. The other side is also such
+/// memory, or any memory that the host can access (malloc, the stack, memory of another backend),
+/// passed as DTL_MEMORY_HOST. So DTL_MEMORY_HOST alone does not distinguish the backend's own host
+/// memory from that of the program.
 ///
 /// Devices: either side may be on a device other than the calling thread's current one. The library
 /// does not change the current device for a copy. The slot must find the device of each side by its
@@ -2939,7 +2939,7 @@ typedef struct dtl_exec_vtable_t {
     dtl_status_t (*event_create)(void *self, uint64_t flags, void **out_event);
     /// (events) Destroys an event of event_create.
     dtl_status_t (*event_destroy)(void *self, void *event);
-    /// (events) Records the event at the present end of the stream. It replaces an earlier record.
+    /// (events) Records the event at the current end of the stream. It replaces an earlier record.
     dtl_status_t (*event_record)(void *self, void *event, void *stream);
     /// (events) Writes 1 if the work before the record is done or the event was never recorded,
     /// otherwise 0.
@@ -3099,7 +3099,7 @@ typedef dtl_status_t (*dtl_environment_probe_fn_t)(void *user, char *why, uint64
 ///         of the dtl_ call that failed with the status.
 typedef dtl_status_t (*dtl_environment_init_fn_t)(void *user, void *state);
 
-/// Ends an environment, before its dependencies. The state block is freed afterwards.
+/// Finalises an environment, before its dependencies. The state block is freed afterwards.
 ///
 /// It runs in the thread that releases the environment last, or in that of dtl_finalize (where
 /// calls of the library return DTL_ERROR_INVALID_STATE). No lock is held. It is never called in a

@@ -34,7 +34,7 @@ pub type dtl_environment_probe_fn_t =
 pub type dtl_environment_init_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 
-/// Ends an environment, before its dependencies. The state block is freed afterwards.
+/// Finalises an environment, before its dependencies. The state block is freed afterwards.
 ///
 /// It runs in the thread that releases the environment last, or in that of dtl_finalize (where
 /// calls of the library return DTL_ERROR_INVALID_STATE). No lock is held. It is never called in a

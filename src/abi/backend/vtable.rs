@@ -92,7 +92,7 @@ pub struct dtl_exec_vtable_t {
     /// dtl: opt(event_create==NULL)
     pub event_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
-    /// (events) Records the event at the present end of the stream. It replaces an earlier record.
+    /// (events) Records the event at the current end of the stream. It replaces an earlier record.
     /// dtl: opt(event_create==NULL)
     pub event_record: Option<
         unsafe extern "C" fn(

@@ -3388,9 +3388,8 @@ pub struct dtl_memory_vtable_t {
     /// wait for the result, so it must be fast. They do not call it for buffers in the program's
     /// image, on its stacks or in its heap (brk), which they treat as host memory. It must not read
     /// the memory at `ptr`. It must not call dtl_mem_query or functions for copies and messages,
-    /// not even for another backend: these functions call it, so it would recurse. The slots of the
-    /// transfer table are then also called with such memory. NULL: only memory passed to
-    /// dtl_mem_adopt is recognised.
+    /// not even for another backend: these functions call it, so it would recurse. NULL: only
+    /// memory passed to dtl_mem_adopt is recognised.
     pub pointer_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3421,10 +3420,11 @@ pub const DTL_MEMORY_VTABLE_INIT: dtl_memory_vtable_t = dtl_memory_vtable_t {
 
 /// Component of transfers. The rules of dtl_device_vtable_t apply.
 ///
-/// Memory: at least one side of a copy is memory that this backend allocated, passed with the kind
-/// of its allocation. The other side is also such memory, or any memory that the host can access
-/// (malloc, the stack, memory of another backend), passed as DTL_MEMORY_HOST. So DTL_MEMORY_HOST
-/// alone does not distinguish the backend's own host memory from that of the program.
+/// Memory: at least one side of a copy is memory of this backend, passed with its kind: allocated
+/// by it, imported, adopted, registered, or described by pointer_info. The other side is also such
+/// memory, or any memory that the host can access (malloc, the stack, memory of another backend),
+/// passed as DTL_MEMORY_HOST. So DTL_MEMORY_HOST alone does not distinguish the backend's own host
+/// memory from that of the program.
 ///
 /// Devices: either side may be on a device other than the calling thread's current one. The library
 /// does not change the current device for a copy. The slot must find the device of each side by its
@@ -3586,7 +3586,7 @@ pub struct dtl_exec_vtable_t {
     /// (events) Destroys an event of event_create.
     pub event_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
-    /// (events) Records the event at the present end of the stream. It replaces an earlier record.
+    /// (events) Records the event at the current end of the stream. It replaces an earlier record.
     pub event_record: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3847,7 +3847,7 @@ pub type dtl_environment_probe_fn_t =
 pub type dtl_environment_init_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 
-/// Ends an environment, before its dependencies. The state block is freed afterwards.
+/// Finalises an environment, before its dependencies. The state block is freed afterwards.
 ///
 /// It runs in the thread that releases the environment last, or in that of dtl_finalize (where
 /// calls of the library return DTL_ERROR_INVALID_STATE). No lock is held. It is never called in a
