@@ -258,8 +258,8 @@ typedef struct dtl_registration_t dtl_registration_t;
  * Statuses: permanent numbers; the hundreds digit is the category.
  * -------------------------------------------------------------------------------------------- */
 
-/// Result of every call that can fail: 0 is success, everything else one of the DTL_ERROR_ codes.
-/// `dtl_status_name` names it; `dtl_last_error` tells what went wrong and what to do, in words.
+/// Result of a call that can fail: DTL_SUCCESS (0) or a DTL_ERROR_ code. `dtl_status_name` returns
+/// its name; `dtl_last_error` returns a text with the cause and the remedy.
 typedef int32_t dtl_status_t;
 
 /// The call succeeded.
@@ -267,87 +267,90 @@ typedef int32_t dtl_status_t;
 /// A name, backend or entry does not exist. The text lists the known ones.
 #define DTL_ERROR_NOT_FOUND 1
 
-/// Communication failed in a way that no other code describes. See the text.
+/// Communication failed, and no other code describes the failure. See the text.
 #define DTL_ERROR_COMMUNICATION 100
-/// The time limit passed first. Of a call that starts and ends an operation, nothing touches the
-/// caller's buffers any more. A request that was waited for goes on (wait again, or cancel it).
+/// The time limit expired. After a blocking call that starts and completes an operation, nothing
+/// accesses the caller's buffers any more. A request that was waited for continues: wait again, or
+/// cancel it.
 #define DTL_ERROR_TIMEOUT 106
 /// The operation was cancelled, or the object it waited on was destroyed by another thread.
 #define DTL_ERROR_CANCELED 107
 /// The connection to a peer that is (or may be) alive was lost.
 #define DTL_ERROR_CONNECTION_LOST 108
-/// A rank died or left. The text names it. Talk to the living, or destroy the communicator.
+/// A rank died or left. The text names it. Communicate with the others, or destroy the
+/// communicator.
 #define DTL_ERROR_RANK_FAILURE 109
-/// The message was longer than the receive buffer: the buffer is full, the info tells the true size
-/// (where messages are not MPI's own, see dtl_comm_recv).
+/// The message was longer than the receive buffer. The buffer is full, and the info has the true
+/// size (for messages that MPI itself carries, see dtl_comm_recv).
 #define DTL_ERROR_TRUNCATED 112
 
-/// A memory operation failed in a way that no other code describes. See the text.
+/// A memory operation failed, and no other code describes the failure. See the text.
 #define DTL_ERROR_MEMORY 200
-/// Not enough memory of this kind. Free some, or ask for less.
+/// There is not enough memory of this kind. Free some, or request less.
 #define DTL_ERROR_OUT_OF_MEMORY 202
 
-/// The text buffer is too small: nothing was written but the length needed.
+/// The text buffer is too small. Only the required length was written.
 #define DTL_ERROR_BUFFER_TOO_SMALL 303
 
-/// An index or range lies outside the object. The text gives both.
+/// An index or range lies outside the object. The text has both.
 #define DTL_ERROR_OUT_OF_BOUNDS 401
-/// A rank or root is not in 0 ... size-1.
+/// A rank or root is not in the range 0 to size-1.
 #define DTL_ERROR_INVALID_RANK 403
-/// An argument has a value that makes no sense here. The text names it and what is allowed.
+/// An argument has an invalid value. The text names it and the allowed values.
 #define DTL_ERROR_INVALID_ARGUMENT 410
 /// A pointer that must not be NULL is NULL.
 #define DTL_ERROR_NULL_POINTER 411
-/// The handle is null, stale (destroyed), of another type, or was never made by this process.
+/// The handle is null, stale (destroyed), of another type, or was never created by this process.
 #define DTL_ERROR_INVALID_HANDLE 412
 /// The name or rank is taken. Choose another, or pass DTL_REGISTER_REPLACE.
 #define DTL_ERROR_ALREADY_EXISTS 413
-/// The dtype and the operation, or two dtypes, do not go together.
+/// The dtype and the operation, or two dtypes, are incompatible.
 #define DTL_ERROR_TYPE 414
-/// More than one candidate fits equally well. The text names them.
+/// More than one candidate matches equally well. The text names them.
 #define DTL_ERROR_AMBIGUOUS 415
 /// A fixed limit of the library is reached. The text names it.
 #define DTL_ERROR_LIMIT 416
-/// The caller was built against an interface that this library does not speak.
+/// The caller was built for an interface version that this library does not support.
 #define DTL_ERROR_INCOMPATIBLE_ABI 417
-/// The object is in use. Finish or destroy what uses it, then call again.
+/// The object is in use. Finish or destroy its users, then call again.
 #define DTL_ERROR_BUSY 418
-/// This backend or build cannot do that, and nothing was done instead.
+/// This backend or build does not support the operation, and nothing was done instead.
 #define DTL_ERROR_NOT_SUPPORTED 420
 
-/// A backend failed in a way that no other code describes. See the text.
+/// A backend failed, and no other code describes the failure. See the text.
 #define DTL_ERROR_BACKEND 500
-/// The backend cannot run here. The text gives the reason (`dtl_backend_is_available` too).
+/// The backend cannot run here. The text has the reason, as `dtl_backend_is_available` reports it.
 #define DTL_ERROR_UNAVAILABLE 501
-/// The backend could run here but failed to start.
+/// The backend can run here, but failed to start.
 #define DTL_ERROR_INIT_FAILED 502
-/// A device failed so that nothing can be done with it any more in this process, and what was in
-/// its memory is gone. The text has the driver's reason. Destroy what was made on it; use another
-/// device, or start a new process.
+/// A device failed. It is unusable in this process from now on, and the contents of its memory are
+/// lost. The text has the driver's reason. Destroy the objects created on it; use another device,
+/// or start a new process.
 #define DTL_ERROR_DEVICE_LOST 503
-/// The CUDA driver answered an error. The text has its code and name.
+/// The CUDA driver returned an error. The text has its code and name.
 #define DTL_ERROR_CUDA 510
-/// OpenCL answered an error. The text has its code and name.
+/// OpenCL returned an error. The text has its code and name.
 #define DTL_ERROR_OPENCL 515
-/// MPI answered an error. The text has its class and string.
+/// MPI returned an error. The text has its class and string.
 #define DTL_ERROR_MPI 530
-/// NCCL answered an error. The text has its code and name.
+/// NCCL returned an error. The text has its code and name.
 #define DTL_ERROR_NCCL 540
 /// A verbs call or completion failed. The text has its code and name.
 #define DTL_ERROR_VERBS 560
-/// A slot of a registered (native) backend returned a number that is not a status, or wrote an
-/// invalid output: a boolean other than 0 and 1, a source that is not a rank, or a match word that
-/// differs from the receive's. The text has slot and value.
+/// A slot of a registered backend returned a number that is not a status, or wrote an invalid
+/// output: a boolean other than 0 and 1, a source that is not a rank, or a match word that differs
+/// from that of the receive. The text has the slot and the value.
 #define DTL_ERROR_NATIVE_BACKEND 570
-/// A kernel's source did not compile or link. The text has the compiler's first error;
-/// dtl_module_log has all.
+/// The source of a kernel did not compile or link. The text has the first error of the compiler;
+/// dtl_module_log has the whole log.
 #define DTL_ERROR_COMPILE_FAILED 580
 
-/// A bug in the library (a caught panic). The text names the place; please report it.
+/// The library has a bug (a caught panic). The text names the place; please report it.
 #define DTL_ERROR_INTERNAL 900
-/// The slot exists in the interface but this version does not implement it.
+/// The slot exists in the interface, but this version does not implement it.
 #define DTL_ERROR_NOT_IMPLEMENTED 901
-/// The call is not allowed in this state: before dtl_init after a dtl_finalize, or out of order.
+/// The call is not allowed in this state: after dtl_finalize without a new dtl_init, or in the
+/// wrong order.
 #define DTL_ERROR_INVALID_STATE 902
 /// This process is a fork of one that used the library. Call dtl_init_after_fork first.
 #define DTL_ERROR_FORKED 903
@@ -356,27 +359,27 @@ typedef int32_t dtl_status_t;
  * Enumeration words, dtypes, reduction operations: the built-in values.
  * -------------------------------------------------------------------------------------------- */
 
-/// A member of an extensible enumeration, or an instance of one that is a template: bits 63..48
-/// enumeration | 47..32 value of the member | 31..0 instance (0 = the member itself). 0 = invalid.
-/// Compare words with ==, or with `dtl_ev_match` where instances may come. Programs, backends and
-/// plugins add members (`dtl_enum_register`); these are the built-in ones. Their names, for
-/// `dtl_ev_name` and in JSON, are at dtl_enum_t.
+/// Word of an extensible enumeration: a member, or an instance of a member that is a template. Bits
+/// 63..48 are the enumeration, 47..32 the value of the member, 31..0 the instance (0 = the member
+/// itself). 0 is invalid. Compare words with ==, or with `dtl_ev_match` if they may be instances.
+/// Programs, backends and plugins add members (`dtl_enum_register`). The built-in ones follow;
+/// dtl_enum_t lists their names for `dtl_ev_name` and JSON.
 typedef uint64_t dtl_enum_word_t;
 
-/// Memory that the host allocates and pages as it likes.
+/// Pageable host memory.
 #define DTL_MEMORY_HOST UINT64_C(0x0001000100000000)
-/// Memory of a device. The host may not be able to read it: see `dtl_mem_kind_info`.
+/// Device memory. The host may not be able to access it: see `dtl_mem_kind_info`.
 #define DTL_MEMORY_DEVICE UINT64_C(0x0001000200000000)
-/// Host memory that stays in place (page-locked), for fast transfers.
+/// Page-locked host memory, for fast transfers.
 #define DTL_MEMORY_PINNED UINT64_C(0x0001000300000000)
-/// One address valid on host and device; pages move by themselves.
+/// Memory with one address on host and device, whose pages migrate automatically.
 #define DTL_MEMORY_MANAGED UINT64_C(0x0001000400000000)
-/// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it
-/// is the host's, begins as zeros, and its pages are taken when it is allocated; of "cuda" it is
-/// the device's.
+/// Memory that can be shared with other processes on the node: see `dtl_mem_export`. On "host" it
+/// is host memory, zero-initialised, whose pages are allocated at once. On "cuda" it is device
+/// memory.
 #define DTL_MEMORY_SHARED UINT64_C(0x0001000500000000)
-/// Template of what a tolerant parse did not know: its instances keep the text. The same in each
-/// enumeration below.
+/// Template of memory kinds that a tolerant parse did not recognise; its instances hold the text.
+/// Every built-in enumeration has such a template.
 #define DTL_MEMORY_UNDEFINED UINT64_C(0x0001FFFF00000000)
 
 /// A CPU.
@@ -385,18 +388,18 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_DEVICE_GPU UINT64_C(0x0002000200000000)
 /// Any other accelerator.
 #define DTL_DEVICE_ACCELERATOR UINT64_C(0x0002000300000000)
-/// A device that computes nothing (the null backend).
+/// A device that computes nothing (backend "null").
 #define DTL_DEVICE_NONE UINT64_C(0x0002000400000000)
-/// A device that a tolerant parse did not know.
+/// Template of device kinds that a tolerant parse did not recognise.
 #define DTL_DEVICE_UNDEFINED UINT64_C(0x0002FFFF00000000)
 
-/// Run in order, in the calling thread.
+/// Execution in order, in the calling thread.
 #define DTL_SCHEDULE_SEQUENTIAL UINT64_C(0x0003000100000000)
-/// Run on several host threads.
+/// Execution on several host threads.
 #define DTL_SCHEDULE_MULTICORE UINT64_C(0x0003000200000000)
-/// Run as a grid of blocks on a device.
+/// Execution as a grid of blocks on a device.
 #define DTL_SCHEDULE_DEVICE UINT64_C(0x0003000300000000)
-/// A schedule that a tolerant parse did not know.
+/// Template of schedules that a tolerant parse did not recognise.
 #define DTL_SCHEDULE_UNDEFINED UINT64_C(0x0003FFFF00000000)
 
 /// C source.
@@ -405,26 +408,26 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_LANGUAGE_CUDA UINT64_C(0x0004000200000000)
 /// OpenCL C source.
 #define DTL_LANGUAGE_OPENCL UINT64_C(0x0004000300000000)
-/// PTX, NVIDIA's intermediate text.
+/// PTX, the intermediate text of NVIDIA.
 #define DTL_LANGUAGE_PTX UINT64_C(0x0004000400000000)
-/// SPIR-V, a binary.
+/// SPIR-V binary.
 #define DTL_LANGUAGE_SPIRV UINT64_C(0x0004000500000000)
-/// Whatever binary the backend's own driver loads: a cubin, a program binary of OpenCL.
+/// Any binary that the backend's driver loads: a cubin, a program binary of OpenCL.
 #define DTL_LANGUAGE_BINARY UINT64_C(0x0004000600000000)
-/// A language that a tolerant parse did not know.
+/// Template of languages that a tolerant parse did not recognise.
 #define DTL_LANGUAGE_UNDEFINED UINT64_C(0x0004FFFF00000000)
 
-/// Nothing is measured.
+/// No measurement.
 #define DTL_INSTRUMENTATION_NONE UINT64_C(0x0005000100000000)
-/// Times by the host's clock.
+/// Times of the host clock.
 #define DTL_INSTRUMENTATION_TIMER UINT64_C(0x0005000200000000)
-/// Times by events in a stream (`dtl_event_elapsed_ns`).
+/// Times of events in a stream (`dtl_event_elapsed_ns`).
 #define DTL_INSTRUMENTATION_EVENTS UINT64_C(0x0005000300000000)
-/// Counters of the hardware: instructions, cache misses.
+/// Hardware counters: instructions, cache misses.
 #define DTL_INSTRUMENTATION_COUNTERS UINT64_C(0x0005000400000000)
 /// Named spans of a trace.
 #define DTL_INSTRUMENTATION_SPANS UINT64_C(0x0005000500000000)
-/// An instrumentation that a tolerant parse did not know.
+/// Template of instrumentations that a tolerant parse did not recognise.
 #define DTL_INSTRUMENTATION_UNDEFINED UINT64_C(0x0005FFFF00000000)
 
 /// Allocation of memory.
@@ -435,33 +438,32 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_OPERATION_LAUNCH UINT64_C(0x0006000300000000)
 /// Compilation of source.
 #define DTL_OPERATION_COMPILE UINT64_C(0x0006000400000000)
-/// An operation that a tolerant parse did not know.
+/// Template of operations that a tolerant parse did not recognise.
 #define DTL_OPERATION_UNDEFINED UINT64_C(0x0006FFFF00000000)
 
-/// It has devices. Of this and all that follow: the member's name is the text that
-/// `dtl_backend_supports` takes.
+/// Feature: devices. The names of the features are the texts that `dtl_backend_supports` accepts.
 #define DTL_FEATURE_DEVICE UINT64_C(0x0007000100000000)
-/// It has memory.
+/// Feature: memory.
 #define DTL_FEATURE_MEMORY UINT64_C(0x0007000200000000)
-/// It copies by itself.
+/// Feature: copies of its own.
 #define DTL_FEATURE_TRANSFER UINT64_C(0x0007000300000000)
-/// It executes.
+/// Feature: execution.
 #define DTL_FEATURE_EXEC UINT64_C(0x0007000400000000)
-/// It makes kernels from source.
+/// Feature: kernels from source.
 #define DTL_FEATURE_MODULES UINT64_C(0x0007000500000000)
-/// It communicates.
+/// Feature: communicators.
 #define DTL_FEATURE_COMM UINT64_C(0x0007000600000000)
-/// It has streams of its own.
+/// Feature: streams, native ones or those that the library provides.
 #define DTL_FEATURE_STREAMS UINT64_C(0x0007000700000000)
-/// It copies and launches while the caller goes on.
+/// Feature: copies and launches for which the caller does not wait.
 #define DTL_FEATURE_ASYNC UINT64_C(0x0007000800000000)
-/// The threads of a launch's block share memory.
+/// Feature: memory that the threads of a block share.
 #define DTL_FEATURE_SHARED_MEMORY UINT64_C(0x0007000900000000)
-/// A feature that a tolerant parse did not know.
+/// Template of features that a tolerant parse did not recognise.
 #define DTL_FEATURE_UNDEFINED UINT64_C(0x0007FFFF00000000)
 
-/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. Which
-/// operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
+/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. The table
+/// at dtl_reduce_op_t lists the operations for each dtype. Equivalent: MPI_Datatype.
 typedef int32_t dtl_dtype_t;
 
 /// Signed 8-bit integer.
@@ -484,23 +486,24 @@ typedef int32_t dtl_dtype_t;
 #define DTL_DTYPE_FLOAT32 8
 /// IEEE 754 binary64.
 #define DTL_DTYPE_FLOAT64 9
-/// 8 bits without a meaning: only bitwise operations.
+/// 8 bits without a meaning. Supports bitwise operations only.
 #define DTL_DTYPE_BYTE 10
-/// One byte, 0 = false, anything else = true: only logical operations.
+/// One byte: 0 is false, anything else is true. Supports logical operations only.
 #define DTL_DTYPE_BOOL 11
 
 /// IEEE 754 binary16. SUM and PROD are computed in binary32 and rounded to nearest, ties to even,
-/// after each step, which gives what binary16 arithmetic gives.
+/// after each step. The results are those of binary16 arithmetic.
 #define DTL_DTYPE_FLOAT16 12
-/// bfloat16: the upper half of a binary32. Computed as FLOAT16 is.
+/// bfloat16: the upper half of a binary32. SUM and PROD are computed in binary32 and rounded to
+/// nearest, ties to even, after each step.
 #define DTL_DTYPE_BFLOAT16 13
 /// Two FLOAT32, real part first. Equivalent: float _Complex, MPI_C_FLOAT_COMPLEX.
 #define DTL_DTYPE_COMPLEX64 14
 /// Two FLOAT64, real part first. Equivalent: double _Complex, MPI_C_DOUBLE_COMPLEX.
 #define DTL_DTYPE_COMPLEX128 15
-/// For MINLOC and MAXLOC, as all that follow: a C struct { value; index } with the members' natural
-/// alignment; what is in its padding does not matter. Here struct { float value; int32_t index; },
-/// 8 bytes. Equivalent: MPI_FLOAT_INT.
+/// struct { float value; int32_t index; }, 8 bytes. This and the following are for MINLOC and
+/// MAXLOC: C structs { value; index } with the natural alignment of their members; the content of
+/// padding is ignored. Equivalent: MPI_FLOAT_INT.
 #define DTL_DTYPE_FLOAT32_INT32 16
 /// struct { double value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent:
 /// MPI_DOUBLE_INT.
@@ -517,9 +520,10 @@ typedef int32_t dtl_dtype_t;
 /// struct { int64_t value; int64_t index; }, 16 bytes.
 #define DTL_DTYPE_INT64_INT64 22
 
-/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` are above 4096 and
-/// never the number of a dtype that `dtl_dtype_create` made, so that an operation passed as a dtype
-/// is refused, and the reverse. Equivalent: MPI_Op. Which goes with which dtype:
+/// Reduction operation. Built-in ones are below 256. Those of `dtl_op_create` are above 4096 and
+/// differ from all numbers of `dtl_dtype_create`, so that an operation passed as a dtype is
+/// refused, and the reverse. Equivalent: MPI_Op. The following combinations are supported; any
+/// other is DTL_ERROR_TYPE:
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
 ///   MIN MAX             integers, floats
@@ -529,191 +533,212 @@ typedef int32_t dtl_dtype_t;
 ///   REPLACE NO_OP       every dtype, those of dtl_dtype_create included
 ///   of dtl_op_create    every dtype
 ///
-/// Anything else is DTL_ERROR_TYPE. Which operand is the left one: that of the lower ranks. A NaN
-/// that SUM or PROD gives is always the positive quiet one without payload, so that every rank gets
-/// the same bits.
+/// The left operand is that of the lower ranks. A NaN that results from SUM or PROD is always the
+/// positive quiet NaN without payload, so that every rank gets the same bits.
 typedef int32_t dtl_reduce_op_t;
 
 /// Sum. Integers wrap around. Equivalent: MPI_SUM.
 #define DTL_OP_SUM 0
-/// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the
-/// repair of infinities that C's Annex G makes. Equivalent: MPI_PROD.
+/// Product. Integers wrap around. Complex numbers use the plain formula (ac - bd) + (ad + bc) i,
+/// without the recovery of infinities in Annex G of the C standard. Equivalent: MPI_PROD.
 #define DTL_OP_PROD 1
 /// Minimum. A NaN on either side gives NaN.
 #define DTL_OP_MIN 2
 /// Maximum. A NaN on either side gives NaN.
 #define DTL_OP_MAX 3
-/// Logical and, of integers and bool: gives 0 or 1.
+/// Logical and of integers and BOOL. The result is 0 or 1.
 #define DTL_OP_LAND 4
-/// Logical or, of integers and bool: gives 0 or 1.
+/// Logical or of integers and BOOL. The result is 0 or 1.
 #define DTL_OP_LOR 5
-/// Bitwise and, of integers and byte.
+/// Bitwise and of integers and BYTE.
 #define DTL_OP_BAND 6
-/// Bitwise or, of integers and byte.
+/// Bitwise or of integers and BYTE.
 #define DTL_OP_BOR 7
-/// Logical exclusive or, of integers and bool: gives 0 or 1.
+/// Logical exclusive or of integers and BOOL. The result is 0 or 1.
 #define DTL_OP_LXOR 8
-/// Bitwise exclusive or, of integers and byte.
+/// Bitwise exclusive or of integers and BYTE.
 #define DTL_OP_BXOR 9
-/// The pair with the lower value; of equal values the one with the lower index. A NaN wins over
-/// numbers; of two NaNs the one with the lower index. Equivalent: MPI_MINLOC.
+/// The pair with the lower value; if the values are equal, the one with the lower index. A NaN
+/// takes precedence over numbers; of two NaNs, the one with the lower index is the result.
+/// Equivalent: MPI_MINLOC.
 #define DTL_OP_MINLOC 10
-/// The pair with the higher value; else as MINLOC (of equal values, the lower index). Equivalent:
-/// MPI_MAXLOC.
+/// The pair with the higher value; if the values are equal, the one with the lower index. A NaN
+/// takes precedence over numbers; of two NaNs, the one with the lower index is the result.
+/// Equivalent: MPI_MAXLOC.
 #define DTL_OP_MAXLOC 11
-/// The right operand: of a reduction, the highest rank's. Equivalent: MPI_REPLACE.
+/// The right operand; in a reduction, that of the highest rank. Equivalent: MPI_REPLACE.
 #define DTL_OP_REPLACE 12
-/// The left operand: of a reduction, rank 0's. Equivalent: MPI_NO_OP.
+/// The left operand; in a reduction, that of rank 0. Equivalent: MPI_NO_OP.
 #define DTL_OP_NO_OP 13
 
 /* -----------------------------------------------------------------------------------------------
  * Library: initialise, finalise, versions, error texts, log.
  * -------------------------------------------------------------------------------------------- */
 
-/// The version of the binary interface: structs, tables, numbers. A backend table or plugin built
-/// for a higher one is refused; lower ones keep working as docs/abi.md describes.
+/// Version of the binary interface: structs, tables and numbers. A backend table or plugin built
+/// for a higher version is refused. Lower versions work as docs/abi.md describes.
 #define DTL_ABI_VERSION 2u
 
-/// No limit for a `timeout_ns` parameter.
+/// Value of a `timeout_ns` parameter: no time limit.
 #define DTL_TIMEOUT_INFINITE UINT64_MAX
 
-/// Something is broken and a call failed because of it.
+/// Log level: something is broken, and a call failed because of it.
 #define DTL_LOG_ERROR 1
-/// Works, but less well or not as requested. The default level.
+/// Log level: something works, but less well or not as requested. The default.
 #define DTL_LOG_WARN 2
-/// Automatic choices and why they were made.
+/// Log level: automatic choices and their reasons.
 #define DTL_LOG_INFO 3
-/// Everything.
+/// Log level: everything.
 #define DTL_LOG_DEBUG 4
-/// Nothing at all (as a level only).
+/// Log level: nothing at all. Not the level of a line.
 #define DTL_LOG_OFF (-1)
 
-/// Receives log lines. `text` is valid during the call only and has no newline. Thread: any,
-/// possibly several at once. Locks held: none. It may block (the logging call waits); it may call
-/// the library, except dtl_finalize, and what it logs itself comes back to it. It must not throw.
+/// Receives log lines. It runs in any thread, possibly in several at once, with no lock held. It
+/// may block (the logging call waits). It may call the library except dtl_finalize; if such a call
+/// logs, the function is called again. It must not throw.
+///
+/// @param[in] text The line without a newline. Valid during the call only.
 typedef void (*dtl_log_fn_t)(int32_t level, const char *text, void *user);
 
-/// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set wins over its
+/// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set overrides its
 /// environment variable.
 typedef struct dtl_config_t {
     /// sizeof(dtl_config_t), set by DTL_CONFIG_INIT.
     uint32_t struct_size;
-    /// Lines of this level and below are logged: DTL_LOG_... ; 0 = from DTL_LOG, else warnings.
+    /// Level up to which lines are logged: DTL_LOG_...; 0 = from DTL_LOG, otherwise DTL_LOG_WARN.
     int32_t log_level;
-    /// 1: a degraded automatic choice is an error. -1: it is allowed. 0 = from DTL_STRICT, else
+    /// 1 makes a degraded automatic choice an error, -1 allows it; 0 = from DTL_STRICT, otherwise
     /// allowed.
     int32_t strict;
     /// Must be 0.
     uint32_t reserved;
-    /// Name that `dtl_backend_get(NULL)` resolves to; NULL = from DTL_BACKEND, else "auto". Copied.
+    /// Name to which `dtl_backend_get(NULL)` resolves; NULL = from DTL_BACKEND, otherwise "auto".
+    /// Copied.
     const char *backend;
-    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, else "auto". Copied.
+    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, otherwise "auto". Copied.
     const char *comm;
 } dtl_config_t;
 
 /// Initial value of a dtl_config_t.
 #define DTL_CONFIG_INIT {sizeof(dtl_config_t), 0, 0, 0, NULL, NULL}
 
-/// Initialises the library. Counted: each call needs a dtl_finalize. Optional before the first
-/// finalize (the first use initialises with the settings of the environment), required after it.
-/// The first call's configuration holds; later ones are counted only.
+/// Initialises the library.
 ///
-/// @param[in] config NULL = everything from the environment. Read during the call only.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a setting or environment variable has a value that makes no
-///         sense (named in the text). DTL_ERROR_FORKED: call dtl_init_after_fork instead.
-///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize; call again when that has
-///         returned (but do not wait for it in a callback, which dtl_finalize may be waiting for).
-/// Threads: any. Equivalent: MPI_Init (but repeatable).
+/// Calls are counted: each successful one needs a dtl_finalize. Before the first dtl_finalize the
+/// call is optional, because the first use of the library initialises it with the settings of the
+/// environment. After the last dtl_finalize it is required. The configuration of the first call
+/// applies, also if the library is in use already. Later calls only increase the count.
+///
+/// @param[in] config NULL takes every setting from the environment. Read during the call only.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a setting or an environment variable has an invalid value.
+///         The text names it.
+///         DTL_ERROR_FORKED: this process is a forked child; call dtl_init_after_fork instead.
+///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize. Call again when it has
+///         returned. Do not wait for it in a callback, because dtl_finalize may be waiting for that
+///         callback. Threads: any. Equivalent: MPI_Init (but repeatable).
 DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 
-/// Ends what dtl_init began. The last one destroys every live object (so handles become stale),
-/// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
-/// until the next dtl_init. Communicators are closed too: call it on every rank. If the library has
-/// started an MPI, it ends that too, which waits for all of MPI's ranks, whatever the time limits.
+/// Undoes one dtl_init; the last call closes the library.
 ///
-/// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
-///         is further up; let it return, then call again. Or other libraries have tensors of
-///         dtl_array_export: let them give those up first.
-///         DTL_ERROR_INVALID_STATE: there is nothing to end.
-/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library
-/// calls is DTL_ERROR_BUSY. Never call it from a static destructor: it is not needed.
+/// The last call waits for the work of all live objects, destroys the objects (their handles become
+/// stale), and closes the library. Until the next dtl_init, calls then return
+/// DTL_ERROR_INVALID_STATE. It closes communicators too, so call it on every rank. If the library
+/// has started an MPI, it finalizes that MPI as well, which waits for all MPI ranks regardless of
+/// time limits. It is not needed at the end of a program. Never call it from a static destructor.
+///
+/// @return DTL_ERROR_BUSY: another thread is inside the library, for example in dtl_finalize, or
+///         this thread is inside a call further up its stack. Call again when that call has
+///         returned. Also: other libraries hold tensors of dtl_array_export. They have to release
+///         them first. DTL_ERROR_INVALID_STATE: the library is not initialised.
+/// Threads: any, but not from a callback: in a function that the library calls, the last
+/// dtl_finalize returns DTL_ERROR_BUSY.
 DTL_NODISCARD dtl_status_t dtl_finalize(void);
 
-/// Makes the library usable in a child that was forked from a process that used it. The parent's
-/// handles are forgotten (they become stale; the parent's objects stay untouched). No other thread
-/// of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
-/// The call counts as the child's first dtl_init: the parent's count is forgotten, and one
-/// dtl_finalize ends the library here.
+/// Makes the library usable in a child that was forked from a process that used it.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that
-///         what it had locked and half done stays so here: this child cannot use the library (it
-///         may exec, or exit). Functions that work in every state (those of enumerations and the
-///         log) return the same status in such a child. The call never waits for a lock that was
-///         held by a thread which does not exist here.
+/// The handles of the parent become stale; its objects are not touched. At the time of the fork no
+/// other thread of the parent may have been inside a dtl_ call, and no stream or executor may have
+/// been running work. The call counts as the first dtl_init of the child: the count of the parent
+/// is discarded, and one dtl_finalize closes the library here. The call never waits for a lock that
+/// a thread of the parent held.
+///
+/// @return DTL_ERROR_INVALID_STATE: this process is not such a child, or another thread was inside
+///         the library at the fork. In the second case locks and half-finished changes of that
+///         thread remain, so this child cannot use the library; it may call exec or exit. The
+///         functions of enumerations and of the log, which work in every state, return the same
+///         status in such a child.
 DTL_NODISCARD dtl_status_t dtl_init_after_fork(void);
 
-/// The library's version, "0.2.0". Lives for ever. Works in every state.
+/// Returns the version of the library, for example "0.2.0". Valid until the process ends. Works in
+/// every state.
 const char *dtl_version_string(void);
 
-/// Major version. Works in every state.
+/// Returns the major version. Works in every state.
 int32_t dtl_version_major(void);
 
-/// Minor version. Works in every state.
+/// Returns the minor version. Works in every state.
 int32_t dtl_version_minor(void);
 
-/// Patch version. Works in every state.
+/// Returns the patch version. Works in every state.
 int32_t dtl_version_patch(void);
 
-/// DTL_ABI_VERSION of the library (the header's may be lower). Works in every state.
+/// Returns the DTL_ABI_VERSION of the library; that of the header may be lower. Works in every
+/// state.
 uint32_t dtl_library_abi_version(void);
 
-/// The constant's name, e.g. "DTL_ERROR_TIMEOUT"; "DTL_ERROR_UNKNOWN" for a number that is no
-/// status. Lives for ever. Works in every state.
+/// Returns the name of a status, for example "DTL_ERROR_TIMEOUT". For a number that is not a status
+/// it returns "DTL_ERROR_UNKNOWN". Valid until the process ends. Works in every state.
 const char *dtl_status_name(dtl_status_t status);
 
-/// The general meaning of a status, for people. Lives for ever. Works in every state.
+/// Returns the general meaning of a status as a sentence. Valid until the process ends. Works in
+/// every state.
 /// Equivalent: MPI_Error_string.
 const char *dtl_status_message(dtl_status_t status);
 
-/// Returns the error text of this thread's last failed call, which names the offending value and
-/// the remedy. Successful calls leave it unchanged. Empty before the first failure. Never NULL.
-/// Works in every state.
+/// Returns the error text of the last failed call in this thread.
+///
+/// The text names the offending value and the remedy. Successful calls leave it unchanged. It is
+/// empty before the first failure, and never NULL. Works in every state.
 ///
 /// The pointer is valid until the calling thread ends. The text behind it does not change before
-/// the thread's second failure after this call (two buffers alternate); copy a text to keep it
+/// the second failure in this thread after the call (two buffers alternate); copy a text to keep it
 /// longer. So `printf("%d %s", dtl_x(), dtl_last_error())` always prints a valid text. If the
 /// compiler evaluates dtl_last_error() first, it is the text from before dtl_x().
 ///
-/// If a function of the program's or of a backend fails in it, its text names that function; behind
-/// a colon follows what the function has said with dtl_backend_set_error, or, if it has said
-/// nothing, the text of the last dtl_ call that failed in it, in its thread, if it returned that
-/// call's status.
+/// If a call fails because a callback or a slot failed, the text names that function. A colon and a
+/// second text follow: the one that the function passed to dtl_backend_set_error or, if it passed
+/// none and returned the status of the last dtl_ call that failed inside it, the text of that call.
 const char *dtl_last_error(void);
 
-/// Sends log lines of `level` (DTL_LOG_...) and below to `function`; NULL = back to standard error.
-/// `user` is passed through; both must stay valid until replaced (and one call longer: another
-/// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
-/// The function is called by whichever thread has something to log, several at a time too. It may
-/// call the library, except dtl_finalize; what it logs itself comes back to it.
+/// Sends log lines of `level` and below to a function. Works in every state.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
+/// The level overrides DTL_LOG and dtl_config_t. The function runs in the thread that logs,
+/// possibly in several threads at once. It may call the library except dtl_finalize; if such a call
+/// logs, the function is called again.
+///
+/// @param[in] function NULL sends log lines to standard error again. Must stay valid until it is
+///                     replaced and for one call longer, because another thread may be inside it.
+/// @param[in] user     Passed to `function`. The lifetime is that of `function`.
+/// @param[in] level    One of the DTL_LOG_ constants.
+/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such level.
 DTL_NODISCARD dtl_status_t dtl_log_set_callback(dtl_log_fn_t function, void *user, int32_t level);
 
-/// Every automatic choice so far and its reason, a line each, as text.
+/// Writes every automatic choice so far and its reason as text, one per line.
 ///
-/// @param[out] buf     `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length
+/// @param[out] buf     `cap` bytes for the text and its NUL. NULL with cap 0 queries the length
 ///                     only.
-/// @param[out] out_len length needed without the NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len; call again with more room.
+/// @param[in] cap      Size of `buf` in bytes.
+/// @param[out] out_len Length of the text without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written.
 DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_len);
 
 /* -----------------------------------------------------------------------------------------------
  * Backends: find and describe.
  * -------------------------------------------------------------------------------------------- */
 
-/// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
-/// calling thread's current backend: the last one given to `dtl_backend_set_device`, else
-/// `dtl_backend_get(NULL)`; that again once the current one is unregistered.
+/// Backend: a built-in or a registered one. In a call, DTL_BACKEND_NULL is the current backend of
+/// the calling thread: the last one passed to `dtl_backend_set_device`, otherwise that of
+/// `dtl_backend_get(NULL)`. The latter also applies after the current one is unregistered.
 struct dtl_backend_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -759,53 +784,60 @@ typedef struct dtl_backend_info_t {
 /// Initial value of a dtl_backend_info_t.
 #define DTL_BACKEND_INFO_INIT {sizeof(dtl_backend_info_t), 0, 0, 0, 0, NULL}
 
-/// Finds a backend.
+/// Finds a backend by name.
 ///
-/// @param[in] name a name ("host", "null", ...; "cpu" and "CPU" mean host, "GPU" cuda); "auto" =
-///                 the available one with device and memory of the highest priority; NULL = the
-///                 one set by dtl_init, DTL_BACKEND or STEPMESH_BACKEND, else "auto", decided at
-///                 the first use. Only "auto" chooses: a name never falls back to another.
-/// @param[out] out its handle. Nothing to free.
-/// Plugins are searched for (DTL_PLUGIN_PATH, installed ones) if the name is not known yet, and for
-/// "auto"; once.
+/// If the name is unknown, and for "auto", plugins are searched for first (DTL_PLUGIN_PATH,
+/// installed folder); once.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones, and the plugins that
-///         could not be loaded with the reason.
-///         DTL_ERROR_UNAVAILABLE: NULL or "auto", and what it leads to cannot run here.
+/// @param[in] name A name ("host", "null" and so on; "cpu" and "CPU" mean "host", "GPU" means
+///                 "cuda"). "auto" is the available backend with devices and memory that has the
+///                 highest priority. NULL is the backend set by dtl_init, DTL_BACKEND or
+///                 STEPMESH_BACKEND, otherwise "auto", decided at the first use. Only "auto"
+///                 chooses: another name never falls back to a different backend.
+/// @param[out] out Its handle. There is nothing to free.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the known names, and the
+///         plugins that could not be loaded with the reasons.
+///         DTL_ERROR_UNAVAILABLE: `name` is NULL or "auto", and the backend that it resolves to
+///         cannot run here.
 DTL_NODISCARD dtl_status_t dtl_backend_get(const char *name, dtl_backend_t *out);
 
-/// Number of backends, available or not.
+/// Returns the number of backends, available or not. Searches for plugins if that was not done yet.
 DTL_NODISCARD dtl_status_t dtl_backend_count(uint64_t *out_count);
 
-/// The backend of an index, 0 ... count-1, in the order registered.
+/// Returns the backend with an index, in the order of registration.
 ///
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param[in] index 0 to the count - 1.
+/// @param[out] out  Its handle. There is nothing to free.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 DTL_NODISCARD dtl_status_t dtl_backend_at(uint64_t index, dtl_backend_t *out);
 
-/// The backend's name, valid as long as it is registered; NULL for a bad handle (see
-/// dtl_last_error).
+/// Returns the name of a backend, valid as long as the backend is registered. For an invalid handle
+/// it returns NULL; dtl_last_error has the reason.
 const char *dtl_backend_name(dtl_backend_t backend);
 
 /// Describes a backend.
 ///
-/// @param[in,out] out_info start from DTL_BACKEND_INFO_INIT.
+/// @param[in,out] out_info Start from DTL_BACKEND_INFO_INIT.
 DTL_NODISCARD dtl_status_t dtl_backend_info(dtl_backend_t backend, dtl_backend_info_t *out_info);
 
-/// Whether a backend can run here. Asks it afresh.
+/// Checks whether a backend can run on this machine. Each call checks again.
 ///
 /// @param[out] out_yes 1 or 0.
-/// @param[out] why     the reason if 0, cut to fit, with its NUL; empty if 1. May be NULL.
-/// @param[in] cap      bytes of room in `why`.
-/// @param[out] out_len bytes of the whole reason, without its NUL; may be NULL.
+/// @param[out] why     Receives the reason if the result is 0, cut to fit, with its NUL;
+///                     otherwise an empty text. May be NULL.
+/// @param[in] cap      Size of `why` in bytes.
+/// @param[out] out_len Length of the whole reason in bytes, without the NUL; may be NULL.
 DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32_t *out_yes,
     char *why, uint64_t cap, uint64_t *out_len);
 
-/// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules"
-/// (kernels from source), "comm"; with the library's help "streams", "async" (copies and launches
-/// that the caller does not wait for), "shared_memory" (of the threads of a launch's block); or a
-/// name that the backend itself knows (an unknown one is answered 0). The answer is the same where
-/// the backend cannot run.
+/// Checks whether a backend has a feature. The result does not depend on whether the backend can
+/// run here.
 ///
+/// @param[in] feature  Components of its own: "device", "memory", "transfer", "exec", "modules"
+///                     (kernels from source), "comm". With the help of the library: "streams",
+///                     "async" (copies and launches for which the caller does not wait),
+///                     "shared_memory" (shared by the threads of a block). Any other name is
+///                     passed to the backend; the result for an unknown one is 0.
 /// @param[out] out_yes 1 or 0.
 DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const char *feature,
     int32_t *out_yes);
@@ -814,39 +846,39 @@ DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const cha
  * Plugin files: load backends, list the files and their results.
  * -------------------------------------------------------------------------------------------- */
 
-/// The plugin is loaded: its backends are registered.
+/// State of a plugin: loaded, and its backends are registered.
 #define DTL_PLUGIN_LOADED 1
-/// The plugin could not be loaded, or this file or folder was refused: see `reason`.
+/// State of a plugin: not loaded, or this file or folder was refused; see `reason`.
 #define DTL_PLUGIN_FAILED 2
-/// The plugin was loaded, but its backends have been unregistered since, or dtl_finalize took them.
+/// State of a plugin: loaded, but its backends have been unregistered, or removed by dtl_finalize.
 #define DTL_PLUGIN_IDLE 3
 
-/// What became of a plugin file, or of a folder that was searched for plugins. Start from
-/// DTL_PLUGIN_INFO_INIT. All texts live for ever and are never NULL.
+/// State of a plugin file, or of a folder that was searched for plugins. Start from
+/// DTL_PLUGIN_INFO_INIT. All texts are valid until the process ends, and never NULL.
 typedef struct dtl_plugin_info_t {
     /// sizeof(dtl_plugin_info_t), set by DTL_PLUGIN_INFO_INIT.
     uint32_t struct_size;
-    /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
+    /// DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
     int32_t state;
-    /// The status that the attempt ended with.
+    /// Status with which the attempt ended.
     dtl_status_t status;
-    /// The ABI version that library and plugin agreed on; 0 = it did not come to that.
+    /// ABI version on which library and plugin agreed; 0 = the attempt ended earlier.
     uint32_t abi_version;
-    /// The file or folder, without symbolic links where it exists.
+    /// File or folder, without symbolic links if it exists.
     const char *path;
-    /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that
-    /// failed although `load` returned DTL_SUCCESS, which is also a warning in the log.
+    /// Reason of the failure; empty if there was none. For a loaded plugin, a backend_register that
+    /// failed although `load` returned DTL_SUCCESS; it is also logged as a warning.
     const char *reason;
     /// Origin of the request to load it: "dtl_backend_load", "dtl_backend_load_dir",
     /// "DTL_PLUGIN_PATH" or "installed".
     const char *origin;
-    /// The plugin's own name; empty if it did not come to that, as the next three.
+    /// Name of the plugin; empty if the attempt ended earlier, as the next three fields.
     const char *name;
-    /// Its version.
+    /// Version of the plugin.
     const char *version;
-    /// The plugin's own description.
+    /// Description of the plugin.
     const char *description;
-    /// The names of its backends that are registered, separated by ", ".
+    /// Names of its registered backends, separated by ", ".
     const char *backends;
 } dtl_plugin_info_t;
 
@@ -854,58 +886,66 @@ typedef struct dtl_plugin_info_t {
 #define DTL_PLUGIN_INFO_INIT \
     {sizeof(dtl_plugin_info_t), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
-/// Loads a plugin file and registers its backends. It is never unloaded. Who loads a file runs its
-/// code: a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely).
-/// With DTL_PLUGIN_PROBE=1 in the environment that is done before any plugin file is opened,
-/// whoever named it: one that crashes or hangs in the probe is not loaded, and that is its reason.
-/// The value may be a time limit instead (30s; 1 means 10s). The program then has a child for that
-/// long (posix_spawn, no fork handlers); it may ignore SIGCHLD or wait for any child.
+/// Loads a plugin file and registers its backends. The file is never unloaded.
 ///
-/// Not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
-/// (dtl/backends beside libdtl.so): those are loaded when an unknown backend is requested, by
+/// The call is not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
+/// (dtl/backends beside libdtl.so). Those are loaded when an unknown backend is requested, by
 /// "auto", or when backends are listed.
 ///
-/// @param[in] path a shared object; how it is named does not matter. File, folder and symbolic
-///                 links in the path must belong to the user or root, and nobody else may be able
-///                 to write to them.
-/// @param[out] out its first backend; the others are found by name. May be NULL.
-/// @return A file that is loaded already (under whatever name): success, its first backend. If its
-///         backends are gone (unregistered, or dtl_finalize), it registers them again.
-///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted,
-///         the dynamic loader refuses it (a library that it needs is missing, say), or it failed
-///         the probe that DTL_PLUGIN_PROBE requests, or could not be probed.
-///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or describes itself wrongly.
-///         DTL_ERROR_INCOMPATIBLE_ABI: another machine, no ABI version in common (both ranges are
-///         in the text), or a struct is laid out differently (its name, the field, both offsets).
-///         DTL_ERROR_ALREADY_EXISTS: a name is taken. DTL_ERROR_BUSY: inside a plugin's load.
-///         Else the status of the plugin's entry or load. The reason is kept for dtl_plugin_at and
-///         is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
-/// Threads: any; one at a time loads, the others wait.
+/// Loading a file runs its code, so a plugin that crashes takes the program down. `dtl-info --probe
+/// FILE` tries one safely. With DTL_PLUGIN_PROBE=1 in the environment, every plugin file is probed
+/// in a child process before it is opened, whoever named it. A file that crashes or hangs in the
+/// probe is not loaded, and that is the reason reported. The value may be a time limit instead
+/// (30s; 1 means 10s). The program then has a child process for that long (posix_spawn, no fork
+/// handlers). It may ignore SIGCHLD or wait for any child.
+///
+/// If the file is loaded already, under any path, the call succeeds. If its backends are gone
+/// (unregistered, or after dtl_finalize), it registers them again.
+///
+/// @param[in] path A shared object with any name. The file, its folder and symbolic links in the
+///                 path must belong to the user or root, and must not be writable by anyone else.
+/// @param[out] out Its first backend; the others are found by name. May be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such file.
+///         DTL_ERROR_UNAVAILABLE: the file is not trusted, the dynamic loader refused it (for
+///         example because a library that it needs is missing), or it failed the probe of
+///         DTL_PLUGIN_PROBE or could not be probed.
+///         DTL_ERROR_INVALID_ARGUMENT: the file is not a plugin, is truncated, or describes itself
+///         wrongly.
+///         DTL_ERROR_INCOMPATIBLE_ABI: it is for another machine, has no ABI version in common with
+///         the library (the text has both ranges), or lays out a struct differently (the text has
+///         its name, the field and both offsets).
+///         DTL_ERROR_ALREADY_EXISTS: the name of a backend is taken.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+///         Otherwise the status of the plugin's entry or `load`. The reason is kept for
+///         dtl_plugin_at, and is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
+/// Threads: any. One thread loads at a time; the others wait.
 DTL_NODISCARD dtl_status_t dtl_backend_load(const char *path, dtl_backend_t *out);
 
-/// Loads every plugin file of a folder: those named *.so, in the order of their names. One that
-/// fails does not keep the others from being loaded: why it did is logged, and kept for
-/// dtl_plugin_at.
+/// Loads every file of a folder whose name ends in .so, in the order of the names.
 ///
-/// @param[in] path        the folder. It and symbolic links in its path must belong to the user
-///                        or root, and nobody else may be able to write to it (a folder with the
-///                        sticky bit is good enough).
-/// @param[out] out_loaded how many of its files are loaded now; may be NULL.
-/// @return DTL_ERROR_NOT_FOUND: no such folder. DTL_ERROR_UNAVAILABLE: it may not be trusted or
-///         read.
-///         DTL_ERROR_BUSY: inside a plugin's load.
-/// Threads: any; one at a time loads, the others wait.
+/// A file that fails does not prevent the others from being loaded. Its reason is logged, and kept
+/// for dtl_plugin_at.
+///
+/// @param[in] path        The folder. It and symbolic links in its path must belong to the user
+///                        or root, and must not be writable by anyone else (a folder with the
+///                        sticky bit may be).
+/// @param[out] out_loaded Number of its files that are loaded now; may be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such folder.
+///         DTL_ERROR_UNAVAILABLE: the folder is not trusted or cannot be read.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+/// Threads: any. One thread loads at a time; the others wait.
 DTL_NODISCARD dtl_status_t dtl_backend_load_dir(const char *path, uint64_t *out_loaded);
 
-/// Number of plugin files (and refused folders) that were tried since the library was opened,
-/// whatever became of them. Searches DTL_PLUGIN_PATH and the installed folder if that was not done
-/// yet.
+/// Returns the number of plugin files (and refused folders) that were tried since the library was
+/// initialised, with any outcome. Searches DTL_PLUGIN_PATH and the installed folder if that was not
+/// done yet.
 DTL_NODISCARD dtl_status_t dtl_plugin_count(uint64_t *out_count);
 
-/// What became of the plugin file of an index, 0 ... count-1, in the order first tried.
+/// Describes the plugin file with an index, in the order of the first attempts.
 ///
-/// @param[in,out] out_info start from DTL_PLUGIN_INFO_INIT.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param[in] index        0 to the count - 1.
+/// @param[in,out] out_info Start from DTL_PLUGIN_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 DTL_NODISCARD dtl_status_t dtl_plugin_at(uint64_t index, dtl_plugin_info_t *out_info);
 
 /* -----------------------------------------------------------------------------------------------
@@ -939,44 +979,51 @@ typedef struct dtl_device_info_t {
 /// Initial value of a dtl_device_info_t.
 #define DTL_DEVICE_INFO_INIT {sizeof(dtl_device_info_t), 0, 0, 0, 0, 0, {0}, {0}, {0}, {0}}
 
-/// Number of devices of a backend.
+/// Returns the number of devices of a backend.
 ///
-/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here (the text gives the reason).
+/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here. The text has the reason.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no device component.
 /// Equivalent: cudaGetDeviceCount.
 DTL_NODISCARD dtl_status_t dtl_backend_device_count(dtl_backend_t backend, int32_t *out_count);
 
-/// Makes a device the calling thread's current one, and its backend what DTL_BACKEND_NULL means
-/// in this thread. Other threads keep theirs.
+/// Sets the current device of the calling thread, and makes its backend the one that
+/// DTL_BACKEND_NULL refers to in this thread. Other threads are not affected.
 ///
-/// @param[in] device 0 ... count-1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device; nothing changed.
+/// @param[in] device 0 to the device count - 1.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device. Nothing changed.
 /// Equivalent: cudaSetDevice.
 DTL_NODISCARD dtl_status_t dtl_backend_set_device(dtl_backend_t backend, int32_t device);
 
-/// The calling thread's current device of a backend. Equivalent: cudaGetDevice.
+/// Returns the current device of a backend in the calling thread.
+/// Equivalent: cudaGetDevice.
 DTL_NODISCARD dtl_status_t dtl_backend_get_device(dtl_backend_t backend, int32_t *out_device);
 
-/// Device type and id in DLPack's numbers, for arrays shared with other libraries.
-/// Equivalent: StepMesh's GetDevice; source of the numbers: dlpack.h, DLDeviceType.
+/// Returns the DLPack device type and id of a device, for arrays shared with other libraries.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend's devices have none.
+/// @param[out] out_type A DLDeviceType of dlpack.h.
+/// @param[out] out_id   The device number within that type.
+/// @return DTL_ERROR_NOT_SUPPORTED: the devices of the backend have none.
+///         DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+/// Equivalent: StepMesh's GetDevice.
 DTL_NODISCARD dtl_status_t dtl_backend_dlpack_device(dtl_backend_t backend, int32_t device,
     int32_t *out_type, int32_t *out_id);
 
 /// Describes a device.
 ///
-/// @param[in,out] out_info start from DTL_DEVICE_INFO_INIT.
+/// @param[in,out] out_info Start from DTL_DEVICE_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
 /// Equivalent: cudaGetDeviceProperties.
 DTL_NODISCARD dtl_status_t dtl_device_info(dtl_backend_t backend, int32_t device,
     dtl_device_info_t *out_info);
 
-/// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
-/// group. Equivalent: cudaMemGetInfo.
+/// Returns the free and total memory of a device in bytes; 0 means unknown. Host memory is limited
+/// by the control group.
 ///
-/// @param[in] device 0 ... count-1. Of a backend with memory and without devices: 0, all of its
-///                   memory.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not
-///         tell.
+/// @param[in] device 0 to the device count - 1. For a backend with memory and without devices, 0
+///                   stands for all of its memory.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not report it.
+/// Equivalent: cudaMemGetInfo.
 DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t device,
     uint64_t *out_free_bytes, uint64_t *out_total_bytes);
 
@@ -1351,7 +1398,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr
  * Memory pools: create, allocate, free, trim, statistics.
  * -------------------------------------------------------------------------------------------- */
 
-/// Memory of a backend that is kept for later allocations (Equivalent: cudaMemPool_t).
+/// Pool of a backend's memory, kept for later allocations (Equivalent: cudaMemPool_t).
 struct dtl_pool_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -1520,8 +1567,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_to_host(dtl_backend_t backend, const void *de
  * Arrays: memory with a shape; exchange with other libraries (DLPack).
  * -------------------------------------------------------------------------------------------- */
 
-/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent:
-/// DLPack's DLTensor and what keeps its memory).
+/// Array in memory of a backend: elements of one dtype with a shape and strides (Equivalent:
+/// DLPack's DLTensor and the owner of its memory).
 struct dtl_array_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -1775,8 +1822,8 @@ DTL_NODISCARD dtl_status_t dtl_array_destroy(dtl_array_t array);
  * Streams: in-order queues of work on a device.
  * -------------------------------------------------------------------------------------------- */
 
-/// An in-order queue of work on a device (Equivalent: cudaStream_t). DTL_STREAM_NULL in a call
-/// means the default stream of the calling thread's current device.
+/// In-order queue of work on a device (Equivalent: cudaStream_t). In a call, DTL_STREAM_NULL is the
+/// default stream of the calling thread's current device.
 struct dtl_stream_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -1792,10 +1839,11 @@ static const dtl_stream_t dtl_stream_null_ __attribute__((unused)) = {0};
 #define DTL_STREAM_NULL ((dtl_stream_t){0})
 #endif
 
-/// A function run by the library on the caller's behalf, for example by `dtl_executor_run`. A
-/// status other than DTL_SUCCESS is returned to the caller that waits for it. A number that is not
-/// a status becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: see the function
-/// that takes it. Locks held: none. It must not throw.
+/// Function that the library runs on behalf of the caller, for example by `dtl_executor_run`. The
+/// function that takes it documents the thread. No lock is held. It must not throw.
+///
+/// @return DTL_SUCCESS, or a status that is returned to the caller that waits for it. A number that
+///         is not a status becomes DTL_ERROR_NATIVE_BACKEND; the text has the number.
 typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 
 /// Creates a stream on a device. A backend without streams of its own gets one of the library's: a
@@ -1929,7 +1977,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_fill_async(dtl_stream_t stream, void *dst, ui
  * Events: points in the work of a stream.
  * -------------------------------------------------------------------------------------------- */
 
-/// A point in a stream's work (Equivalent: cudaEvent_t).
+/// Marker in the work of a stream (Equivalent: cudaEvent_t).
 struct dtl_event_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -2001,8 +2049,8 @@ DTL_NODISCARD dtl_status_t dtl_event_elapsed_ns(dtl_event_t start, dtl_event_t s
  * Executors: functions and loops on the host.
  * -------------------------------------------------------------------------------------------- */
 
-/// Runs functions and loops on the host: inline, sequentially, on a pool, or on a backend's own
-/// threads.
+/// Executor, which runs functions and loops on the host: inline, sequentially, on a thread pool, or
+/// on the threads of a backend.
 struct dtl_executor_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -2162,7 +2210,7 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
  * Modules: kernels from source.
  * -------------------------------------------------------------------------------------------- */
 
-/// Compiled source: kernels are taken out of it by name (Equivalent: CUmodule).
+/// Compiled source, from which kernels are obtained by name (Equivalent: CUmodule).
 struct dtl_module_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -2302,7 +2350,7 @@ DTL_NODISCARD dtl_status_t dtl_kernel_get(dtl_module_t module, const char *name,
  * Kernels: functions that run over a grid of blocks.
  * -------------------------------------------------------------------------------------------- */
 
-/// A function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
+/// Function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
 struct dtl_kernel_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -2400,22 +2448,29 @@ DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t k
  * User-defined dtypes and reduction operations: create, describe, destroy.
  * -------------------------------------------------------------------------------------------- */
 
-/// Folds `count` elements: inout[i] = in[i] op inout[i]. `in` is the part of the lower ranks, so an
-/// operation that does not commute sees its operands in the order of ranks. It must be associative:
-/// ranks may be grouped in any way. `in` must not be written; the two do not overlap. Both are
-/// aligned as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
-/// dtl_op_create. Thread: one that is in a call on the communicator. Locks held: none of the
-/// program's. It may block, must not throw. It may call dtl_ functions, but no collective on the
-/// same communicator (dtl_comm_shrink is one, too): within one that waits that answers
-/// DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step.
-/// dtl_finalize answers DTL_ERROR_BUSY. Destroying the operation or the dtype there is allowed, and
-/// so is destroying communicators and windows. What is in its own way answers DTL_ERROR_BUSY:
-/// dtl_comm_destroy of the communicator of the collective that calls it, and waiting for,
-/// cancelling or destroying the request of that collective. Equivalent: MPI_User_function.
+/// Reduces `count` elements: inout[i] = in[i] op inout[i].
+///
+/// `in` is the operand of the lower ranks, so an operation that does not commute gets its operands
+/// in the order of the ranks. The operation must be associative, because ranks may be grouped in
+/// any way. The function must not write `in`. The two do not overlap. Both are aligned like the
+/// caller's buffers, or to 64 bytes.
+///
+/// It runs in a thread that is in a call on the communicator. No lock of the program is held. It
+/// may block, and must not throw. It may call dtl_ functions, and may destroy the operation, the
+/// dtype, communicators and windows, with these exceptions: a collective on the same communicator
+/// (dtl_comm_shrink is one) returns DTL_ERROR_BUSY inside a blocking collective. Inside a
+/// non-blocking one it would start, and the ranks would get out of step: do not call it.
+/// dtl_finalize, dtl_comm_destroy of the communicator of the current collective, and waiting for,
+/// cancelling or destroying the request of that collective return DTL_ERROR_BUSY.
+///
+/// @param[in] dtype The dtype of the call.
+/// @param[in] user  That of dtl_op_create.
+/// Equivalent: MPI_User_function.
 typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dtype_t dtype,
     void *user);
 
-/// Flag of `dtl_op_create`: a op b = b op a, so operands may be taken in any order.
+/// Flag of `dtl_op_create`: the operation commutes (a op b = b op a), so operands may be taken in
+/// any order.
 #define DTL_OP_COMMUTES UINT64_C(1)
 
 /// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call
@@ -2487,7 +2542,9 @@ DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **out_name
  * Communicators: open, describe, destroy.
  * -------------------------------------------------------------------------------------------- */
 
-/// A group of ranks that exchange messages (Equivalent: MPI_Comm).
+/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). DTL_COMM_WORLD is
+/// opened by the first call that uses it, so that even a local call may then wait for the other
+/// ranks, up to 30 s.
 struct dtl_comm_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -2770,8 +2827,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out)
  * Point to point: blocking send, receive, exchange, probe.
  * -------------------------------------------------------------------------------------------- */
 
-/// A message that dtl_comm_mprobe has found and taken: dtl_comm_mrecv receives it (Equivalent:
-/// MPI_Message).
+/// Message that dtl_comm_mprobe has matched; dtl_comm_mrecv receives it (Equivalent: MPI_Message).
 struct dtl_message_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -3006,7 +3062,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64
  * Requests: start, wait, test, cancel.
  * -------------------------------------------------------------------------------------------- */
 
-/// An operation in flight (Equivalent: MPI_Request). Stale once it has completed.
+/// Operation in progress (Equivalent: MPI_Request). The handle is stale once the operation has
+/// completed.
 struct dtl_request_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -3607,7 +3664,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
  * Windows: create, fence, lock, flush (one-sided communication).
  * -------------------------------------------------------------------------------------------- */
 
-/// Memory of each rank of a communicator that the others read and change (Equivalent: MPI_Win).
+/// Window: memory of each rank of a communicator that the other ranks read and modify (Equivalent:
+/// MPI_Win).
 struct dtl_win_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -4082,64 +4140,67 @@ DTL_NODISCARD dtl_status_t dtl_cart_shift(const int32_t *dims, const int32_t *pe
  * Time and tracing: monotonic clock, trace file, callbacks for tools.
  * -------------------------------------------------------------------------------------------- */
 
-/// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the
-/// noun in its name.
+/// Kind of trace event: a call of a dtl_ function. Begin and end are in one thread and properly
+/// nested. The category is the noun in the name of the function.
 #define DTL_TRACE_CALL 1
-/// A part of a call, or work of one of the library's own threads: as a call.
+/// Kind of trace event: a part of a call, or work of one of the library's threads. Begin and end
+/// are in one thread and properly nested.
 #define DTL_TRACE_SPAN 2
-/// An operation of a communicator, from its start until the library sees its end: several at once,
-/// and the end may be in another call and thread than the begin. Its category is "operation".
+/// Kind of trace event: an operation of a communicator, from its start until the library observes
+/// its end. Operations overlap, and begin and end may be in different calls and threads. The
+/// category is "operation".
 #define DTL_TRACE_OPERATION 3
 
-/// dtl_trace_event_t.bytes is known.
+/// Flag: dtl_trace_event_t.bytes is set.
 #define DTL_TRACE_HAS_BYTES 1u
-/// dtl_trace_event_t.peer is known: the other rank, or a collective's root.
+/// Flag: dtl_trace_event_t.peer is set, to the other rank or the root of a collective.
 #define DTL_TRACE_HAS_PEER 2u
-/// dtl_trace_event_t.tag is known: a message's tag, or a collective's number.
+/// Flag: dtl_trace_event_t.tag is set, to the tag of a message or the number of a collective.
 #define DTL_TRACE_HAS_TAG 4u
-/// dtl_trace_event_t.comm is known.
+/// Flag: dtl_trace_event_t.comm is set.
 #define DTL_TRACE_HAS_COMM 8u
-/// dtl_trace_event_t.dtype is known.
+/// Flag: dtl_trace_event_t.dtype is set.
 #define DTL_TRACE_HAS_DTYPE 16u
-/// dtl_trace_event_t.op is known.
+/// Flag: dtl_trace_event_t.op is set.
 #define DTL_TRACE_HAS_OP 32u
-/// dtl_trace_event_t.what is known: the backend, kernel, file ... that it is about, at most 31
-/// bytes of it.
+/// Flag: dtl_trace_event_t.what is set, to the name of the backend, kernel, file or similar object,
+/// cut to 31 bytes.
 #define DTL_TRACE_HAS_WHAT 64u
 
-/// A begin or an end, as passed to tools. Grows at its end: use no more than struct_size bytes.
+/// Begin or end of an event, as passed to tools. The struct grows at its end: use no more than
+/// struct_size bytes.
 typedef struct dtl_trace_event_t {
-    /// What the library has filled in.
+    /// Number of bytes that the library has filled in.
     uint32_t struct_size;
-    /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
+    /// DTL_TRACE_CALL, DTL_TRACE_SPAN or DTL_TRACE_OPERATION. Ignore other values.
     int32_t kind;
-    /// Pairs a begin with its end: both have this number, which nothing else in this process has
-    /// that has begun and not ended. Not 0.
+    /// Number that pairs a begin with its end, not 0. No other event in progress in this process
+    /// has it.
     uint64_t id;
-    /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
+    /// Time in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     uint64_t time_ns;
-    /// "comm", "mem", "operation" ... Lives for ever.
+    /// Category, for example "comm", "mem" or "operation". Valid until the process ends.
     const char *category;
-    /// "dtl_comm_send", "allreduce" ... Lives for ever.
+    /// Name, for example "dtl_comm_send" or "allreduce". Valid until the process ends.
     const char *name;
-    /// Which of the fields below are set: DTL_TRACE_HAS_... For a call most are known at its
+    /// Flags DTL_TRACE_HAS_... of the fields below that are set. For a call, most are set at its
     /// end only.
     uint32_t has;
-    /// At an end: how the call returned. Else DTL_SUCCESS.
+    /// Status that the call returned, at an end; otherwise DTL_SUCCESS.
     dtl_status_t status;
-    /// Bytes that are moved or taken.
+    /// Number of bytes moved or allocated.
     uint64_t bytes;
-    /// Rank.
+    /// Rank of the peer, or root.
     int32_t peer;
-    /// Tag or number.
+    /// Tag of a message, or number of a collective.
     int32_t tag;
     /// Communicator.
     dtl_comm_t comm;
     /// Type of the elements.
     dtl_dtype_t dtype;
-    /// Reduction.
+    /// Reduction operation.
     dtl_reduce_op_t op;
-    /// Text, "" if there is none. Valid during the call only.
+    /// Name of the object, "" if there is none. Valid during the call only.
     const char *what;
 } dtl_trace_event_t;
 
@@ -4147,72 +4208,82 @@ typedef struct dtl_trace_event_t {
 #define DTL_TRACE_EVENT_INIT \
     {sizeof(dtl_trace_event_t), 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, {0}, 0, 0, NULL}
 
-/// Receives a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
-/// starts it or sees its end), several at once. Locks held: the library's own short ones may be, so
-/// it must return soon, not wait for another thread that calls the library, not throw, and call no
-/// dtl_ function but those that work in every state. Its time counts as the call's.
+/// Receives a begin or an end. It runs in the thread in which the event begins or ends (for
+/// operations: the thread that starts the operation or observes its end), possibly in several
+/// threads at once. Short internal locks of the library may be held. So it must return soon, must
+/// not wait for another thread that calls the library, must not throw, and may call only those dtl_
+/// functions that work in every state. Its duration counts as part of the call.
 typedef void (*dtl_trace_fn_t)(const dtl_trace_event_t *event, void *user);
 
-/// What dtl_trace_set_callbacks takes. Start from DTL_TRACE_CALLBACKS_INIT.
+/// Functions for dtl_trace_set_callbacks. Start from DTL_TRACE_CALLBACKS_INIT.
 typedef struct dtl_trace_callbacks_t {
     /// sizeof(dtl_trace_callbacks_t), set by DTL_TRACE_CALLBACKS_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// Passed to both.
+    /// Passed to both functions.
     void *user;
-    /// Something begins; may be NULL.
+    /// Called when an event begins; may be NULL.
     dtl_trace_fn_t begin;
-    /// It has ended; may be NULL.
+    /// Called when an event ends; may be NULL.
     dtl_trace_fn_t end;
 } dtl_trace_callbacks_t;
 
 /// Initial value of a dtl_trace_callbacks_t.
 #define DTL_TRACE_CALLBACKS_INIT {sizeof(dtl_trace_callbacks_t), 0, NULL, NULL, NULL}
 
-/// Writes a file with what the library does from now on in this process, and how long it takes:
-/// every call, what is within, operations of communicators from start to end. Open it with Perfetto
-/// (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes its content and its cost.
-/// DTL_TRACE=path does the same from the first use on, without a change of the program; a file that
-/// cannot be made (or whose path is no UTF-8) is then a warning. If the program finalises the
-/// library and initialises it again, each further life has a file of its own: trace.json is
-/// trace-2.json, then trace-3.json.
+/// Starts a trace file that records the calls of this process and their durations.
 ///
-/// @param[in] path a new file; %r stands for the rank that the launcher assigned, %p for the
-///                 process id, %% for a %. In a job of several ranks without %r or %p, the rank
-///                 goes before the ending: trace.json is trace.3.json. Copied.
-/// @return DTL_ERROR_INVALID_STATE: one is being written, or has ended with an error:
-///         dtl_trace_stop first. DTL_ERROR_ALREADY_EXISTS: the file is there; remove it, or take
-///         another name. DTL_ERROR_NOT_FOUND: its folder is not there.
-///         DTL_ERROR_INVALID_ARGUMENT: `path` has another %, is no UTF-8, or names no file (but a
-///         folder or a device). DTL_ERROR_UNAVAILABLE: it cannot be written (the text has the
-///         system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
-///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
-/// Threads: any. Calls of other threads that have begun before are not in it. If the disk fills up
-/// later, the trace ends with a warning, and the program goes on, untraced; dtl_trace_stop then
-/// returns the reason. A forked child does not write to it.
+/// The trace contains every dtl_ call, its parts, and operations of communicators from start to
+/// end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes
+/// its content and its cost. DTL_TRACE=path starts a trace at the first use, without a change to
+/// the program; a file that cannot be created (or whose path is not UTF-8) is then only a warning.
+/// If the program finalises the library and initialises it again, each later life writes a file of
+/// its own: trace.json is followed by trace-2.json, then trace-3.json.
+///
+/// Calls of other threads that began earlier are not recorded. If the disk fills up later, the
+/// trace ends with a warning and the program continues untraced; dtl_trace_stop then returns the
+/// reason. A forked child does not write to the file.
+///
+/// @param[in] path A new file. %r is replaced by the rank that the launcher assigned, %p by the
+///                 process id, %% by %. In a job of several ranks whose path has neither %r nor
+///                 %p, the rank is inserted before the extension: trace.json becomes
+///                 trace.3.json. Copied.
+/// @return DTL_ERROR_INVALID_STATE: a trace is being written, or has ended with an error. Call
+///         dtl_trace_stop first.
+///         DTL_ERROR_ALREADY_EXISTS: the file exists. Remove it, or choose another name.
+///         DTL_ERROR_NOT_FOUND: the folder of the file does not exist.
+///         DTL_ERROR_INVALID_ARGUMENT: `path` contains another %, is not UTF-8, or does not name a
+///         file (but a folder or a device).
+///         DTL_ERROR_UNAVAILABLE: the file cannot be written. The text has the reason of the
+///         operating system. DTL_ERROR_LIMIT: no disk space, file descriptor or thread is left.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the buffers of the trace. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_trace_start(const char *path);
 
-/// Ends the file of dtl_trace_start or DTL_TRACE and closes it, whole: what other threads are in
-/// ends here with "unfinished". dtl_finalize does the same.
+/// Completes and closes the file of dtl_trace_start or DTL_TRACE.
 ///
-/// @return DTL_ERROR_INVALID_STATE: none is being written. DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE:
-///         it could not be written to its end (disk full, file size limit); what was written before
-///         is there. Tracing has ended then, too.
+/// Calls in progress in other threads end in the file here, marked "unfinished". dtl_finalize does
+/// the same.
+///
+/// @return DTL_ERROR_INVALID_STATE: no trace is being written.
+///         DTL_ERROR_LIMIT: the file could not be completed (disk full, file size limit). It has
+///         what was written before, and tracing has ended.
+///         DTL_ERROR_UNAVAILABLE: the file could not be completed for another reason, with the same
+///         consequences.
 ///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are
-///         not in it; the file is whole.
-/// Threads: any.
+///         missing in the trace. The file is complete otherwise. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_trace_stop(void);
 
-/// Tells another tool (a profiler, a tracer) of everything that a trace would have, as it happens,
-/// whether a file is written or not. One tool at a time: the last one given. Until dtl_finalize.
+/// Installs functions that receive trace events as they happen, for a profiler or a tracer.
 ///
-/// @param[in] callbacks copied; NULL = no callbacks any more. `user` stays valid until it is
-///                      replaced, and one call longer: another thread may be inside. See
-///                      dtl_trace_fn_t for what the functions may do.
-/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0.
-/// Threads: any. Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling
-/// interface.
+/// They receive everything that a trace file would contain, whether a file is written or not. Only
+/// one set of callbacks is active: the last one installed. It stays active until dtl_finalize.
+///
+/// @param[in] callbacks NULL removes the callbacks. Copied. `user` and the functions must stay
+///                      valid until they are replaced and for one call longer, because another
+///                      thread may be inside. dtl_trace_fn_t describes the functions.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0. Threads: any.
+/// Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling interface.
 DTL_NODISCARD dtl_status_t dtl_trace_set_callbacks(const dtl_trace_callbacks_t *callbacks);
 
 /// Seconds since some point in the past that stays the same for this process (other processes have

@@ -23,9 +23,9 @@ extern "C" {
  * at the moment of the fork.
  * -------------------------------------------------------------------------------------------- */
 
-/// An enumeration: memory kinds, schedules and so on. Built-in ones are below 256, those of
-/// `dtl_enum_create` from 256 on. It lives as long as the process, as its members and their
-/// instances do: over dtl_finalize, too.
+/// Number of an extensible enumeration: of memory kinds, schedules and so on. Built-in ones are
+/// below 256, those of `dtl_enum_create` start at 256. Enumerations, members and their instances
+/// exist until the process ends, across dtl_finalize.
 ///
 ///   Memory           Host Device Pinned Managed Shared
 ///   Device           CPU GPU Accelerator None
@@ -35,267 +35,297 @@ extern "C" {
 ///   Operation        Alloc Copy Launch Compile
 ///   Feature          device memory transfer exec modules comm streams async shared_memory
 ///
-/// and in each of them the template Undefined, of value 65535, with the field "text". Dtypes and
-/// reduction operations are numbers of their own, which programs add to with `dtl_dtype_create` and
+/// Each of them also has the template Undefined, with value 65535 and the field "text". Dtypes and
+/// reduction operations are separate numbers, to which programs add with `dtl_dtype_create` and
 /// `dtl_op_create`.
 ///
-/// A member's *value* is the 16 bits in its word: 1 to 65534. In a built-in enumeration those below
-/// 256 are given by this library and by automatic registration only, so that a value which a
-/// backend has chosen stays its own in every later version; choose one from 256 on and write its
-/// word into your code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
+/// The *value* of a member is the 16 bits in its word: 1 to 65534. In a built-in enumeration, only
+/// this library and automatic registration assign values below 256, so a value that a backend has
+/// chosen stays unique in every later version. Choose one from 256 on, and write its word into the
+/// code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
 typedef uint32_t dtl_enum_t;
 
 /// Kinds of memory: DTL_MEMORY_....
 #define DTL_ENUM_MEMORY 1u
 /// Kinds of devices: DTL_DEVICE_....
 #define DTL_ENUM_DEVICE 2u
-/// How a loop or a kernel is spread: DTL_SCHEDULE_....
+/// Schedules of loops and kernels: DTL_SCHEDULE_....
 #define DTL_ENUM_SCHEDULE 3u
-/// Languages of source and binaries: DTL_LANGUAGE_....
+/// Languages of sources and binaries: DTL_LANGUAGE_....
 #define DTL_ENUM_LANGUAGE 4u
-/// How something is measured: DTL_INSTRUMENTATION_....
+/// Kinds of measurement: DTL_INSTRUMENTATION_....
 #define DTL_ENUM_INSTRUMENTATION 5u
 /// Operations of a backend: DTL_OPERATION_....
 #define DTL_ENUM_OPERATION 6u
-/// What a backend may have: DTL_FEATURE_....
+/// Features of backends: DTL_FEATURE_....
 #define DTL_ENUM_FEATURE 7u
 
-/// Flag of `dtl_enum_create`: with a template Undefined, so that unknown names can be kept.
+/// Flag of `dtl_enum_create`: adds the template Undefined, which can represent unknown names.
 #define DTL_ENUM_WITH_UNDEFINED UINT64_C(1)
-/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the
+/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined that holds the
 /// text.
 #define DTL_EV_TOLERANT UINT64_C(1)
 
-/// An attribute that is 0 or 1 (everything but 0 counts as 1); in `integer`.
+/// Attribute kind: truth value, in `integer`. Everything but 0 counts as 1.
 #define DTL_ATTR_BOOL 1u
-/// An int64_t; in `integer`, as its bits.
+/// Attribute kind: int64_t, in `integer`, as its bits.
 #define DTL_ATTR_I64 2u
-/// A uint64_t; in `integer`.
+/// Attribute kind: uint64_t, in `integer`.
 #define DTL_ATTR_U64 3u
-/// A double; in `real`. -0 is taken as 0 and every NaN as the same one.
+/// Attribute kind: double, in `real`. -0 is stored as 0, and every NaN as the same one.
 #define DTL_ATTR_F64 4u
-/// A text, UTF-8 with NUL; in `text`.
+/// Attribute kind: UTF-8 text with NUL, in `text`.
 #define DTL_ATTR_STR 5u
-/// A word of any enumeration; in `integer`.
+/// Attribute kind: word of any enumeration, in `integer`.
 #define DTL_ATTR_ENUM 6u
 
-/// Flag of a template's field: it has no default, so each instance gives a value.
+/// Flag of a template's field: it has no default, so each instance must give a value.
 #define DTL_ATTR_REQUIRED UINT64_C(1)
 
-/// A field of a template with its default, or an attribute of an instance with its value. An
-/// element of arrays: it never grows. Made by dtl_attr_i64("block_size", 128) and its like, at the
-/// end of this file.
+/// Field of a template with its default, or attribute of an instance with its value. It is an
+/// element of arrays and never grows. dtl_attr_i64("block_size", 128) and similar functions at the
+/// end of this file build one.
 typedef struct dtl_attr_t {
-    /// Syntax as a member's name; not "type". Copied where it is passed in; lives for ever where it
-    /// is given out.
+    /// Name, with the syntax of a member name, but not "type". Copied on input; valid until the
+    /// process ends on output.
     const char *name;
-    /// DTL_ATTR_BOOL ... DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is
+    /// DTL_ATTR_BOOL to DTL_ATTR_ENUM. An attribute has the kind of its field: nothing is
     /// converted.
     uint32_t kind;
     /// Must be 0.
     uint32_t reserved;
-    /// The value of BOOL, I64, U64, ENUM; else 0.
+    /// Value of kinds BOOL, I64, U64 and ENUM; otherwise 0.
     uint64_t integer;
-    /// The value of F64; else 0.
+    /// Value of kind F64; otherwise 0.
     double real;
-    /// The value of STR; else NULL. Copied, or lives for ever, as `name`.
+    /// Value of kind STR; otherwise NULL. Copied on input; valid until the process ends on output.
     const char *text;
-    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
+    /// DTL_ATTR_REQUIRED or 0 in a template's field; 0 in an attribute.
     uint64_t flags;
 } dtl_attr_t;
 
-/// Makes an enumeration of the program's own.
+/// Creates an enumeration.
 ///
-/// @param[in] name  1 to 127 letters, digits and '_', not a digit first; copied. (No '.': in JSON
-///                  that stands between enumeration and member.)
-/// @param[in] flags DTL_ENUM_WITH_UNDEFINED, or 0.
-/// @param[out] out  its number, at least 256. It stays for ever. Numbers depend on the order of
-///                  creation: look it up by name.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find gives it.
-///         DTL_ERROR_INVALID_ARGUMENT: name or flags.
-///         DTL_ERROR_LIMIT: 256 were made in this process' life. Threads: any.
+/// @param[in] name  1 to 127 letters, digits and '_', not beginning with a digit. Copied. ('.' is
+///                  not allowed: in JSON it separates enumeration and member.)
+/// @param[in] flags DTL_ENUM_WITH_UNDEFINED or 0.
+/// @param[out] out  Its number, at least 256, valid until the process ends. Numbers depend on the
+///                  order of creation, so look enumerations up by name.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find returns its number.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` or `flags` is not allowed.
+///         DTL_ERROR_LIMIT: 256 enumerations were created in this process. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_create(const char *name, uint64_t flags, dtl_enum_t *out);
 
-/// The number of an enumeration, built-in ("Schedule") or not.
+/// Finds an enumeration by name, a built-in one ("Schedule") or another.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists what there is. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the existing ones.
+/// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_find(const char *name, dtl_enum_t *out);
 
-/// Adds a member to an enumeration. It is then as good as a built-in one: a backend that has memory
-/// of a registered kind, say, finds its word in dtl_memory_vtable_t.alloc. It stays for ever, over
-/// dtl_finalize too: who may be loaded twice takes what dtl_enum_from_name gives when the name
-/// exists. Its value is the lowest unused one that is at least the count of members + 1, so it
-/// depends on what was registered before: where words go to files or other processes, use
-/// dtl_enum_register_value or names.
+/// Adds a member to an enumeration.
 ///
-/// @param[in] enumeration DTL_ENUM_..., or of dtl_enum_create or dtl_enum_find.
-/// @param[in] name        1 to 127 letters, digits, '_' and '.', a letter or '_' first; copied.
-/// @param[out] out        the word of the member.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: enumeration or
-///         name.
+/// It is equivalent to a built-in member: a backend with memory of a registered kind, for example,
+/// receives its word in dtl_memory_vtable_t.alloc. It exists until the process ends, across
+/// dtl_finalize. A library that may be loaded twice uses dtl_enum_from_name if the name exists. Its
+/// value is the lowest unused one that is at least the count of members + 1, so it depends on
+/// earlier registrations. For words in files or other processes use dtl_enum_register_value or
+/// names.
+///
+/// @param[in] enumeration DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param[in] name        1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                        Copied.
+/// @param[out] out        The word of the member.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration, or `name` is not allowed.
 ///         DTL_ERROR_LIMIT: no value above the count is free (at most 65534).
 /// Threads: any. Equivalent: DaCe's register of an extensible_enum.
 DTL_NODISCARD dtl_status_t dtl_enum_register(dtl_enum_t enumeration, const char *name,
     dtl_enum_word_t *out);
 
-/// Adds a member with a value of the caller's choice: its word is DTL_EV_WORD(enumeration, value)
-/// in every process.
+/// Adds a member with a given value, so that its word is DTL_EV_WORD(enumeration, value) in every
+/// process.
 ///
-/// @param[in] value 1 to 65534; in a built-in enumeration at least 256.
-/// @param[out] out  the word of the member.
-/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text names
-///         the member that has it. DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
+/// @param[in] enumeration DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param[in] name        1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                        Copied.
+/// @param[in] value       1 to 65534; in a built-in enumeration at least 256.
+/// @param[out] out        The word of the member.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name or the value is taken. The text names the member that
+///         has it.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration, or `name` or `value` is not
+///         allowed. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_register_value(dtl_enum_t enumeration, const char *name,
     uint32_t value, dtl_enum_word_t *out);
 
-/// Adds a template: a member whose instances have attributes, "a kernel of block size 128". Value
-/// as with dtl_enum_register.
+/// Adds a template: a member whose instances have attributes, such as "a kernel of block size 128".
 ///
-/// @param[in] fields `n` of them; copied. An entry of dtl_attr_i64 and its like is a field with
-///                   that default, one of dtl_attr_required has none.
-/// @param[in] n      1 to 16.
-/// @param[out] out   the word of the template, which dtl_ev_match holds equal to each of its
-///                   instances.
-/// @return as dtl_enum_register. DTL_ERROR_INVALID_ARGUMENT: a field's name, kind, flags or default
-///         (a word that was never given out), a name twice, no fields. DTL_ERROR_LIMIT: more than
-///         16. DTL_ERROR_NULL_POINTER: fields, or a name or text in them. Threads: any.
+/// Its value is chosen as by dtl_enum_register.
+///
+/// @param[in] enumeration DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param[in] name        1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                        Copied.
+/// @param[in] fields      The `n` fields, copied. An entry from dtl_attr_i64 and similar
+///                        functions is a field with that default; one from dtl_attr_required is a
+///                        field without a default.
+/// @param[in] n           1 to 16.
+/// @param[out] out        The word of the template. dtl_ev_match considers each of its instances
+///                        equal to it.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration; `name` is not allowed; `n` is
+///         0; two fields have one name; or a field has an invalid name, kind, flags or default (a
+///         word that does not exist).
+///         DTL_ERROR_LIMIT: `n` is above 16, or no value above the count is free (at most 65534).
+///         DTL_ERROR_NULL_POINTER: `fields` is NULL, or a name or text in it. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_register_template(dtl_enum_t enumeration, const char *name,
     const dtl_attr_t *fields, uint64_t n, dtl_enum_word_t *out);
 
-/// The member of this name; of a template's name, the template.
+/// Finds a member by name. The name of a template finds the template.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such member (its plugin may not be loaded).
-///         DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_from_name(dtl_enum_t enumeration, const char *name,
     dtl_enum_word_t *out);
 
-/// The member of this value: DTL_EV_WORD(enumeration, value) if that is registered.
+/// Finds a member by value. The result is DTL_EV_WORD(enumeration, value) if it is registered.
 ///
-/// @return as dtl_enum_from_name. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_from_value(dtl_enum_t enumeration, uint32_t value,
     dtl_enum_word_t *out);
 
-/// How many members an enumeration has: templates count, Undefined too, instances do not.
+/// Returns the number of members of an enumeration, including templates and Undefined, without
+/// instances.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_count(dtl_enum_t enumeration, uint64_t *out_count);
 
-/// A member by its index, in the order of registration. Members only ever come behind, so a loop
-/// misses none.
+/// Returns the member with an index, in the order of registration. New members are only appended,
+/// so a loop misses none.
 ///
 /// @param[in] index 0 to the count - 1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: index. DTL_ERROR_INVALID_ARGUMENT: no such enumeration.
-///         Threads: any.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_at(dtl_enum_t enumeration, uint64_t index,
     dtl_enum_word_t *out);
 
-/// The template Undefined of an enumeration: DTL_MEMORY_UNDEFINED of DTL_ENUM_MEMORY. Its instances
-/// keep, in field "text", what a tolerant dtl_ev_from_json did not know.
+/// Returns the template Undefined of an enumeration, for example DTL_MEMORY_UNDEFINED for
+/// DTL_ENUM_MEMORY. The field "text" of its instances holds the text that a tolerant
+/// dtl_ev_from_json could not resolve.
 ///
-/// @return DTL_ERROR_NOT_FOUND: made without DTL_ENUM_WITH_UNDEFINED. DTL_ERROR_INVALID_ARGUMENT:
-///         no such enumeration.
-/// Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: the enumeration was created without DTL_ENUM_WITH_UNDEFINED.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_undefined(dtl_enum_t enumeration, dtl_enum_word_t *out);
 
-/// The word for a template with these attributes. Instances are interned: equal attributes of one
-/// template give one word, in whatever order, thread and way (a default that is given or left out);
-/// those of another template never give it. So words are compared in place of attributes. Doubles
-/// are compared by their bits, -0 as 0, all NaN as one. An instance stays for ever, so put into
-/// attributes what there are few different ones of. Asking again for one that is there takes no
-/// lock and no memory (about 100 ns).
+/// Returns the word of a template's instance with the given attributes.
 ///
-/// @param[in] tmpl  the template's word.
-/// @param[in] attrs `n` of them, from dtl_attr_i64 and its like; what is left out takes its
-///                  default. Copied.
+/// Instances are interned: equal attributes of one template give the same word, regardless of their
+/// order, the thread, and whether a default is given or omitted. Instances of different templates
+/// never share a word. So compare words instead of attributes. Doubles are compared by their bits,
+/// with -0 as 0 and every NaN as the same one. An instance exists until the process ends, so use
+/// attributes with few different values. A lookup of an existing instance takes no lock and
+/// allocates nothing (about 100 ns).
+///
+/// @param[in] tmpl  The word of the template.
+/// @param[in] attrs The `n` attributes, from dtl_attr_i64 and similar functions; copied. Omitted
+///                  fields take their defaults.
 /// @param[in] n     0 to 16.
-/// @param[out] out  the instance; its upper 32 bits are the template's.
-/// @return DTL_ERROR_TYPE: `tmpl` is no template, or an attribute has another kind than its field.
-///         DTL_ERROR_NOT_FOUND: no such field. DTL_ERROR_INVALID_ARGUMENT: a field without a
-///         default is missing, an attribute is there twice or has flags, a word was never given
-///         out. DTL_ERROR_NULL_POINTER: attrs, or a name or text in them. DTL_ERROR_LIMIT: 65536
-///         instances were made in this process' life, or this one is longer than 4000 bytes as
-///         JSON, or has instances in instances more than 16 deep. Threads: any.
+/// @param[out] out  The instance. Its upper 32 bits are those of the template.
+/// @return DTL_ERROR_TYPE: `tmpl` is not a template, or an attribute has another kind than its
+///         field. DTL_ERROR_NOT_FOUND: there is no such field.
+///         DTL_ERROR_INVALID_ARGUMENT: a field without a default is missing, an attribute is given
+///         twice or has flags, or a word does not exist.
+///         DTL_ERROR_NULL_POINTER: `attrs` is NULL, or a name or text in it.
+///         DTL_ERROR_LIMIT: `n` is above 16; 65536 instances were created in this process; or this
+///         one is longer than 4000 bytes as JSON, or nests instances more than 16 deep.
+/// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_instance(dtl_enum_word_t tmpl, const dtl_attr_t *attrs,
     uint64_t n, dtl_enum_word_t *out);
 
-/// An attribute of an instance.
+/// Returns an attribute of an instance.
 ///
-/// @param[in] name      the field's name.
-/// @param[out] out_attr receives all of it; its texts live for ever.
-/// @return DTL_ERROR_NOT_FOUND: no such field; a plain member has none. DTL_ERROR_TYPE: `word` is
-///         the template itself.
-///         DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+/// @param[in] name      The name of the field.
+/// @param[out] out_attr Receives the whole attribute. Its texts are valid until the process ends.
+/// @return DTL_ERROR_NOT_FOUND: there is no such field; a plain member has none.
+///         DTL_ERROR_TYPE: `word` is the template itself.
+///         DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_get(dtl_enum_word_t word, const char *name,
     dtl_attr_t *out_attr);
 
-/// The name of a member; of an instance, that of its template.
+/// Returns the name of a member; for an instance, the name of its template.
 ///
-/// @param[out] out_name receives the text, which stays valid until the process ends; do not free
-///                      it.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+/// @param[out] out_name Receives the text, which is valid until the process ends. Do not free it.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_name(dtl_enum_word_t word, const char **out_name);
 
-/// A word as JSON, which dtl_ev_from_json reads back into the same word:
+/// Writes a word as JSON. dtl_ev_from_json reads it back into the same word.
 ///
-///   a plain member   "Sequential"
-///   an instance
+///   plain member   "Sequential"
+///   instance
 ///                {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
-///   a template       {"type":"Schedule.MyAccelerator_Kernel"}
-///   of Undefined     the text that it keeps, as it was read, without blanks between what is in an
-///                    object
+///   template       {"type":"Schedule.MyAccelerator_Kernel"}
+///   of Undefined   the text that it holds, as it was read, without blanks between the parts of an
+///                  object
 ///
-/// with all fields in the template's order. Doubles that are not finite are "NaN", "Infinity",
-/// "-Infinity". (In JavaScript integers above 2^53 lose digits.)
+/// An instance lists all fields in the order of the template. Doubles that are not finite are
+/// "NaN", "Infinity" and "-Infinity". (In JavaScript, integers above 2^53 lose digits.)
 ///
-/// @param[out] buf     receives the text with NUL; NULL with cap 0 asks for the length. At most
-///                     4000 bytes.
-/// @param[in] cap      bytes in buf.
-/// @param[out] out_len receives the length without NUL; may be NULL. Also written if the buffer
-///                     is too small.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. DTL_ERROR_BUFFER_TOO_SMALL:
-///         cap. Threads: any.
+/// @param[out] buf     Receives the text with its NUL, at most 4000 bytes. NULL with cap 0
+///                     queries the length only.
+/// @param[in] cap      Size of `buf` in bytes.
+/// @param[out] out_len Receives the length without the NUL, also if `cap` is too small; may be
+///                     NULL.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_to_json(dtl_enum_word_t word, char *buf, uint64_t cap,
     uint64_t *out_len);
 
-/// The word that a JSON text means; its forms are at dtl_ev_to_json.
+/// Reads a word from JSON in one of the forms of dtl_ev_to_json. If an object has a key twice, the
+/// last one counts.
 ///
-/// @param[in] enumeration which one it is of.
+/// @param[in] enumeration The enumeration of the word.
 /// @param[in] text        JSON, at most 4096 bytes.
-/// @param[in] flags       DTL_EV_TOLERANT: an unknown name (of a plugin that is not there)
-///                        becomes an instance of Undefined that keeps the text, matches Undefined
-///                        and writes the text back (numbers digit by digit, exponents as e+5,
-///                        without blanks between). Once there is a member of that name, what is
-///                        written reads as that member. Or 0. If an object has a key twice, the
-///                        last one counts.
-/// @param[out] out        the word.
-/// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without
-///         Undefined.
-///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text
-///         gives the position), "type" is of another enumeration, a field without a default is
-///         missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
-/// Threads: any.
+/// @param[in] flags       DTL_EV_TOLERANT or 0. With DTL_EV_TOLERANT, an unknown name (for
+///                        example of a plugin that is not loaded) becomes an instance of
+///                        Undefined. It holds the text, matches Undefined, and writes the text
+///                        back (numbers digit by digit, exponents as e+5, without blanks in
+///                        between). If a member of that name is registered later, the written
+///                        text parses as that member.
+/// @param[out] out        The word.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member or field; with DTL_EV_TOLERANT, the
+///         enumeration also has no Undefined.
+///         DTL_ERROR_TYPE: a value has another kind than its field.
+///         DTL_ERROR_INVALID_ARGUMENT: `text` is not JSON (the error text has the position), "type"
+///         names another enumeration, a field without a default is missing, or `flags` is not
+///         allowed.
+///         DTL_ERROR_LIMIT: 65536 instances were created in this process; or this one is longer
+///         than 4000 bytes as JSON, or nests instances more than 16 deep. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_from_json(dtl_enum_t enumeration, const char *text,
     uint64_t flags, dtl_enum_word_t *out);
 
-/// Says what goes with a schedule: of what kind memory is that is allocated in it, and how what is
-/// inside it runs. Once: the same again succeeds. Built-in schedules have theirs: Host, Host and
-/// Device memory, and Sequential inside.
+/// Sets the defaults of a schedule: the kind of memory that is allocated inside it, and the
+/// schedule of its inner scopes.
 ///
-/// @param[in] schedule a schedule or template of schedules, no instance.
-/// @return DTL_ERROR_ALREADY_EXISTS: it has other defaults. DTL_ERROR_TYPE: a word of another
-///         enumeration.
-///         DTL_ERROR_INVALID_ARGUMENT: an instance, or never given out. Threads: any.
-/// Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
+/// They can be set once; setting the same defaults again succeeds. Built-in schedules have theirs:
+/// memory kinds Host, Host and Device, and Sequential as the inner schedule.
+///
+/// @param[in] schedule            A schedule or a template of schedules, not an instance.
+/// @param[in] default_memory_kind A member of DTL_ENUM_MEMORY.
+/// @param[in] inner_schedule      A member of DTL_ENUM_SCHEDULE.
+/// @return DTL_ERROR_ALREADY_EXISTS: the schedule has other defaults.
+///         DTL_ERROR_TYPE: a word belongs to another enumeration.
+///         DTL_ERROR_INVALID_ARGUMENT: `schedule` is an instance, or a word does not exist.
+/// Threads: any. Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
 DTL_NODISCARD dtl_status_t dtl_schedule_set_defaults(dtl_enum_word_t schedule,
     dtl_enum_word_t default_memory_kind, dtl_enum_word_t inner_schedule);
 
-/// What goes with a schedule; with an instance, what goes with its template.
+/// Returns the defaults of a schedule; for an instance, those of its template.
 ///
-/// @param[out] out_memory_kind    receives the kind of memory.
-/// @param[out] out_inner_schedule receives the schedule inside.
-/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it. DTL_ERROR_TYPE: no
-///         schedule.
-///         DTL_ERROR_INVALID_ARGUMENT: never given out. Threads: any.
+/// @param[in] schedule            A schedule, a template of schedules, or an instance.
+/// @param[out] out_memory_kind    Receives the kind of memory.
+/// @param[out] out_inner_schedule Receives the inner schedule.
+/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it.
+///         DTL_ERROR_TYPE: `schedule` is not a schedule.
+///         DTL_ERROR_INVALID_ARGUMENT: `schedule` does not exist. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_schedule_defaults(dtl_enum_word_t schedule,
     dtl_enum_word_t *out_memory_kind, dtl_enum_word_t *out_inner_schedule);
 
@@ -303,52 +333,62 @@ DTL_NODISCARD dtl_status_t dtl_schedule_defaults(dtl_enum_word_t schedule,
  * Environments: prerequisites of backends and kernel sources, started once and shared.
  * -------------------------------------------------------------------------------------------- */
 
-/// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS
-/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and the reason
-/// is written to `why` (`cap` bytes of room, at least 256). Thread: the one whose call needs the
-/// result. Locks held: none. It may block, and may call the library.
+/// Checks whether an environment can be used here. It must not fail on a machine without the
+/// environment. It runs in the thread whose call needs the result, with no lock held. It may block,
+/// and may call the library.
+///
+/// @param[out] why Receives the reason if the environment cannot be used.
+/// @param[in] cap  Size of `why` in bytes, at least 256.
+/// @return DTL_SUCCESS if the environment can be used. Any other status (usually
+///         DTL_ERROR_UNAVAILABLE) if it cannot.
 typedef dtl_status_t (*dtl_environment_probe_fn_t)(void *user, char *why, uint64_t cap);
 
-/// Starts the environment; everything that it depends on has been started. `state` is its block:
-/// state_size bytes of zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that
-/// nothing is left of it: finalize is not called; dtl_backend_set_error gives the text, else the
-/// dtl_ call that failed with it. It may require other environments (never itself): those belong to
-/// it, and are released when it has been finalised or has failed, unless it releases them itself.
-/// Thread: the one that requires it first; others that require it wait. Locks held: none. It may
-/// block, but not wait for a thread that requires this environment.
+/// Starts an environment, after all its dependencies.
+///
+/// It may require other environments, but never itself. They then belong to this environment: they
+/// are released after it has been finalised or has failed, unless it releases them itself. It runs
+/// in the thread that requires the environment first; others that require it wait. No lock is held.
+/// It may block, but must not wait for a thread that requires this environment.
+///
+/// @param[in,out] state The state block: state_size bytes, zeroed; NULL if state_size is 0.
+/// @return DTL_SUCCESS. With any other status nothing of the environment may be left, because
+///         finalize is not called. The error text is that of dtl_backend_set_error, otherwise that
+///         of the dtl_ call that failed with the status.
 typedef dtl_status_t (*dtl_environment_init_fn_t)(void *user, void *state);
 
-/// Ends the environment; everything that it depends on is still there. The block is freed after it.
-/// A status other than DTL_SUCCESS is logged and returned by the call that released it; the
-/// environment has ended all the same. Thread: the one that releases it last, or the one in
-/// dtl_finalize (where calls of the library return DTL_ERROR_INVALID_STATE). Locks held: none.
-/// Never called in a forked child for what the parent started.
+/// Finalises an environment, before its dependencies. The state block is freed afterwards.
+///
+/// It runs in the thread that releases the environment last, or in that of dtl_finalize (where
+/// calls of the library return DTL_ERROR_INVALID_STATE). No lock is held. It is never called in a
+/// forked child for an environment that the parent started.
+///
+/// @return DTL_SUCCESS. Any other status is logged and returned by the call that released the
+///         environment, which has ended nevertheless.
 typedef dtl_status_t (*dtl_environment_finalize_fn_t)(void *user, void *state);
 
-/// An environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
+/// Description of an environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
 ///
-/// Versions are compared as versions: number by number between the dots, missing ones are 0 (3.20
-/// is newer than 3.18.1, and 3.1 is 3.1.0); what follows the numbers ("rc1") is passed over, as
-/// CMake does.
+/// Versions are compared number by number between the dots; missing numbers are 0 (3.20 is newer
+/// than 3.18.1, and 3.1 equals 3.1.0). Text after the numbers ("rc1") is ignored, as in CMake.
 typedef struct dtl_environment_desc_t {
     /// sizeof(dtl_environment_desc_t), set by DTL_ENVIRONMENT_DESC_INIT.
     uint32_t struct_size;
-    /// Entries of `depends`; at most 256, as of the other lists.
+    /// Entries of `depends`; at most 256, as in the other lists.
     uint32_t depends_count;
-    /// (required) 1 to 63 letters, digits, '_', '-' or '.'.
+    /// (required) Name: 1 to 63 letters, digits, '_', '-' or '.'.
     const char *name;
-    /// It begins with a number; NULL = it has none, and nobody can ask for one.
+    /// Version, beginning with a number; NULL = none, and no version can be required.
     const char *version;
-    /// Environments that are started before this one, in this order: "name", or "name>=version".
+    /// Environments that start before this one, in this order: "name" or "name>=version".
     const char *const *depends;
-    /// Packages that building with it needs, for readers of dtl_environment_at; the library does
-    /// nothing with them.
+    /// Packages that a build needs, for readers of dtl_environment_at. The library does not use
+    /// them.
     const char *const *packages;
-    /// Folders of headers, as paths from '/': where source that names this environment
-    /// (dtl_source_t) finds `#include`s.
+    /// Folders of headers, as absolute paths. They are include folders for sources that name this
+    /// environment (dtl_source_t).
     const char *const *headers;
-    /// Libraries that such source is linked with on the host: a path from '/', or a name as after
-    /// -l.
+    /// Libraries with which such sources are linked on the host: an absolute path, or a name as
+    /// after -l.
     const char *const *libraries;
     /// Entries of `packages`.
     uint32_t packages_count;
@@ -358,18 +398,18 @@ typedef struct dtl_environment_desc_t {
     uint32_t libraries_count;
     /// Must be 0.
     uint32_t reserved;
-    /// Bytes of the state block; 0 = none. At most 2^30.
+    /// Size of the state block in bytes, at most 2^30; 0 = none.
     uint64_t state_size;
-    /// Its alignment: a power of two up to 4096; 0 = 16.
+    /// Alignment of the state block: a power of two up to 4096; 0 = 16.
     uint64_t state_align;
-    /// NULL = it can be used everywhere.
+    /// Function that checks availability; NULL = available everywhere.
     dtl_environment_probe_fn_t probe;
-    /// NULL = there is nothing to start.
+    /// Function that starts the environment; NULL = there is nothing to start.
     dtl_environment_init_fn_t init;
-    /// NULL = there is nothing to end.
+    /// Function that ends the environment; NULL = there is nothing to end.
     dtl_environment_finalize_fn_t finalize;
-    /// Passed to the three; must live until the environment is unregistered or dtl_finalize has
-    /// returned.
+    /// Passed to the three functions. It must live until the environment is unregistered or
+    /// dtl_finalize has returned.
     void *user;
 } dtl_environment_desc_t;
 
@@ -378,36 +418,36 @@ typedef struct dtl_environment_desc_t {
     {sizeof(dtl_environment_desc_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, \
      NULL, NULL, NULL, NULL}
 
-/// Nobody requires it.
+/// State of an environment: not started, and not required.
 #define DTL_ENVIRONMENT_IDLE 1
-/// Its init runs.
+/// State of an environment: its init runs.
 #define DTL_ENVIRONMENT_STARTING 2
-/// It is there.
+/// State of an environment: started.
 #define DTL_ENVIRONMENT_STARTED 3
-/// Its finalize runs.
+/// State of an environment: its finalize runs.
 #define DTL_ENVIRONMENT_STOPPING 4
-/// Nobody has it: the last time that somebody required it failed, see `reason`.
+/// State of an environment: not started; the last attempt failed (see `reason`).
 #define DTL_ENVIRONMENT_FAILED 5
 
-/// What an environment is and how it is. Start from DTL_ENVIRONMENT_INFO_INIT. All texts live for
-/// ever and are never NULL; lists are separated by ", ".
+/// Description and state of an environment. Start from DTL_ENVIRONMENT_INFO_INIT. All texts are
+/// valid until the process ends, and never NULL. Entries of lists are separated by ", ".
 typedef struct dtl_environment_info_t {
     /// sizeof(dtl_environment_info_t), set by DTL_ENVIRONMENT_INFO_INIT.
     uint32_t struct_size;
-    /// DTL_ENVIRONMENT_IDLE ... _FAILED.
+    /// DTL_ENVIRONMENT_IDLE to DTL_ENVIRONMENT_FAILED.
     int32_t state;
-    /// The status of the last require that failed in its probe or init; DTL_SUCCESS after one that
-    /// did not.
+    /// Status of the last require that failed in the probe or init; DTL_SUCCESS after one that
+    /// succeeded.
     dtl_status_t status;
     /// 0.
     uint32_t reserved;
-    /// How many require it: calls, environments that depend on it, modules, backends.
+    /// Use count: calls of dtl_environment_require, dependent environments, modules and backends.
     uint64_t uses;
-    /// Its name.
+    /// Name.
     const char *name;
-    /// Its version; empty if it has none.
+    /// Version; empty if there is none.
     const char *version;
-    /// What it depends on.
+    /// Dependencies.
     const char *depends;
     /// Packages.
     const char *packages;
@@ -415,7 +455,7 @@ typedef struct dtl_environment_info_t {
     const char *headers;
     /// Libraries.
     const char *libraries;
-    /// Why it failed; empty if it did not.
+    /// Reason of the failure; empty if there was none.
     const char *reason;
 } dtl_environment_info_t;
 
@@ -423,95 +463,113 @@ typedef struct dtl_environment_info_t {
 #define DTL_ENVIRONMENT_INFO_INIT \
     {sizeof(dtl_environment_info_t), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
-/// Adds an environment: what has to be there before backends, or kernels compiled from source, can
-/// do their work (a library that wants to be initialised once, say). Nothing of it is called yet,
-/// and what it depends on may be registered later.
+/// Registers an environment: something that must be present before backends, or kernels compiled
+/// from source, can work (for example a library that must be initialised once).
 ///
-/// @param[in] desc start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is
-///                 copied.
-/// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS:
-///         another one has the name (the text names the difference). DTL_ERROR_INVALID_ARGUMENT: a
-///         name, a version, a path, alignment; the text has it.
-///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more
-///         than 2^30 bytes.
-/// Registrations end with the last dtl_finalize, as those of backends do.
-/// Threads: any. Equivalent: DaCe's environments.
+/// None of its functions is called yet, and its dependencies may be registered later. Registering
+/// an identical environment again succeeds. Registrations end with the last dtl_finalize, as those
+/// of backends do.
+///
+/// @param[in] desc Start from DTL_ENVIRONMENT_DESC_INIT. Everything is copied except the data
+///                 behind `user`.
+/// @return DTL_ERROR_ALREADY_EXISTS: a different environment has the name. The text names the
+///         difference.
+///         DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path or the alignment is not allowed.
+///         The text names it.
+///         DTL_ERROR_LIMIT: 4096 environments are registered, a list has more than 256 entries, or
+///         the state is larger than 2^30 bytes. Threads: any. Equivalent: DaCe's environments.
 DTL_NODISCARD dtl_status_t dtl_environment_register(const dtl_environment_desc_t *desc);
 
-/// Takes an environment away. What depends on it cannot be required any more.
+/// Removes an environment. Environments that depend on it can no longer be required.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_BUSY: somebody requires it.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. DTL_ERROR_BUSY: the environment is required.
 DTL_NODISCARD dtl_status_t dtl_environment_unregister(const char *name);
 
-/// Starts an environment, or counts one more that requires it. Rules:
+/// Starts an environment, or increments the use count of one that is started. Each success needs
+/// one dtl_environment_release.
 ///
-/// 1. What it depends on comes first, in the order of the lists, each once however often it is
-///    named; then its probe, then its init, with a zeroed state block.
-/// 2. It is started once: whoever requires it next has it at once. Each success wants one
-///    dtl_environment_release.
-/// 3. Before anything is called all of it is looked at: an unknown name (plugins that were not
-///    searched for yet are), a version that is too low, a circle.
-/// 4. If a probe or an init fails, what this call has started ends again, what started last first;
-///    others stay.
-/// 5. Several threads at once: one calls init, the others wait and have its result, a failure too.
-/// 6. An init may require others; a circle that comes about in that way is a failure, also over
-///    several threads.
-/// 7. A failure is not for ever: the next call tries again.
+/// 1. Its dependencies start first, in the order of the lists, each of them once. Then its probe is
+/// called, then its init, with a zeroed state block.
 ///
-/// @param[in] name "name", or "name>=version".
-/// @return DTL_ERROR_NOT_FOUND: it, or one that it depends on, is not registered;
-///         DTL_ERROR_INVALID_ARGUMENT: no such name can be, or a circle of dependencies;
-///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that it cannot be used
-///         here; DTL_ERROR_LIMIT: more than 64 dependencies below each other;
-///         DTL_ERROR_INVALID_STATE: inside its own start or end (6); DTL_ERROR_OUT_OF_MEMORY: for
-///         the state. Else the status of the probe or init that failed. The text names the members:
-///         which one, and on whose behalf.
-/// Threads: any. No lock is held while functions of environments are called.
+/// 2. It is started once. Later calls return at once.
+///
+/// 3. The whole dependency graph is checked before any function is called: for unknown names (after
+/// a search for plugins if that was not done yet), insufficient versions and cycles.
+///
+/// 4. If a probe or an init fails, the environments that this call started end again in reverse
+/// order. Others stay.
+///
+/// 5. If several threads call at once, one calls init. The others wait and get its result, also a
+/// failure.
+///
+/// 6. An init may require other environments. A cycle that arises in this way is a failure, also
+/// across threads.
+///
+/// 7. A failure is not permanent: the next call tries again.
+///
+/// No lock is held while functions of environments are called.
+///
+/// @param[in] name "name" or "name>=version".
+/// @return DTL_ERROR_NOT_FOUND: it, or a dependency, is not registered.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
+///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
+///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
+///         DTL_ERROR_INVALID_STATE: it is called inside its own start or end (rule 6).
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
+///         Otherwise the status of the probe or init that failed. The text names the environments:
+///         the one that failed, and those that needed it. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_environment_require(const char *name);
 
-/// Takes one require back. With the last one, the environment and what it depended on (and nobody
-/// else requires) end: in exactly the reverse order of how they started. dtl_finalize ends in the
-/// same order what is still required.
+/// Undoes one dtl_environment_require.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: nobody has
-///         required it by dtl_environment_require. Else the first failure of a finalize: it has
-///         been released all the same.
-/// Threads: any, not only the one that required it.
+/// The last release ends the environment, and those of its dependencies that nothing else requires,
+/// in exactly the reverse order of their start. dtl_finalize ends whatever is still required, in
+/// the same order.
+///
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_STATE: no dtl_environment_require is left to undo.
+///         Otherwise the first failure of a finalize function; the environment has been released
+///         nevertheless. Threads: any, not only the one that required it.
 DTL_NODISCARD dtl_status_t dtl_environment_release(const char *name);
 
-/// Gives the state block of an environment that is started. It stays where it is until the
-/// environment ends, so ask once.
+/// Returns the state block of a started environment. The address does not change until the
+/// environment ends, so one call is enough.
 ///
-/// @param[out] out the block that init was given; NULL if state_size is 0.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: it is not
-///         started.
+/// @param[out] out The block that was passed to init; NULL if state_size is 0.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_STATE: the environment is not started.
 DTL_NODISCARD dtl_status_t dtl_environment_state(const char *name, void **out);
 
-/// Whether an environment could be required: it and everything that it depends on is registered,
-/// the versions are high enough, and the probes of what is not started yet say so. Starts nothing.
+/// Checks whether an environment could be required, and starts nothing.
 ///
-/// @param[in] name     "name", or "name>=version".
+/// It can be required if it and all of its dependencies are registered, the versions are high
+/// enough, and the probes of those that are not started yet succeed.
+///
+/// @param[in] name     "name" or "name>=version".
 /// @param[out] out_yes 1 or 0.
-/// @param[out] why     why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
-/// @param[in] cap      bytes of room in `why`.
-/// @param[out] out_len bytes of the whole reason, without its NUL; may be NULL.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+/// @param[out] why     Receives the reason if the result is 0, cut to fit, with its NUL;
+///                     otherwise an empty text. May be NULL.
+/// @param[in] cap      Size of `why` in bytes.
+/// @param[out] out_len Length of the whole reason in bytes, without the NUL; may be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed.
 DTL_NODISCARD dtl_status_t dtl_environment_is_available(const char *name, int32_t *out_yes,
     char *why, uint64_t cap, uint64_t *out_len);
 
-/// Number of environments that are registered. Searches for plugins if that was not done yet.
+/// Returns the number of registered environments. Searches for plugins if that was not done yet.
 DTL_NODISCARD dtl_status_t dtl_environment_count(uint64_t *out_count);
 
-/// How the environment of an index is, 0 ... count-1, in the order of registration.
+/// Describes the environment with an index, in the order of registration.
 ///
-/// @param[in,out] out_info start from DTL_ENVIRONMENT_INFO_INIT.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param[in] index        0 to the count - 1.
+/// @param[in,out] out_info Start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 DTL_NODISCARD dtl_status_t dtl_environment_at(uint64_t index, dtl_environment_info_t *out_info);
 
-/// How the environment of a name is.
+/// Describes the environment with a name.
 ///
-/// @param[in,out] out_info start from DTL_ENVIRONMENT_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+/// @param[in,out] out_info Start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
 DTL_NODISCARD dtl_status_t dtl_environment_info(const char *name,
     dtl_environment_info_t *out_info);
 
@@ -519,7 +577,7 @@ DTL_NODISCARD dtl_status_t dtl_environment_info(const char *name,
  * Policies: select a resource for each task.
  * -------------------------------------------------------------------------------------------- */
 
-/// A policy that selects a resource for each task, and the resources it selects from.
+/// Policy that selects a resource for each task, together with the resources it selects from.
 struct dtl_policy_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -983,8 +1041,8 @@ DTL_NODISCARD dtl_status_t dtl_selection_end(const dtl_selection_t *selection,
  * Dispatchers: select the handler of an operation.
  * -------------------------------------------------------------------------------------------- */
 
-/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent:
-/// DaCe's TargetDispatcher).
+/// Dispatcher: a table of handlers and the rules that select one, see dtl_dispatch_key_t
+/// (Equivalent: DaCe's TargetDispatcher).
 struct dtl_dispatcher_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -1000,7 +1058,7 @@ static const dtl_dispatcher_t dtl_dispatcher_null_ __attribute__((unused)) = {0}
 #define DTL_DISPATCHER_NULL ((dtl_dispatcher_t){0})
 #endif
 
-/// A handler in a dispatcher.
+/// Registration of a handler in a dispatcher.
 struct dtl_registration_t {
     /// Opaque. 0 = null.
     uint64_t id;

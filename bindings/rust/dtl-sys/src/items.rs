@@ -20,8 +20,8 @@ pub const DTL_VERSION_STRING: &core::ffi::CStr = c"0.2.0";
 // -----------------------------------------------------------------------------------------------
 // Statuses: permanent numbers; the hundreds digit is the category.
 
-/// Result of every call that can fail: 0 is success, everything else one of the DTL_ERROR_ codes.
-/// `dtl_status_name` names it; `dtl_last_error` tells what went wrong and what to do, in words.
+/// Result of a call that can fail: DTL_SUCCESS (0) or a DTL_ERROR_ code. `dtl_status_name` returns
+/// its name; `dtl_last_error` returns a text with the cause and the remedy.
 pub type dtl_status_t = i32;
 
 /// The call succeeded.
@@ -30,11 +30,12 @@ pub const DTL_SUCCESS: dtl_status_t = 0;
 /// A name, backend or entry does not exist. The text lists the known ones.
 pub const DTL_ERROR_NOT_FOUND: dtl_status_t = 1;
 
-/// Communication failed in a way that no other code describes. See the text.
+/// Communication failed, and no other code describes the failure. See the text.
 pub const DTL_ERROR_COMMUNICATION: dtl_status_t = 100;
 
-/// The time limit passed first. Of a call that starts and ends an operation, nothing touches the
-/// caller's buffers any more. A request that was waited for goes on (wait again, or cancel it).
+/// The time limit expired. After a blocking call that starts and completes an operation, nothing
+/// accesses the caller's buffers any more. A request that was waited for continues: wait again, or
+/// cancel it.
 pub const DTL_ERROR_TIMEOUT: dtl_status_t = 106;
 
 /// The operation was cancelled, or the object it waited on was destroyed by another thread.
@@ -43,114 +44,116 @@ pub const DTL_ERROR_CANCELED: dtl_status_t = 107;
 /// The connection to a peer that is (or may be) alive was lost.
 pub const DTL_ERROR_CONNECTION_LOST: dtl_status_t = 108;
 
-/// A rank died or left. The text names it. Talk to the living, or destroy the communicator.
+/// A rank died or left. The text names it. Communicate with the others, or destroy the
+/// communicator.
 pub const DTL_ERROR_RANK_FAILURE: dtl_status_t = 109;
 
-/// The message was longer than the receive buffer: the buffer is full, the info tells the true size
-/// (where messages are not MPI's own, see dtl_comm_recv).
+/// The message was longer than the receive buffer. The buffer is full, and the info has the true
+/// size (for messages that MPI itself carries, see dtl_comm_recv).
 pub const DTL_ERROR_TRUNCATED: dtl_status_t = 112;
 
-/// A memory operation failed in a way that no other code describes. See the text.
+/// A memory operation failed, and no other code describes the failure. See the text.
 pub const DTL_ERROR_MEMORY: dtl_status_t = 200;
 
-/// Not enough memory of this kind. Free some, or ask for less.
+/// There is not enough memory of this kind. Free some, or request less.
 pub const DTL_ERROR_OUT_OF_MEMORY: dtl_status_t = 202;
 
-/// The text buffer is too small: nothing was written but the length needed.
+/// The text buffer is too small. Only the required length was written.
 pub const DTL_ERROR_BUFFER_TOO_SMALL: dtl_status_t = 303;
 
-/// An index or range lies outside the object. The text gives both.
+/// An index or range lies outside the object. The text has both.
 pub const DTL_ERROR_OUT_OF_BOUNDS: dtl_status_t = 401;
 
-/// A rank or root is not in 0 ... size-1.
+/// A rank or root is not in the range 0 to size-1.
 pub const DTL_ERROR_INVALID_RANK: dtl_status_t = 403;
 
-/// An argument has a value that makes no sense here. The text names it and what is allowed.
+/// An argument has an invalid value. The text names it and the allowed values.
 pub const DTL_ERROR_INVALID_ARGUMENT: dtl_status_t = 410;
 
 /// A pointer that must not be NULL is NULL.
 pub const DTL_ERROR_NULL_POINTER: dtl_status_t = 411;
 
-/// The handle is null, stale (destroyed), of another type, or was never made by this process.
+/// The handle is null, stale (destroyed), of another type, or was never created by this process.
 pub const DTL_ERROR_INVALID_HANDLE: dtl_status_t = 412;
 
 /// The name or rank is taken. Choose another, or pass DTL_REGISTER_REPLACE.
 pub const DTL_ERROR_ALREADY_EXISTS: dtl_status_t = 413;
 
-/// The dtype and the operation, or two dtypes, do not go together.
+/// The dtype and the operation, or two dtypes, are incompatible.
 pub const DTL_ERROR_TYPE: dtl_status_t = 414;
 
-/// More than one candidate fits equally well. The text names them.
+/// More than one candidate matches equally well. The text names them.
 pub const DTL_ERROR_AMBIGUOUS: dtl_status_t = 415;
 
 /// A fixed limit of the library is reached. The text names it.
 pub const DTL_ERROR_LIMIT: dtl_status_t = 416;
 
-/// The caller was built against an interface that this library does not speak.
+/// The caller was built for an interface version that this library does not support.
 pub const DTL_ERROR_INCOMPATIBLE_ABI: dtl_status_t = 417;
 
-/// The object is in use. Finish or destroy what uses it, then call again.
+/// The object is in use. Finish or destroy its users, then call again.
 pub const DTL_ERROR_BUSY: dtl_status_t = 418;
 
-/// This backend or build cannot do that, and nothing was done instead.
+/// This backend or build does not support the operation, and nothing was done instead.
 pub const DTL_ERROR_NOT_SUPPORTED: dtl_status_t = 420;
 
-/// A backend failed in a way that no other code describes. See the text.
+/// A backend failed, and no other code describes the failure. See the text.
 pub const DTL_ERROR_BACKEND: dtl_status_t = 500;
 
-/// The backend cannot run here. The text gives the reason (`dtl_backend_is_available` too).
+/// The backend cannot run here. The text has the reason, as `dtl_backend_is_available` reports it.
 pub const DTL_ERROR_UNAVAILABLE: dtl_status_t = 501;
 
-/// The backend could run here but failed to start.
+/// The backend can run here, but failed to start.
 pub const DTL_ERROR_INIT_FAILED: dtl_status_t = 502;
 
-/// A device failed so that nothing can be done with it any more in this process, and what was in
-/// its memory is gone. The text has the driver's reason. Destroy what was made on it; use another
-/// device, or start a new process.
+/// A device failed. It is unusable in this process from now on, and the contents of its memory are
+/// lost. The text has the driver's reason. Destroy the objects created on it; use another device,
+/// or start a new process.
 pub const DTL_ERROR_DEVICE_LOST: dtl_status_t = 503;
 
-/// The CUDA driver answered an error. The text has its code and name.
+/// The CUDA driver returned an error. The text has its code and name.
 pub const DTL_ERROR_CUDA: dtl_status_t = 510;
 
-/// OpenCL answered an error. The text has its code and name.
+/// OpenCL returned an error. The text has its code and name.
 pub const DTL_ERROR_OPENCL: dtl_status_t = 515;
 
-/// MPI answered an error. The text has its class and string.
+/// MPI returned an error. The text has its class and string.
 pub const DTL_ERROR_MPI: dtl_status_t = 530;
 
-/// NCCL answered an error. The text has its code and name.
+/// NCCL returned an error. The text has its code and name.
 pub const DTL_ERROR_NCCL: dtl_status_t = 540;
 
 /// A verbs call or completion failed. The text has its code and name.
 pub const DTL_ERROR_VERBS: dtl_status_t = 560;
 
-/// A slot of a registered (native) backend returned a number that is not a status, or wrote an
-/// invalid output: a boolean other than 0 and 1, a source that is not a rank, or a match word that
-/// differs from the receive's. The text has slot and value.
+/// A slot of a registered backend returned a number that is not a status, or wrote an invalid
+/// output: a boolean other than 0 and 1, a source that is not a rank, or a match word that differs
+/// from that of the receive. The text has the slot and the value.
 pub const DTL_ERROR_NATIVE_BACKEND: dtl_status_t = 570;
 
-/// A kernel's source did not compile or link. The text has the compiler's first error;
-/// dtl_module_log has all.
+/// The source of a kernel did not compile or link. The text has the first error of the compiler;
+/// dtl_module_log has the whole log.
 pub const DTL_ERROR_COMPILE_FAILED: dtl_status_t = 580;
 
-/// A bug in the library (a caught panic). The text names the place; please report it.
+/// The library has a bug (a caught panic). The text names the place; please report it.
 pub const DTL_ERROR_INTERNAL: dtl_status_t = 900;
 
-/// The slot exists in the interface but this version does not implement it.
+/// The slot exists in the interface, but this version does not implement it.
 pub const DTL_ERROR_NOT_IMPLEMENTED: dtl_status_t = 901;
 
-/// The call is not allowed in this state: before dtl_init after a dtl_finalize, or out of order.
+/// The call is not allowed in this state: after dtl_finalize without a new dtl_init, or in the
+/// wrong order.
 pub const DTL_ERROR_INVALID_STATE: dtl_status_t = 902;
 
 /// This process is a fork of one that used the library. Call dtl_init_after_fork first.
 pub const DTL_ERROR_FORKED: dtl_status_t = 903;
 
 // -----------------------------------------------------------------------------------------------
-// Typed 64-bit handles. `{0}` is null; the number means nothing outside this process.
+// Handles
 
-/// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
-/// calling thread's current backend: the last one given to `dtl_backend_set_device`, else
-/// `dtl_backend_get(NULL)`; that again once the current one is unregistered.
+/// Backend: a built-in or a registered one. In a call, DTL_BACKEND_NULL is the current backend of
+/// the calling thread: the last one passed to `dtl_backend_set_device`, otherwise that of
+/// `dtl_backend_get(NULL)`. The latter also applies after the current one is unregistered.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_backend_t {
@@ -161,8 +164,8 @@ pub struct dtl_backend_t {
 /// The null dtl_backend_t.
 pub const DTL_BACKEND_NULL: dtl_backend_t = dtl_backend_t { id: 0 };
 
-/// An in-order queue of work on a device (Equivalent: cudaStream_t). DTL_STREAM_NULL in a call
-/// means the default stream of the calling thread's current device.
+/// In-order queue of work on a device (Equivalent: cudaStream_t). In a call, DTL_STREAM_NULL is the
+/// default stream of the calling thread's current device.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_stream_t {
@@ -173,7 +176,7 @@ pub struct dtl_stream_t {
 /// The null dtl_stream_t.
 pub const DTL_STREAM_NULL: dtl_stream_t = dtl_stream_t { id: 0 };
 
-/// A point in a stream's work (Equivalent: cudaEvent_t).
+/// Marker in the work of a stream (Equivalent: cudaEvent_t).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_event_t {
@@ -184,8 +187,8 @@ pub struct dtl_event_t {
 /// The null dtl_event_t.
 pub const DTL_EVENT_NULL: dtl_event_t = dtl_event_t { id: 0 };
 
-/// Runs functions and loops on the host: inline, sequentially, on a pool, or on a backend's own
-/// threads.
+/// Executor, which runs functions and loops on the host: inline, sequentially, on a thread pool, or
+/// on the threads of a backend.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_executor_t {
@@ -196,7 +199,7 @@ pub struct dtl_executor_t {
 /// The null dtl_executor_t.
 pub const DTL_EXECUTOR_NULL: dtl_executor_t = dtl_executor_t { id: 0 };
 
-/// A function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
+/// Function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_kernel_t {
@@ -207,7 +210,9 @@ pub struct dtl_kernel_t {
 /// The null dtl_kernel_t.
 pub const DTL_KERNEL_NULL: dtl_kernel_t = dtl_kernel_t { id: 0 };
 
-/// A group of ranks that exchange messages (Equivalent: MPI_Comm).
+/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). DTL_COMM_WORLD is
+/// opened by the first call that uses it, so that even a local call may then wait for the other
+/// ranks, up to 30 s.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_comm_t {
@@ -218,7 +223,8 @@ pub struct dtl_comm_t {
 /// The null dtl_comm_t.
 pub const DTL_COMM_NULL: dtl_comm_t = dtl_comm_t { id: 0 };
 
-/// An operation in flight (Equivalent: MPI_Request). Stale once it has completed.
+/// Operation in progress (Equivalent: MPI_Request). The handle is stale once the operation has
+/// completed.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_request_t {
@@ -229,8 +235,7 @@ pub struct dtl_request_t {
 /// The null dtl_request_t.
 pub const DTL_REQUEST_NULL: dtl_request_t = dtl_request_t { id: 0 };
 
-/// A message that dtl_comm_mprobe has found and taken: dtl_comm_mrecv receives it (Equivalent:
-/// MPI_Message).
+/// Message that dtl_comm_mprobe has matched; dtl_comm_mrecv receives it (Equivalent: MPI_Message).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_message_t {
@@ -241,7 +246,7 @@ pub struct dtl_message_t {
 /// The null dtl_message_t.
 pub const DTL_MESSAGE_NULL: dtl_message_t = dtl_message_t { id: 0 };
 
-/// Memory of a backend that is kept for later allocations (Equivalent: cudaMemPool_t).
+/// Pool of a backend's memory, kept for later allocations (Equivalent: cudaMemPool_t).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_pool_t {
@@ -252,7 +257,8 @@ pub struct dtl_pool_t {
 /// The null dtl_pool_t.
 pub const DTL_POOL_NULL: dtl_pool_t = dtl_pool_t { id: 0 };
 
-/// Memory of each rank of a communicator that the others read and change (Equivalent: MPI_Win).
+/// Window: memory of each rank of a communicator that the other ranks read and modify (Equivalent:
+/// MPI_Win).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_win_t {
@@ -263,7 +269,7 @@ pub struct dtl_win_t {
 /// The null dtl_win_t.
 pub const DTL_WIN_NULL: dtl_win_t = dtl_win_t { id: 0 };
 
-/// Compiled source: kernels are taken out of it by name (Equivalent: CUmodule).
+/// Compiled source, from which kernels are obtained by name (Equivalent: CUmodule).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_module_t {
@@ -274,8 +280,8 @@ pub struct dtl_module_t {
 /// The null dtl_module_t.
 pub const DTL_MODULE_NULL: dtl_module_t = dtl_module_t { id: 0 };
 
-/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent:
-/// DLPack's DLTensor and what keeps its memory).
+/// Array in memory of a backend: elements of one dtype with a shape and strides (Equivalent:
+/// DLPack's DLTensor and the owner of its memory).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_array_t {
@@ -286,7 +292,7 @@ pub struct dtl_array_t {
 /// The null dtl_array_t.
 pub const DTL_ARRAY_NULL: dtl_array_t = dtl_array_t { id: 0 };
 
-/// A policy that selects a resource for each task, and the resources it selects from.
+/// Policy that selects a resource for each task, together with the resources it selects from.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_policy_t {
@@ -297,8 +303,8 @@ pub struct dtl_policy_t {
 /// The null dtl_policy_t.
 pub const DTL_POLICY_NULL: dtl_policy_t = dtl_policy_t { id: 0 };
 
-/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent:
-/// DaCe's TargetDispatcher).
+/// Dispatcher: a table of handlers and the rules that select one, see dtl_dispatch_key_t
+/// (Equivalent: DaCe's TargetDispatcher).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dispatcher_t {
@@ -309,7 +315,7 @@ pub struct dtl_dispatcher_t {
 /// The null dtl_dispatcher_t.
 pub const DTL_DISPATCHER_NULL: dtl_dispatcher_t = dtl_dispatcher_t { id: 0 };
 
-/// A handler in a dispatcher.
+/// Registration of a handler in a dispatcher.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_registration_t {
@@ -323,32 +329,32 @@ pub const DTL_REGISTRATION_NULL: dtl_registration_t = dtl_registration_t { id: 0
 // -----------------------------------------------------------------------------------------------
 // Enumeration words, dtypes, reduction operations: the built-in values.
 
-/// A member of an extensible enumeration, or an instance of one that is a template: bits 63..48
-/// enumeration | 47..32 value of the member | 31..0 instance (0 = the member itself). 0 = invalid.
-/// Compare words with ==, or with `dtl_ev_match` where instances may come. Programs, backends and
-/// plugins add members (`dtl_enum_register`); these are the built-in ones. Their names, for
-/// `dtl_ev_name` and in JSON, are at dtl_enum_t.
+/// Word of an extensible enumeration: a member, or an instance of a member that is a template. Bits
+/// 63..48 are the enumeration, 47..32 the value of the member, 31..0 the instance (0 = the member
+/// itself). 0 is invalid. Compare words with ==, or with `dtl_ev_match` if they may be instances.
+/// Programs, backends and plugins add members (`dtl_enum_register`). The built-in ones follow;
+/// dtl_enum_t lists their names for `dtl_ev_name` and JSON.
 pub type dtl_enum_word_t = u64;
 
-/// Memory that the host allocates and pages as it likes.
+/// Pageable host memory.
 pub const DTL_MEMORY_HOST: dtl_enum_word_t = 0x0001_0001_0000_0000;
 
-/// Memory of a device. The host may not be able to read it: see `dtl_mem_kind_info`.
+/// Device memory. The host may not be able to access it: see `dtl_mem_kind_info`.
 pub const DTL_MEMORY_DEVICE: dtl_enum_word_t = 0x0001_0002_0000_0000;
 
-/// Host memory that stays in place (page-locked), for fast transfers.
+/// Page-locked host memory, for fast transfers.
 pub const DTL_MEMORY_PINNED: dtl_enum_word_t = 0x0001_0003_0000_0000;
 
-/// One address valid on host and device; pages move by themselves.
+/// Memory with one address on host and device, whose pages migrate automatically.
 pub const DTL_MEMORY_MANAGED: dtl_enum_word_t = 0x0001_0004_0000_0000;
 
-/// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it
-/// is the host's, begins as zeros, and its pages are taken when it is allocated; of "cuda" it is
-/// the device's.
+/// Memory that can be shared with other processes on the node: see `dtl_mem_export`. On "host" it
+/// is host memory, zero-initialised, whose pages are allocated at once. On "cuda" it is device
+/// memory.
 pub const DTL_MEMORY_SHARED: dtl_enum_word_t = 0x0001_0005_0000_0000;
 
-/// Template of what a tolerant parse did not know: its instances keep the text. The same in each
-/// enumeration below.
+/// Template of memory kinds that a tolerant parse did not recognise; its instances hold the text.
+/// Every built-in enumeration has such a template.
 pub const DTL_MEMORY_UNDEFINED: dtl_enum_word_t = 0x0001_FFFF_0000_0000;
 
 /// A CPU.
@@ -360,22 +366,22 @@ pub const DTL_DEVICE_GPU: dtl_enum_word_t = 0x0002_0002_0000_0000;
 /// Any other accelerator.
 pub const DTL_DEVICE_ACCELERATOR: dtl_enum_word_t = 0x0002_0003_0000_0000;
 
-/// A device that computes nothing (the null backend).
+/// A device that computes nothing (backend "null").
 pub const DTL_DEVICE_NONE: dtl_enum_word_t = 0x0002_0004_0000_0000;
 
-/// A device that a tolerant parse did not know.
+/// Template of device kinds that a tolerant parse did not recognise.
 pub const DTL_DEVICE_UNDEFINED: dtl_enum_word_t = 0x0002_FFFF_0000_0000;
 
-/// Run in order, in the calling thread.
+/// Execution in order, in the calling thread.
 pub const DTL_SCHEDULE_SEQUENTIAL: dtl_enum_word_t = 0x0003_0001_0000_0000;
 
-/// Run on several host threads.
+/// Execution on several host threads.
 pub const DTL_SCHEDULE_MULTICORE: dtl_enum_word_t = 0x0003_0002_0000_0000;
 
-/// Run as a grid of blocks on a device.
+/// Execution as a grid of blocks on a device.
 pub const DTL_SCHEDULE_DEVICE: dtl_enum_word_t = 0x0003_0003_0000_0000;
 
-/// A schedule that a tolerant parse did not know.
+/// Template of schedules that a tolerant parse did not recognise.
 pub const DTL_SCHEDULE_UNDEFINED: dtl_enum_word_t = 0x0003_FFFF_0000_0000;
 
 /// C source.
@@ -387,34 +393,34 @@ pub const DTL_LANGUAGE_CUDA: dtl_enum_word_t = 0x0004_0002_0000_0000;
 /// OpenCL C source.
 pub const DTL_LANGUAGE_OPENCL: dtl_enum_word_t = 0x0004_0003_0000_0000;
 
-/// PTX, NVIDIA's intermediate text.
+/// PTX, the intermediate text of NVIDIA.
 pub const DTL_LANGUAGE_PTX: dtl_enum_word_t = 0x0004_0004_0000_0000;
 
-/// SPIR-V, a binary.
+/// SPIR-V binary.
 pub const DTL_LANGUAGE_SPIRV: dtl_enum_word_t = 0x0004_0005_0000_0000;
 
-/// Whatever binary the backend's own driver loads: a cubin, a program binary of OpenCL.
+/// Any binary that the backend's driver loads: a cubin, a program binary of OpenCL.
 pub const DTL_LANGUAGE_BINARY: dtl_enum_word_t = 0x0004_0006_0000_0000;
 
-/// A language that a tolerant parse did not know.
+/// Template of languages that a tolerant parse did not recognise.
 pub const DTL_LANGUAGE_UNDEFINED: dtl_enum_word_t = 0x0004_FFFF_0000_0000;
 
-/// Nothing is measured.
+/// No measurement.
 pub const DTL_INSTRUMENTATION_NONE: dtl_enum_word_t = 0x0005_0001_0000_0000;
 
-/// Times by the host's clock.
+/// Times of the host clock.
 pub const DTL_INSTRUMENTATION_TIMER: dtl_enum_word_t = 0x0005_0002_0000_0000;
 
-/// Times by events in a stream (`dtl_event_elapsed_ns`).
+/// Times of events in a stream (`dtl_event_elapsed_ns`).
 pub const DTL_INSTRUMENTATION_EVENTS: dtl_enum_word_t = 0x0005_0003_0000_0000;
 
-/// Counters of the hardware: instructions, cache misses.
+/// Hardware counters: instructions, cache misses.
 pub const DTL_INSTRUMENTATION_COUNTERS: dtl_enum_word_t = 0x0005_0004_0000_0000;
 
 /// Named spans of a trace.
 pub const DTL_INSTRUMENTATION_SPANS: dtl_enum_word_t = 0x0005_0005_0000_0000;
 
-/// An instrumentation that a tolerant parse did not know.
+/// Template of instrumentations that a tolerant parse did not recognise.
 pub const DTL_INSTRUMENTATION_UNDEFINED: dtl_enum_word_t = 0x0005_FFFF_0000_0000;
 
 /// Allocation of memory.
@@ -429,42 +435,41 @@ pub const DTL_OPERATION_LAUNCH: dtl_enum_word_t = 0x0006_0003_0000_0000;
 /// Compilation of source.
 pub const DTL_OPERATION_COMPILE: dtl_enum_word_t = 0x0006_0004_0000_0000;
 
-/// An operation that a tolerant parse did not know.
+/// Template of operations that a tolerant parse did not recognise.
 pub const DTL_OPERATION_UNDEFINED: dtl_enum_word_t = 0x0006_FFFF_0000_0000;
 
-/// It has devices. Of this and all that follow: the member's name is the text that
-/// `dtl_backend_supports` takes.
+/// Feature: devices. The names of the features are the texts that `dtl_backend_supports` accepts.
 pub const DTL_FEATURE_DEVICE: dtl_enum_word_t = 0x0007_0001_0000_0000;
 
-/// It has memory.
+/// Feature: memory.
 pub const DTL_FEATURE_MEMORY: dtl_enum_word_t = 0x0007_0002_0000_0000;
 
-/// It copies by itself.
+/// Feature: copies of its own.
 pub const DTL_FEATURE_TRANSFER: dtl_enum_word_t = 0x0007_0003_0000_0000;
 
-/// It executes.
+/// Feature: execution.
 pub const DTL_FEATURE_EXEC: dtl_enum_word_t = 0x0007_0004_0000_0000;
 
-/// It makes kernels from source.
+/// Feature: kernels from source.
 pub const DTL_FEATURE_MODULES: dtl_enum_word_t = 0x0007_0005_0000_0000;
 
-/// It communicates.
+/// Feature: communicators.
 pub const DTL_FEATURE_COMM: dtl_enum_word_t = 0x0007_0006_0000_0000;
 
-/// It has streams of its own.
+/// Feature: streams, native ones or those that the library provides.
 pub const DTL_FEATURE_STREAMS: dtl_enum_word_t = 0x0007_0007_0000_0000;
 
-/// It copies and launches while the caller goes on.
+/// Feature: copies and launches for which the caller does not wait.
 pub const DTL_FEATURE_ASYNC: dtl_enum_word_t = 0x0007_0008_0000_0000;
 
-/// The threads of a launch's block share memory.
+/// Feature: memory that the threads of a block share.
 pub const DTL_FEATURE_SHARED_MEMORY: dtl_enum_word_t = 0x0007_0009_0000_0000;
 
-/// A feature that a tolerant parse did not know.
+/// Template of features that a tolerant parse did not recognise.
 pub const DTL_FEATURE_UNDEFINED: dtl_enum_word_t = 0x0007_FFFF_0000_0000;
 
-/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. Which
-/// operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
+/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. The table
+/// at dtl_reduce_op_t lists the operations for each dtype. Equivalent: MPI_Datatype.
 pub type dtl_dtype_t = i32;
 
 /// Signed 8-bit integer.
@@ -497,17 +502,18 @@ pub const DTL_DTYPE_FLOAT32: dtl_dtype_t = 8;
 /// IEEE 754 binary64.
 pub const DTL_DTYPE_FLOAT64: dtl_dtype_t = 9;
 
-/// 8 bits without a meaning: only bitwise operations.
+/// 8 bits without a meaning. Supports bitwise operations only.
 pub const DTL_DTYPE_BYTE: dtl_dtype_t = 10;
 
-/// One byte, 0 = false, anything else = true: only logical operations.
+/// One byte: 0 is false, anything else is true. Supports logical operations only.
 pub const DTL_DTYPE_BOOL: dtl_dtype_t = 11;
 
 /// IEEE 754 binary16. SUM and PROD are computed in binary32 and rounded to nearest, ties to even,
-/// after each step, which gives what binary16 arithmetic gives.
+/// after each step. The results are those of binary16 arithmetic.
 pub const DTL_DTYPE_FLOAT16: dtl_dtype_t = 12;
 
-/// bfloat16: the upper half of a binary32. Computed as FLOAT16 is.
+/// bfloat16: the upper half of a binary32. SUM and PROD are computed in binary32 and rounded to
+/// nearest, ties to even, after each step.
 pub const DTL_DTYPE_BFLOAT16: dtl_dtype_t = 13;
 
 /// Two FLOAT32, real part first. Equivalent: float _Complex, MPI_C_FLOAT_COMPLEX.
@@ -516,9 +522,9 @@ pub const DTL_DTYPE_COMPLEX64: dtl_dtype_t = 14;
 /// Two FLOAT64, real part first. Equivalent: double _Complex, MPI_C_DOUBLE_COMPLEX.
 pub const DTL_DTYPE_COMPLEX128: dtl_dtype_t = 15;
 
-/// For MINLOC and MAXLOC, as all that follow: a C struct { value; index } with the members' natural
-/// alignment; what is in its padding does not matter. Here struct { float value; int32_t index; },
-/// 8 bytes. Equivalent: MPI_FLOAT_INT.
+/// struct { float value; int32_t index; }, 8 bytes. This and the following are for MINLOC and
+/// MAXLOC: C structs { value; index } with the natural alignment of their members; the content of
+/// padding is ignored. Equivalent: MPI_FLOAT_INT.
 pub const DTL_DTYPE_FLOAT32_INT32: dtl_dtype_t = 16;
 
 /// struct { double value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent:
@@ -541,9 +547,10 @@ pub const DTL_DTYPE_FLOAT64_INT64: dtl_dtype_t = 21;
 /// struct { int64_t value; int64_t index; }, 16 bytes.
 pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
 
-/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` are above 4096 and
-/// never the number of a dtype that `dtl_dtype_create` made, so that an operation passed as a dtype
-/// is refused, and the reverse. Equivalent: MPI_Op. Which goes with which dtype:
+/// Reduction operation. Built-in ones are below 256. Those of `dtl_op_create` are above 4096 and
+/// differ from all numbers of `dtl_dtype_create`, so that an operation passed as a dtype is
+/// refused, and the reverse. Equivalent: MPI_Op. The following combinations are supported; any
+/// other is DTL_ERROR_TYPE:
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
 ///   MIN MAX             integers, floats
@@ -553,23 +560,28 @@ pub const DTL_DTYPE_INT64_INT64: dtl_dtype_t = 22;
 ///   REPLACE NO_OP       every dtype, those of dtl_dtype_create included
 ///   of dtl_op_create    every dtype
 ///
-/// Anything else is DTL_ERROR_TYPE. Which operand is the left one: that of the lower ranks. A NaN
-/// that SUM or PROD gives is always the positive quiet one without payload, so that every rank gets
-/// the same bits.
+/// The left operand is that of the lower ranks. A NaN that results from SUM or PROD is always the
+/// positive quiet NaN without payload, so that every rank gets the same bits.
 pub type dtl_reduce_op_t = i32;
 
-/// Folds `count` elements: inout[i] = in[i] op inout[i]. `in` is the part of the lower ranks, so an
-/// operation that does not commute sees its operands in the order of ranks. It must be associative:
-/// ranks may be grouped in any way. `in` must not be written; the two do not overlap. Both are
-/// aligned as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
-/// dtl_op_create. Thread: one that is in a call on the communicator. Locks held: none of the
-/// program's. It may block, must not throw. It may call dtl_ functions, but no collective on the
-/// same communicator (dtl_comm_shrink is one, too): within one that waits that answers
-/// DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step.
-/// dtl_finalize answers DTL_ERROR_BUSY. Destroying the operation or the dtype there is allowed, and
-/// so is destroying communicators and windows. What is in its own way answers DTL_ERROR_BUSY:
-/// dtl_comm_destroy of the communicator of the collective that calls it, and waiting for,
-/// cancelling or destroying the request of that collective. Equivalent: MPI_User_function.
+/// Reduces `count` elements: inout[i] = in[i] op inout[i].
+///
+/// `in` is the operand of the lower ranks, so an operation that does not commute gets its operands
+/// in the order of the ranks. The operation must be associative, because ranks may be grouped in
+/// any way. The function must not write `in`. The two do not overlap. Both are aligned like the
+/// caller's buffers, or to 64 bytes.
+///
+/// It runs in a thread that is in a call on the communicator. No lock of the program is held. It
+/// may block, and must not throw. It may call dtl_ functions, and may destroy the operation, the
+/// dtype, communicators and windows, with these exceptions: a collective on the same communicator
+/// (dtl_comm_shrink is one) returns DTL_ERROR_BUSY inside a blocking collective. Inside a
+/// non-blocking one it would start, and the ranks would get out of step: do not call it.
+/// dtl_finalize, dtl_comm_destroy of the communicator of the current collective, and waiting for,
+/// cancelling or destroying the request of that collective return DTL_ERROR_BUSY.
+///
+/// @param dtype  The dtype of the call.
+/// @param user   That of dtl_op_create.
+/// Equivalent: MPI_User_function.
 pub type dtl_op_fn_t = Option<
     extern "C" fn(
         r#in: *const c_void,
@@ -580,14 +592,15 @@ pub type dtl_op_fn_t = Option<
     ),
 >;
 
-/// Flag of `dtl_op_create`: a op b = b op a, so operands may be taken in any order.
+/// Flag of `dtl_op_create`: the operation commutes (a op b = b op a), so operands may be taken in
+/// any order.
 pub const DTL_OP_COMMUTES: u64 = 1;
 
 /// Sum. Integers wrap around. Equivalent: MPI_SUM.
 pub const DTL_OP_SUM: dtl_reduce_op_t = 0;
 
-/// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the
-/// repair of infinities that C's Annex G makes. Equivalent: MPI_PROD.
+/// Product. Integers wrap around. Complex numbers use the plain formula (ac - bd) + (ad + bc) i,
+/// without the recovery of infinities in Annex G of the C standard. Equivalent: MPI_PROD.
 pub const DTL_OP_PROD: dtl_reduce_op_t = 1;
 
 /// Minimum. A NaN on either side gives NaN.
@@ -596,44 +609,46 @@ pub const DTL_OP_MIN: dtl_reduce_op_t = 2;
 /// Maximum. A NaN on either side gives NaN.
 pub const DTL_OP_MAX: dtl_reduce_op_t = 3;
 
-/// Logical and, of integers and bool: gives 0 or 1.
+/// Logical and of integers and BOOL. The result is 0 or 1.
 pub const DTL_OP_LAND: dtl_reduce_op_t = 4;
 
-/// Logical or, of integers and bool: gives 0 or 1.
+/// Logical or of integers and BOOL. The result is 0 or 1.
 pub const DTL_OP_LOR: dtl_reduce_op_t = 5;
 
-/// Bitwise and, of integers and byte.
+/// Bitwise and of integers and BYTE.
 pub const DTL_OP_BAND: dtl_reduce_op_t = 6;
 
-/// Bitwise or, of integers and byte.
+/// Bitwise or of integers and BYTE.
 pub const DTL_OP_BOR: dtl_reduce_op_t = 7;
 
-/// Logical exclusive or, of integers and bool: gives 0 or 1.
+/// Logical exclusive or of integers and BOOL. The result is 0 or 1.
 pub const DTL_OP_LXOR: dtl_reduce_op_t = 8;
 
-/// Bitwise exclusive or, of integers and byte.
+/// Bitwise exclusive or of integers and BYTE.
 pub const DTL_OP_BXOR: dtl_reduce_op_t = 9;
 
-/// The pair with the lower value; of equal values the one with the lower index. A NaN wins over
-/// numbers; of two NaNs the one with the lower index. Equivalent: MPI_MINLOC.
+/// The pair with the lower value; if the values are equal, the one with the lower index. A NaN
+/// takes precedence over numbers; of two NaNs, the one with the lower index is the result.
+/// Equivalent: MPI_MINLOC.
 pub const DTL_OP_MINLOC: dtl_reduce_op_t = 10;
 
-/// The pair with the higher value; else as MINLOC (of equal values, the lower index). Equivalent:
-/// MPI_MAXLOC.
+/// The pair with the higher value; if the values are equal, the one with the lower index. A NaN
+/// takes precedence over numbers; of two NaNs, the one with the lower index is the result.
+/// Equivalent: MPI_MAXLOC.
 pub const DTL_OP_MAXLOC: dtl_reduce_op_t = 11;
 
-/// The right operand: of a reduction, the highest rank's. Equivalent: MPI_REPLACE.
+/// The right operand; in a reduction, that of the highest rank. Equivalent: MPI_REPLACE.
 pub const DTL_OP_REPLACE: dtl_reduce_op_t = 12;
 
-/// The left operand: of a reduction, rank 0's. Equivalent: MPI_NO_OP.
+/// The left operand; in a reduction, that of rank 0. Equivalent: MPI_NO_OP.
 pub const DTL_OP_NO_OP: dtl_reduce_op_t = 13;
 
 // -----------------------------------------------------------------------------------------------
 // Extensible enumerations: their numbers, and the attributes of templates and instances.
 
-/// An enumeration: memory kinds, schedules and so on. Built-in ones are below 256, those of
-/// `dtl_enum_create` from 256 on. It lives as long as the process, as its members and their
-/// instances do: over dtl_finalize, too.
+/// Number of an extensible enumeration: of memory kinds, schedules and so on. Built-in ones are
+/// below 256, those of `dtl_enum_create` start at 256. Enumerations, members and their instances
+/// exist until the process ends, across dtl_finalize.
 ///
 ///   Memory           Host Device Pinned Managed Shared
 ///   Device           CPU GPU Accelerator None
@@ -643,14 +658,14 @@ pub const DTL_OP_NO_OP: dtl_reduce_op_t = 13;
 ///   Operation        Alloc Copy Launch Compile
 ///   Feature          device memory transfer exec modules comm streams async shared_memory
 ///
-/// and in each of them the template Undefined, of value 65535, with the field "text". Dtypes and
-/// reduction operations are numbers of their own, which programs add to with `dtl_dtype_create` and
+/// Each of them also has the template Undefined, with value 65535 and the field "text". Dtypes and
+/// reduction operations are separate numbers, to which programs add with `dtl_dtype_create` and
 /// `dtl_op_create`.
 ///
-/// A member's *value* is the 16 bits in its word: 1 to 65534. In a built-in enumeration those below
-/// 256 are given by this library and by automatic registration only, so that a value which a
-/// backend has chosen stays its own in every later version; choose one from 256 on and write its
-/// word into your code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
+/// The *value* of a member is the 16 bits in its word: 1 to 65534. In a built-in enumeration, only
+/// this library and automatic registration assign values below 256, so a value that a backend has
+/// chosen stays unique in every later version. Choose one from 256 on, and write its word into the
+/// code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
 pub type dtl_enum_t = u32;
 
 /// Kinds of memory: DTL_MEMORY_....
@@ -659,120 +674,123 @@ pub const DTL_ENUM_MEMORY: dtl_enum_t = 1;
 /// Kinds of devices: DTL_DEVICE_....
 pub const DTL_ENUM_DEVICE: dtl_enum_t = 2;
 
-/// How a loop or a kernel is spread: DTL_SCHEDULE_....
+/// Schedules of loops and kernels: DTL_SCHEDULE_....
 pub const DTL_ENUM_SCHEDULE: dtl_enum_t = 3;
 
-/// Languages of source and binaries: DTL_LANGUAGE_....
+/// Languages of sources and binaries: DTL_LANGUAGE_....
 pub const DTL_ENUM_LANGUAGE: dtl_enum_t = 4;
 
-/// How something is measured: DTL_INSTRUMENTATION_....
+/// Kinds of measurement: DTL_INSTRUMENTATION_....
 pub const DTL_ENUM_INSTRUMENTATION: dtl_enum_t = 5;
 
 /// Operations of a backend: DTL_OPERATION_....
 pub const DTL_ENUM_OPERATION: dtl_enum_t = 6;
 
-/// What a backend may have: DTL_FEATURE_....
+/// Features of backends: DTL_FEATURE_....
 pub const DTL_ENUM_FEATURE: dtl_enum_t = 7;
 
-/// Flag of `dtl_enum_create`: with a template Undefined, so that unknown names can be kept.
+/// Flag of `dtl_enum_create`: adds the template Undefined, which can represent unknown names.
 pub const DTL_ENUM_WITH_UNDEFINED: u64 = 1;
 
-/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the
+/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined that holds the
 /// text.
 pub const DTL_EV_TOLERANT: u64 = 1;
 
-/// An attribute that is 0 or 1 (everything but 0 counts as 1); in `integer`.
+/// Attribute kind: truth value, in `integer`. Everything but 0 counts as 1.
 pub const DTL_ATTR_BOOL: u32 = 1;
 
-/// An int64_t; in `integer`, as its bits.
+/// Attribute kind: int64_t, in `integer`, as its bits.
 pub const DTL_ATTR_I64: u32 = 2;
 
-/// A uint64_t; in `integer`.
+/// Attribute kind: uint64_t, in `integer`.
 pub const DTL_ATTR_U64: u32 = 3;
 
-/// A double; in `real`. -0 is taken as 0 and every NaN as the same one.
+/// Attribute kind: double, in `real`. -0 is stored as 0, and every NaN as the same one.
 pub const DTL_ATTR_F64: u32 = 4;
 
-/// A text, UTF-8 with NUL; in `text`.
+/// Attribute kind: UTF-8 text with NUL, in `text`.
 pub const DTL_ATTR_STR: u32 = 5;
 
-/// A word of any enumeration; in `integer`.
+/// Attribute kind: word of any enumeration, in `integer`.
 pub const DTL_ATTR_ENUM: u32 = 6;
 
-/// Flag of a template's field: it has no default, so each instance gives a value.
+/// Flag of a template's field: it has no default, so each instance must give a value.
 pub const DTL_ATTR_REQUIRED: u64 = 1;
 
-/// A field of a template with its default, or an attribute of an instance with its value. An
-/// element of arrays: it never grows. Made by dtl_attr_i64("block_size", 128) and its like, at the
-/// end of this file.
+/// Field of a template with its default, or attribute of an instance with its value. It is an
+/// element of arrays and never grows. dtl_attr_i64("block_size", 128) and similar functions at the
+/// end of this file build one.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_attr_t {
-    /// Syntax as a member's name; not "type". Copied where it is passed in; lives for ever where it
-    /// is given out.
+    /// Name, with the syntax of a member name, but not "type". Copied on input; valid until the
+    /// process ends on output.
     pub name: *const c_char,
-    /// DTL_ATTR_BOOL ... DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is
+    /// DTL_ATTR_BOOL to DTL_ATTR_ENUM. An attribute has the kind of its field: nothing is
     /// converted.
     pub kind: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// The value of BOOL, I64, U64, ENUM; else 0.
+    /// Value of kinds BOOL, I64, U64 and ENUM; otherwise 0.
     pub integer: u64,
-    /// The value of F64; else 0.
+    /// Value of kind F64; otherwise 0.
     pub real: f64,
-    /// The value of STR; else NULL. Copied, or lives for ever, as `name`.
+    /// Value of kind STR; otherwise NULL. Copied on input; valid until the process ends on output.
     pub text: *const c_char,
-    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
+    /// DTL_ATTR_REQUIRED or 0 in a template's field; 0 in an attribute.
     pub flags: u64,
 }
 
 // -----------------------------------------------------------------------------------------------
 // Library-wide data: configuration, logging, versions.
 
-/// The version of the binary interface: structs, tables, numbers. A backend table or plugin built
-/// for a higher one is refused; lower ones keep working as docs/abi.md describes.
+/// Version of the binary interface: structs, tables and numbers. A backend table or plugin built
+/// for a higher version is refused. Lower versions work as docs/abi.md describes.
 pub const DTL_ABI_VERSION: u32 = 2;
 
-/// No limit for a `timeout_ns` parameter.
+/// Value of a `timeout_ns` parameter: no time limit.
 pub const DTL_TIMEOUT_INFINITE: u64 = u64::MAX;
 
-/// Something is broken and a call failed because of it.
+/// Log level: something is broken, and a call failed because of it.
 pub const DTL_LOG_ERROR: i32 = 1;
 
-/// Works, but less well or not as requested. The default level.
+/// Log level: something works, but less well or not as requested. The default.
 pub const DTL_LOG_WARN: i32 = 2;
 
-/// Automatic choices and why they were made.
+/// Log level: automatic choices and their reasons.
 pub const DTL_LOG_INFO: i32 = 3;
 
-/// Everything.
+/// Log level: everything.
 pub const DTL_LOG_DEBUG: i32 = 4;
 
-/// Nothing at all (as a level only).
+/// Log level: nothing at all. Not the level of a line.
 pub const DTL_LOG_OFF: i32 = -1;
 
-/// Receives log lines. `text` is valid during the call only and has no newline. Thread: any,
-/// possibly several at once. Locks held: none. It may block (the logging call waits); it may call
-/// the library, except dtl_finalize, and what it logs itself comes back to it. It must not throw.
+/// Receives log lines. It runs in any thread, possibly in several at once, with no lock held. It
+/// may block (the logging call waits). It may call the library except dtl_finalize; if such a call
+/// logs, the function is called again. It must not throw.
+///
+/// @param text  The line without a newline. Valid during the call only.
 pub type dtl_log_fn_t = Option<extern "C" fn(level: i32, text: *const c_char, user: *mut c_void)>;
 
-/// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set wins over its
+/// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set overrides its
 /// environment variable.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_config_t {
     /// sizeof(dtl_config_t), set by DTL_CONFIG_INIT.
     pub struct_size: u32,
-    /// Lines of this level and below are logged: DTL_LOG_... ; 0 = from DTL_LOG, else warnings.
+    /// Level up to which lines are logged: DTL_LOG_...; 0 = from DTL_LOG, otherwise DTL_LOG_WARN.
     pub log_level: i32,
-    /// 1: a degraded automatic choice is an error. -1: it is allowed. 0 = from DTL_STRICT, else
+    /// 1 makes a degraded automatic choice an error, -1 allows it; 0 = from DTL_STRICT, otherwise
     /// allowed.
     pub strict: i32,
     /// Must be 0.
     pub reserved: u32,
-    /// Name that `dtl_backend_get(NULL)` resolves to; NULL = from DTL_BACKEND, else "auto". Copied.
+    /// Name to which `dtl_backend_get(NULL)` resolves; NULL = from DTL_BACKEND, otherwise "auto".
+    /// Copied.
     pub backend: *const c_char,
-    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, else "auto". Copied.
+    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, otherwise "auto". Copied.
     pub comm: *const c_char,
 }
 
@@ -786,83 +804,87 @@ pub const DTL_CONFIG_INIT: dtl_config_t = dtl_config_t {
     comm: ptr::null(),
 };
 
-/// A function run by the library on the caller's behalf, for example by `dtl_executor_run`. A
-/// status other than DTL_SUCCESS is returned to the caller that waits for it. A number that is not
-/// a status becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: see the function
-/// that takes it. Locks held: none. It must not throw.
+/// Function that the library runs on behalf of the caller, for example by `dtl_executor_run`. The
+/// function that takes it documents the thread. No lock is held. It must not throw.
+///
+/// @return DTL_SUCCESS, or a status that is returned to the caller that waits for it. A number that
+///         is not a status becomes DTL_ERROR_NATIVE_BACKEND; the text has the number.
 pub type dtl_task_fn_t = Option<extern "C" fn(user: *mut c_void) -> dtl_status_t>;
 
 // -----------------------------------------------------------------------------------------------
 // Tracing: events that the library passes to other tools.
 
-/// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the
-/// noun in its name.
+/// Kind of trace event: a call of a dtl_ function. Begin and end are in one thread and properly
+/// nested. The category is the noun in the name of the function.
 pub const DTL_TRACE_CALL: i32 = 1;
 
-/// A part of a call, or work of one of the library's own threads: as a call.
+/// Kind of trace event: a part of a call, or work of one of the library's threads. Begin and end
+/// are in one thread and properly nested.
 pub const DTL_TRACE_SPAN: i32 = 2;
 
-/// An operation of a communicator, from its start until the library sees its end: several at once,
-/// and the end may be in another call and thread than the begin. Its category is "operation".
+/// Kind of trace event: an operation of a communicator, from its start until the library observes
+/// its end. Operations overlap, and begin and end may be in different calls and threads. The
+/// category is "operation".
 pub const DTL_TRACE_OPERATION: i32 = 3;
 
-/// dtl_trace_event_t.bytes is known.
+/// Flag: dtl_trace_event_t.bytes is set.
 pub const DTL_TRACE_HAS_BYTES: u32 = 1;
 
-/// dtl_trace_event_t.peer is known: the other rank, or a collective's root.
+/// Flag: dtl_trace_event_t.peer is set, to the other rank or the root of a collective.
 pub const DTL_TRACE_HAS_PEER: u32 = 2;
 
-/// dtl_trace_event_t.tag is known: a message's tag, or a collective's number.
+/// Flag: dtl_trace_event_t.tag is set, to the tag of a message or the number of a collective.
 pub const DTL_TRACE_HAS_TAG: u32 = 4;
 
-/// dtl_trace_event_t.comm is known.
+/// Flag: dtl_trace_event_t.comm is set.
 pub const DTL_TRACE_HAS_COMM: u32 = 8;
 
-/// dtl_trace_event_t.dtype is known.
+/// Flag: dtl_trace_event_t.dtype is set.
 pub const DTL_TRACE_HAS_DTYPE: u32 = 16;
 
-/// dtl_trace_event_t.op is known.
+/// Flag: dtl_trace_event_t.op is set.
 pub const DTL_TRACE_HAS_OP: u32 = 32;
 
-/// dtl_trace_event_t.what is known: the backend, kernel, file ... that it is about, at most 31
-/// bytes of it.
+/// Flag: dtl_trace_event_t.what is set, to the name of the backend, kernel, file or similar object,
+/// cut to 31 bytes.
 pub const DTL_TRACE_HAS_WHAT: u32 = 64;
 
-/// A begin or an end, as passed to tools. Grows at its end: use no more than struct_size bytes.
+/// Begin or end of an event, as passed to tools. The struct grows at its end: use no more than
+/// struct_size bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_trace_event_t {
-    /// What the library has filled in.
+    /// Number of bytes that the library has filled in.
     pub struct_size: u32,
-    /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
+    /// DTL_TRACE_CALL, DTL_TRACE_SPAN or DTL_TRACE_OPERATION. Ignore other values.
     pub kind: i32,
-    /// Pairs a begin with its end: both have this number, which nothing else in this process has
-    /// that has begun and not ended. Not 0.
+    /// Number that pairs a begin with its end, not 0. No other event in progress in this process
+    /// has it.
     pub id: u64,
-    /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
+    /// Time in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     pub time_ns: u64,
-    /// "comm", "mem", "operation" ... Lives for ever.
+    /// Category, for example "comm", "mem" or "operation". Valid until the process ends.
     pub category: *const c_char,
-    /// "dtl_comm_send", "allreduce" ... Lives for ever.
+    /// Name, for example "dtl_comm_send" or "allreduce". Valid until the process ends.
     pub name: *const c_char,
-    /// Which of the fields below are set: DTL_TRACE_HAS_... For a call most are known at its
+    /// Flags DTL_TRACE_HAS_... of the fields below that are set. For a call, most are set at its
     /// end only.
     pub has: u32,
-    /// At an end: how the call returned. Else DTL_SUCCESS.
+    /// Status that the call returned, at an end; otherwise DTL_SUCCESS.
     pub status: dtl_status_t,
-    /// Bytes that are moved or taken.
+    /// Number of bytes moved or allocated.
     pub bytes: u64,
-    /// Rank.
+    /// Rank of the peer, or root.
     pub peer: i32,
-    /// Tag or number.
+    /// Tag of a message, or number of a collective.
     pub tag: i32,
     /// Communicator.
     pub comm: dtl_comm_t,
     /// Type of the elements.
     pub dtype: dtl_dtype_t,
-    /// Reduction.
+    /// Reduction operation.
     pub op: dtl_reduce_op_t,
-    /// Text, "" if there is none. Valid during the call only.
+    /// Name of the object, "" if there is none. Valid during the call only.
     pub what: *const c_char,
 }
 
@@ -885,13 +907,14 @@ pub const DTL_TRACE_EVENT_INIT: dtl_trace_event_t = dtl_trace_event_t {
     what: ptr::null(),
 };
 
-/// Receives a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
-/// starts it or sees its end), several at once. Locks held: the library's own short ones may be, so
-/// it must return soon, not wait for another thread that calls the library, not throw, and call no
-/// dtl_ function but those that work in every state. Its time counts as the call's.
+/// Receives a begin or an end. It runs in the thread in which the event begins or ends (for
+/// operations: the thread that starts the operation or observes its end), possibly in several
+/// threads at once. Short internal locks of the library may be held. So it must return soon, must
+/// not wait for another thread that calls the library, must not throw, and may call only those dtl_
+/// functions that work in every state. Its duration counts as part of the call.
 pub type dtl_trace_fn_t = Option<extern "C" fn(event: *const dtl_trace_event_t, user: *mut c_void)>;
 
-/// What dtl_trace_set_callbacks takes. Start from DTL_TRACE_CALLBACKS_INIT.
+/// Functions for dtl_trace_set_callbacks. Start from DTL_TRACE_CALLBACKS_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_trace_callbacks_t {
@@ -899,11 +922,11 @@ pub struct dtl_trace_callbacks_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Passed to both.
+    /// Passed to both functions.
     pub user: *mut c_void,
-    /// Something begins; may be NULL.
+    /// Called when an event begins; may be NULL.
     pub begin: dtl_trace_fn_t,
-    /// It has ended; may be NULL.
+    /// Called when an event ends; may be NULL.
     pub end: dtl_trace_fn_t,
 }
 
@@ -2727,117 +2750,130 @@ pub const DTL_WIN_INFO_INIT: dtl_win_info_t = dtl_win_info_t {
 // -----------------------------------------------------------------------------------------------
 // Backend tables: communication.
 
-/// Arguments of a comm table's `open`.
+/// Arguments of the slot `open` of a comm table.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_open_t {
-    /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
+    /// sizeof(dtl_comm_open_t) of the library. Read only fields inside it.
     pub struct_size: u32,
-    /// Rank that the caller or launcher names, below size; -1 = none did.
+    /// Rank that the caller or the launcher assigned, below `size`; -1 = none.
     pub rank: i32,
-    /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
+    /// Number of ranks that the caller or the launcher specified; -1 = none, and then `rank` is -1
+    /// too.
     pub size: i32,
     /// 0.
     pub reserved: u32,
     /// Flags of the dtl_comm_desc_t.
     pub flags: u64,
-    /// The job's name: the same on all ranks and in every open of the job, and no other job on this
-    /// node has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller
-    /// nor the launcher names one, so a transport whose ranks meet by it refuses more than one rank
-    /// with DTL_ERROR_INVALID_ARGUMENT.
+    /// Name of the job: the same on all ranks and in every open of the job, and different from the
+    /// names of all other jobs on this node. It has any length and any characters ('/' too), and is
+    /// never NULL. It is empty if neither the caller nor the launcher set one; a transport whose
+    /// ranks find each other by the name then refuses more than one rank with
+    /// DTL_ERROR_INVALID_ARGUMENT.
     pub job: *const c_char,
-    /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
+    /// Time limit of the wait for the other ranks, in nanoseconds; at most 30 s.
     pub timeout_ns: u64,
-    /// `config` of the dtl_comm_desc_t, unread.
+    /// `config` of the dtl_comm_desc_t, which the library does not read.
     pub config: *mut c_void,
 }
 
-/// What a comm table's `test` tells of a completed operation.
+/// Result of a completed operation, as the slot `test` of a comm table reports it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_comm_done_t {
-    /// For a completed receive, the rank that sent. With DTL_ERROR_RANK_FAILURE, the rank that
-    /// failed. Zeroed before the call.
+    /// For a completed receive, the rank that sent the message. With DTL_ERROR_RANK_FAILURE, the
+    /// rank that failed. Zeroed before the call.
     pub source: i32,
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE ...
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE or another
+    /// failure.
     pub status: dtl_status_t,
-    /// A receive: the message's match word.
+    /// For a receive, the match word of the message.
     pub match_word: u64,
-    /// A receive: the message's true size, also when truncated.
+    /// For a receive, the true size of the message, also if it was truncated.
     pub size_bytes: u64,
 }
 
-/// Most bytes of the key that a comm table's `win_create` gives.
+/// Maximum size in bytes of the key that the slot `win_create` of a comm table writes.
 pub const DTL_WIN_KEY_BYTES: u32 = 256;
 
-/// Flag of dtl_comm_vtable_t: the slots are called in calls of the program only, never by a thread
-/// of the library's own, which nothing would keep apart from the program's calls of what is below
-/// (an MPI that gave MPI_THREAD_SERIALIZED, say). Windows are then served by the target's calls
-/// only.
+/// Flag of dtl_comm_vtable_t: slots are called only inside calls of the program, never by a thread
+/// of the library. For transports whose lower layer the program also calls and that need these
+/// calls serialised (for example an MPI that provides MPI_THREAD_SERIALIZED). Windows are then
+/// served only by calls of the target.
 pub const DTL_COMM_ONLY_IN_CALLS: u64 = 1;
 
-/// The comm component: five required slots move bytes. The library makes all the rest of them:
-/// matching of tags, any tag and communicators in one table's messages, probing, synchronous sends,
-/// withdrawal, truncation, collectives.
+/// Component of communication: five required slots move bytes.
 ///
-/// For that it packs small messages and its own control words into frames of at most 8192 bytes,
-/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that
-/// are always posted. A larger message travels alone, straight from and to the program's buffers,
-/// under a word of its own, to a receive that names its source, has exactly its size and is posted
-/// before the message is sent. So a table sees nothing but: sends to any rank, match words below
-/// 2^28, receives of exactly one word from one rank or from any, messages that fit. A rank may send
-/// to itself (close does so, with no bytes).
+/// The library builds everything else on them: matching of tags, any-tag receives and several
+/// communicators over one open table, probing, synchronous sends, cancellation, truncation and
+/// collectives.
 ///
-/// What the slots must keep: two messages of one rank under one word are received in the order
-/// sent, by receives in the order posted, whichever of them names its source.
+/// Messages. The library packs small messages and its control data into frames of at most 8192
+/// bytes. Frames have match word 0, and up to 8 receives from DTL_ANY_SOURCE are always posted for
+/// them. A larger message is sent separately, directly between the program's buffers, under a match
+/// word of its own. Its receive names the source, has exactly the size of the message, and is
+/// posted before the message is sent. So a table handles only: sends to any rank; match words below
+/// 2^28; receives of exactly one match word from one rank or from any; messages that fit the
+/// buffer. A rank may send to itself (close does so, with 0 bytes).
 ///
-/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that
-/// can no longer complete, and on one or all receives from any source that are posted at that time
-/// (if none is, on the next), with `source` set to the rank that died; others take messages of the
-/// living. Any other failure of a receive from any source, or of a frame's send, means that the
-/// transport is done for: it touches no buffer any more, and all operations end with that status.
-/// After an output that cannot be (a number that is no status, another match word or source than
-/// the receive's) nothing can be sent or received either, but the library keeps each buffer that
-/// `test` has not given back, and never frees its own.
+/// Order. Messages from one rank under one match word must be received in the order in which they
+/// were sent, by the receives in the order in which they were posted, whether these name the source
+/// or not.
 ///
-/// Windows: two groups of slots for transports that reach other ranks' memory without their help,
-/// each whole or absent: transfers (win_create, win_attach, win_destroy, win_put, win_get,
-/// win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap), which need the
-/// transfers. NULL: what is absent is made of messages that the target serves. So are fences and
-/// locks in any case. The slots are used for windows of all of the communicator's ranks in their
-/// order (those of dtl_comm_dup too); for windows of some of them messages are. Bounds are checked
-/// before. An operation is polled by `test`, as any other is, and has a word of the same kind (of
-/// its result only the status is read). Operations have no order among themselves, except where
-/// win_flush and win_accumulate define one. The work that they need of their target's process may
-/// be done by `test` there: the library calls it in every call that waits, and in a thread of its
-/// own while none does (but see DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with
-/// DTL_ERROR_RANK_FAILURE.
+/// Failures. If the transport detects that a rank died, it completes with DTL_ERROR_RANK_FAILURE
+/// every operation that can no longer complete. It completes in the same way one or all of the
+/// receives from any source that are posted at that time, or the next one if none is posted.
+/// `source` is the rank that died. Other receives from any source accept messages from the living
+/// ranks. Any other failure of a receive from any source, or of the send of a frame, means that the
+/// whole transport has failed: it must not access any buffer any more, and all operations end with
+/// that status. After an invalid output (a number that is not a status, or a match word or source
+/// that differs from those of the receive) nothing can be sent or received either. The library then
+/// keeps every buffer whose operation `test` has not completed, and never frees its own.
 ///
-/// Thread: any, but one at a time for each communicator that `open` gave. Only open, close and
-/// win_destroy may block. A slot must not throw. It must not call dtl_comm_, dtl_win_ and
-/// dtl_request_ functions, on any communicator: such a call may wait for a lock that the slot's own
-/// caller holds. `test` also makes progress on all operations of its comm.
+/// Windows. Two groups of slots are for transports that access the memory of other ranks without
+/// their help. Each group is complete or absent: transfers (win_create, win_attach, win_destroy,
+/// win_put, win_get, win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap),
+/// which need the transfers. If a group is absent, the library implements it by messages that the
+/// target serves. It always implements fences and locks in this way. The slots are used for windows
+/// over all ranks of the communicator in their order (also on a dtl_comm_dup); windows over some of
+/// the ranks use messages. The library checks bounds before a call. `test` completes these
+/// operations like any other; of the result, only the status is read. Operations are unordered,
+/// except where win_flush and win_accumulate define an order. If an operation needs help from the
+/// process of its target, `test` there may give it: the library calls `test` in every waiting call
+/// and, while there is none, from a thread of its own (but see DTL_COMM_ONLY_IN_CALLS). Operations
+/// on a dead rank end with DTL_ERROR_RANK_FAILURE.
+///
+/// Threads. The slots are called from any thread, but by one thread at a time for each communicator
+/// of `open`. Only open, close and win_destroy may block. A slot must not throw. It must not call
+/// dtl_comm_, dtl_win_ and dtl_request_ functions on any communicator, because such a call may wait
+/// for a lock that the caller of the slot holds.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_vtable_t {
     /// sizeof(dtl_comm_vtable_t).
     pub struct_size: u32,
-    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below
-    /// 2^28.
+    /// Number of bits of the match word that the transport compares, 28 to 64; 0 = 64. All match
+    /// words are below 2^28.
     pub match_bits: u32,
     /// DTL_COMM_ONLY_IN_CALLS or 0.
     pub flags: u64,
-    /// (required) Opens the communicator: its own pointer, this process' rank and the number of
-    /// ranks. Collective over the ranks, and called as often as the program opens one of this kind:
-    /// each is a communicator of its own, though `args` may be the same. All ranks of a job open in
-    /// one order. (dup and split do not open: they share one.) May wait, until args->timeout_ns has
-    /// passed: then DTL_ERROR_TIMEOUT, ranks are missing; name them. A failed open leaves nothing
-    /// behind. While it waits, this thread calls no other slot. Just before, the library calls
-    /// `test` some 30 times on each communicator that is open, so messages that were sent on them
-    /// and find room can leave. Do not rely on more than that: a message that is still queued then
-    /// may stay queued until open returns, and a rank that waits for it reaches its own open late
-    /// or never. To be independent of this, send the queued messages while open waits.
-    /// DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only once in a process.
+    /// (required) Opens a communicator, and writes the transport's pointer to it, the rank of this
+    /// process and the number of ranks.
+    ///
+    /// It is collective over the ranks. It is called each time the program opens a communicator of
+    /// this kind, and creates an independent one each time, even if `args` are the same. All ranks
+    /// of a job open in the same order. (dup and split do not call it: they share an open
+    /// communicator.) It may wait for the other ranks up to args->timeout_ns; then it returns
+    /// DTL_ERROR_TIMEOUT with a text that names the missing ranks. A failed open must not leave
+    /// anything behind. A transport that opens only once in a process returns
+    /// DTL_ERROR_NOT_SUPPORTED on every rank.
+    ///
+    /// Progress during open: this thread calls no other slot while open waits. Immediately before
+    /// open, the library calls `test` about 30 times on each open communicator, so that queued
+    /// messages can leave if there is room for them. Messages that are still queued after that may
+    /// stay queued until open returns. A rank that waits for such a message then reaches its own
+    /// open late or never, so that open can time out. A transport prevents this by sending its
+    /// queued messages while open waits.
     pub open: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2847,18 +2883,22 @@ pub struct dtl_comm_vtable_t {
             out_size: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// (required) Closes what open gave. No operation is pending, unless the transport has not
-    /// ended them within a second; their buffers then stay valid for ever. What was sent must still
-    /// arrive: each send that `test` called done, also at ranks that read it later. Not collective:
-    /// others close when they do, and may see a rank that closed as one that died, once they have
-    /// what it sent.
+    /// (required) Closes a communicator.
+    ///
+    /// No operation is pending, unless the transport has not completed it within a second; its
+    /// buffer then stays valid until the process ends. Every send that `test` reported as done must
+    /// still arrive, also at ranks that receive it later. The call is not collective: other ranks
+    /// close at other times. They may treat a closed rank as one that died, after they have
+    /// received what it sent.
     pub close: Option<unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void) -> dtl_status_t>,
-    /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays
-    /// untouched until the operation is done. *out_op is the transport's own word for it. The order
-    /// of sends to one rank under one word is the order of the calls. Move at once what there is
-    /// room for: to the program a small send is over now, and its next call may be far away, or an
-    /// `open` that waits for ranks which wait for this message. DTL_ERROR_BUSY: no room now; the
-    /// library calls again later. Any other failure is that of the send.
+    /// (required) Starts a send of size_bytes (0 is allowed; `buf` may then be NULL).
+    ///
+    /// `buf` must not change until the operation is done. *out_op is any number by which the
+    /// transport identifies the operation. Sends to one rank under one match word are ordered as
+    /// the calls. Transmit immediately what there is room for: for the program a small send is
+    /// complete now, and its next call may be much later, or may be an `open` that waits for ranks
+    /// which wait for this message. DTL_ERROR_BUSY means that there is no room now; the library
+    /// calls again later. Any other failure is that of the send.
     pub isend: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2871,9 +2911,11 @@ pub struct dtl_comm_vtable_t {
         ) -> dtl_status_t,
     >,
     /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE)
-    /// under exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls
-    /// again later. Any other failure of the first ones, which follow `open`, is that of
-    /// dtl_comm_open on this rank only: make `open` fail where it is known before, on every rank.
+    /// under exactly this match word; `ignore` is 0.
+    ///
+    /// DTL_ERROR_BUSY means that there is no room now; the library calls again later. If one of the
+    /// first receives, which follow `open`, fails otherwise, dtl_comm_open fails on this rank only.
+    /// Where such a failure is predictable, `open` must fail on every rank instead.
     pub irecv: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2886,11 +2928,13 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result
-    /// filled, the operation is over; its word may be used for another one. A status other than
-    /// success means that asking failed and the operation lives on; a failed operation is done with
-    /// its status in the result. Any other number than 0 and 1 in *out_done is a failed call too,
-    /// with DTL_ERROR_NATIVE_BACKEND.
+    /// (required) Makes progress on all operations of the communicator and tests one.
+    ///
+    /// *out_done = 1: the operation is complete, and *out_result is filled. Its number may be used
+    /// for another operation. *out_done = 0: it continues. A failed operation is complete, with its
+    /// status in the result. If the slot itself returns a status other than DTL_SUCCESS, the test
+    /// failed and the operation continues. Any other number in *out_done is treated as such a
+    /// failure, with DTL_ERROR_NATIVE_BACKEND.
     pub test: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2900,20 +2944,23 @@ pub struct dtl_comm_vtable_t {
             out_result: *mut dtl_comm_done_t,
         ) -> dtl_status_t,
     >,
-    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it
-    /// was withdrawn and as usual if it was too late. Used before close only. NULL: a message from
-    /// this rank to itself ends each receive that is still posted.
+    /// Requests cancellation of a receive. The receive then completes through `test`: with
+    /// DTL_ERROR_CANCELED if it was cancelled, otherwise normally. Used before close only. NULL: a
+    /// message from this rank to itself completes each receive that is still posted.
     pub cancel: Option<
         unsafe extern "C" fn(self_: *mut c_void, comm: *mut c_void, op: u64) -> dtl_status_t,
     >,
-    /// (transfers) Makes memory of this rank reachable for the others: *out_win is the transport's
-    /// own pointer for this rank's side of a window, not NULL; `key` gets up to DTL_WIN_KEY_BYTES
-    /// bytes with which other ranks find the memory, *out_key_bytes how many. Not collective, must
-    /// not block: the library carries the keys. `base` has size_bytes and stays valid until
-    /// win_destroy. Any memory of the program's, any alignment; NULL and 0 on a rank that has none
-    /// (it puts and gets like the others, nobody reaches it). A failure (not of this memory; no
-    /// more windows): messages do it, on all ranks, and dtl_explain has the text. Equivalents:
-    /// ibv_reg_mr, ucp_mem_map with ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
+    /// (transfers) Makes memory of this rank accessible to the others.
+    ///
+    /// *out_win is the transport's pointer for this rank's side of a window, not NULL. `key`
+    /// receives up to DTL_WIN_KEY_BYTES bytes with which other ranks access the memory,
+    /// *out_key_bytes their number. The call is not collective and must not block; the library
+    /// distributes the keys. `base` has size_bytes and stays valid until win_destroy. It is any
+    /// memory of the program with any alignment; NULL and 0 on a rank that exposes none (it puts
+    /// and gets like the others, and nothing accesses it). If the slot fails (for example for this
+    /// kind of memory, or because there are too many windows), the window uses messages on all
+    /// ranks, and dtl_explain has the text. Equivalents: ibv_reg_mr, ucp_mem_map with
+    /// ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
     pub win_create: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2925,11 +2972,13 @@ pub struct dtl_comm_vtable_t {
             out_key_bytes: *mut u32,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Tells a window how a rank's memory is found: `key` is what that rank's
-    /// win_create gave, the same bytes, aligned to 8. Called once for each rank of the window (this
-    /// one too), before anything else but win_destroy, when all of them have made theirs. Ranks
-    /// that it is not called for are not in the window. Must not block. A failure: as for
-    /// win_create. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
+    /// (transfers) Passes the key of a rank's memory to a window: the bytes that win_create wrote
+    /// on that rank, aligned to 8.
+    ///
+    /// It is called once for each rank of the window (this one too), after all of them have called
+    /// win_create and before any other call on the window except win_destroy. Ranks for which it is
+    /// not called are not in the window. It must not block. If it fails, the window uses messages
+    /// on all ranks. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
     pub win_attach: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2940,11 +2989,13 @@ pub struct dtl_comm_vtable_t {
             key_bytes: u32,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Ends what win_create gave. When it returns, nobody changes the memory any more,
-    /// whatever other ranks are at, and no buffer of this rank's operations on it is touched; those
-    /// that are not over never will be, and their words are free. Usually all are over, and all
-    /// ranks have come here; not so after a failure. Not collective; may block for a moment, but
-    /// not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
+    /// (transfers) Destroys what win_create created.
+    ///
+    /// After it returns, no rank changes the memory any more, whatever the other ranks do, and no
+    /// buffer of this rank's operations on it is accessed. Operations that are not complete never
+    /// complete, and their numbers are free. Usually all operations are complete, and all ranks
+    /// have reached this call; not so after a failure. It is not collective. It may block briefly,
+    /// but not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
     pub win_destroy: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2952,11 +3003,14 @@ pub struct dtl_comm_vtable_t {
             win: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Starts a copy of size_bytes (at least 1) to `offset` bytes behind the beginning
-    /// of the target's memory, inside of it; the target may be this rank. *out_op as for isend. It
-    /// is done when `buf`, unchanged until then, is needed no longer; there only with a later
-    /// win_flush. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure is
-    /// that of the operation. Equivalents: IBV_WR_RDMA_WRITE, ucp_put_nbx, fi_write, MPI_Rput.
+    /// (transfers) Starts a copy of size_bytes (at least 1) to the target's memory.
+    ///
+    /// The destination begins `offset` bytes after the beginning of the target's memory, and lies
+    /// inside it. The target may be this rank. *out_op identifies the operation, as in isend. It is
+    /// done when `buf`, which does not change until then, is no longer needed; the bytes are at the
+    /// target only after a later win_flush. DTL_ERROR_BUSY means that there is no room now; the
+    /// library calls again later. Any other failure is that of the operation. Equivalents:
+    /// IBV_WR_RDMA_WRITE, ucp_put_nbx, fi_write, MPI_Rput.
     pub win_put: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2969,8 +3023,10 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (transfers) The reverse, else as win_put: done when the bytes are in `buf`. Equivalents:
-    /// IBV_WR_RDMA_READ, ucp_get_nbx, fi_read, MPI_Rget.
+    /// (transfers) Starts a copy of size_bytes (at least 1) from the target's memory, at `offset`
+    /// bytes after its beginning. It is done when the bytes are in `buf`. Target, *out_op and
+    /// failures are those of win_put. Equivalents: IBV_WR_RDMA_READ, ucp_get_nbx, fi_read,
+    /// MPI_Rget.
     pub win_get: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2983,11 +3039,13 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (transfers) Starts an operation that is done when all operations on this window that this
-    /// rank started before on that target are done there: a load by the target itself, or any
-    /// rank's operation that starts afterwards, finds what they left. It fails if one of them has
-    /// failed without having been reported. DTL_ERROR_BUSY as for win_put. Equivalents: a read
-    /// behind the writes, ucp_ep_flush_nbx, MPI_Win_flush.
+    /// (transfers) Starts an operation that is done when all earlier operations of this rank on
+    /// this window and target are complete at the target.
+    ///
+    /// A load by the target itself, and any rank's operation that starts afterwards, then finds
+    /// their effects. It fails if one of them has failed without a report. DTL_ERROR_BUSY means
+    /// that there is no room now; the library calls again later. Equivalents: a read after the
+    /// writes, ucp_ep_flush_nbx, MPI_Win_flush.
     pub win_flush: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -2997,12 +3055,15 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (atomics) Whether the next two slots do all of a dtype on this window: each operation of the
-    /// table at dtl_reduce_op_t, and compare and swap if it is an integer, BYTE or BOOL. *out_yes =
-    /// 0 or 1. Called when the window is made, once for each built-in dtype. If one rank writes 0,
-    /// the targets apply all operations of that dtype, by messages, so that the two ways never mix.
-    /// An operation that the hardware lacks can be made here of its compare and swap. Must not
-    /// block. A failure: as for win_create.
+    /// (atomics) Reports whether the next two slots support a dtype on this window completely:
+    /// *out_yes = 0 or 1.
+    ///
+    /// Support means each operation of the table at dtl_reduce_op_t, and compare-and-swap if the
+    /// dtype is an integer, BYTE or BOOL. An operation that the hardware lacks can be implemented
+    /// here by compare-and-swap. The slot is called once for each built-in dtype when the window is
+    /// created. If one rank writes 0, the targets apply all operations of that dtype, by messages,
+    /// so that the two methods never mix. It must not block. If it fails, the window uses messages
+    /// on all ranks.
     pub win_atomics: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3012,14 +3073,17 @@ pub struct dtl_comm_vtable_t {
             out_yes: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) from
-    /// `offset` bytes on, which may be no multiple of their size. The results are those of the
-    /// library's reductions (DTL_OP_SUM and its kin). `result`: NULL, or room for what was there
-    /// before, not overlapping `buf`; which may be NULL for NO_OP. Each element is changed as a
-    /// whole, whoever else uses these two slots on it with that dtype, the target itself included;
-    /// those of one rank happen in the order of the calls. Done when `buf` is needed no longer and
-    /// `result` is there. DTL_ERROR_BUSY as for win_put. Equivalents: IBV_WR_ATOMIC_FETCH_AND_ADD,
-    /// ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
+    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) at `offset`
+    /// bytes after the beginning of the target's memory.
+    ///
+    /// The offset need not be a multiple of the element size. The results are those of the
+    /// library's reductions (DTL_OP_SUM and the others). `result` is NULL, or receives the previous
+    /// values; it does not overlap `buf`. `buf` may be NULL for NO_OP. Each element changes
+    /// atomically with respect to all uses of these two slots on it with that dtype, including
+    /// those of the target itself. Operations of one rank take place in the order of the calls. The
+    /// operation is done when `buf` is no longer needed and `result` is filled. DTL_ERROR_BUSY
+    /// means that there is no room now; the library calls again later. Equivalents:
+    /// IBV_WR_ATOMIC_FETCH_AND_ADD, ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
     pub win_accumulate: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3035,8 +3099,9 @@ pub struct dtl_comm_vtable_t {
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// (atomics) Starts on one element: if it equals *expected, *value is stored; *result gets what
-    /// it was. Else as win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
+    /// (atomics) Starts a compare-and-swap of one element: if it equals *expected, *value is
+    /// stored. *result receives the previous value. Offset, atomicity, order and failures are those
+    /// of win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
     /// MPI_Compare_and_swap.
     pub win_compare_and_swap: Option<
         unsafe extern "C" fn(
@@ -3079,11 +3144,14 @@ pub const DTL_COMM_VTABLE_INIT: dtl_comm_vtable_t = dtl_comm_vtable_t {
 // -----------------------------------------------------------------------------------------------
 // Backend tables: devices, memory, transfers.
 
-/// The device component. Slots marked (required) must be there. All slots: any thread, no locks
-/// held, may block, must not call dtl_ functions on this backend, must not throw. `self` is the
-/// pointer given to `dtl_backend_register`. Outputs are read only after DTL_SUCCESS. Boolean
-/// outputs must be 0 or 1; any other value, a device that does not exist and a number that is not a
-/// status make the call fail with DTL_ERROR_NATIVE_BACKEND.
+/// Component of devices. Slots marked (required) must not be NULL.
+///
+/// These rules apply to the slots of all components except where a text differs. They are called
+/// from any thread, with no lock held. They may block. They must not call dtl_ functions on this
+/// backend, and must not throw. `self` is the pointer that was given to `dtl_backend_register`.
+/// Outputs are read only after DTL_SUCCESS. Boolean outputs must be 0 or 1. Any other value, a
+/// device that does not exist, and a number that is not a status make the call fail with
+/// DTL_ERROR_NATIVE_BACKEND.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_device_vtable_t {
@@ -3091,17 +3159,18 @@ pub struct dtl_device_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (required) Number of devices, 0 or more.
+    /// (required) Writes the number of devices, 0 or more.
     pub count:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_count: *mut i32) -> dtl_status_t>,
-    /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
+    /// (required) Sets the current device of the calling thread. Corresponds to cudaSetDevice.
     pub set: Option<unsafe extern "C" fn(self_: *mut c_void, device: i32) -> dtl_status_t>,
-    /// (required) Returns the calling thread's current device: the one that the last `set` in this
-    /// thread made current, or, without a `set`, 0 or the driver's. The library calls it only in
-    /// threads in which dtl_backend_set_device has not chosen a device of this backend; otherwise
-    /// it uses that choice.
+    /// (required) Writes the current device of the calling thread: the argument of the last `set`
+    /// in this thread, or, if there was none, 0 or the device that is current in the driver. The
+    /// library calls it only in threads that have not chosen a device of this backend with
+    /// dtl_backend_set_device. In the other threads it uses their choice.
     pub get: Option<unsafe extern "C" fn(self_: *mut c_void, out_device: *mut i32) -> dtl_status_t>,
-    /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
+    /// Describes a device. `out_info` is zeroed, and its struct_size is set. NULL: only name and
+    /// count are known.
     pub info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3109,7 +3178,8 @@ pub struct dtl_device_vtable_t {
             out_info: *mut dtl_device_info_t,
         ) -> dtl_status_t,
     >,
-    /// Free and total bytes of a device; 0 = unknown. NULL: the memory table's, else NOT_SUPPORTED.
+    /// Writes the free and total bytes of a device; 0 = unknown. NULL: the slot of the memory table
+    /// is called; if that is NULL too, DTL_ERROR_NOT_SUPPORTED.
     pub memory_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3118,9 +3188,11 @@ pub struct dtl_device_vtable_t {
             out_total: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Waits for all work on a device. NULL: the streams made through the library are waited for.
+    /// Waits for all work on a device. NULL: the library waits for the streams that were created
+    /// through it.
     pub synchronize: Option<unsafe extern "C" fn(self_: *mut c_void, device: i32) -> dtl_status_t>,
-    /// DLPack's device type and id (as StepMesh's GetDevice). NULL: NOT_SUPPORTED.
+    /// Writes the DLPack device type and id of a device (StepMesh's GetDevice). NULL:
+    /// DTL_ERROR_NOT_SUPPORTED.
     pub dlpack: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3144,8 +3216,9 @@ pub const DTL_DEVICE_VTABLE_INIT: dtl_device_vtable_t = dtl_device_vtable_t {
     dlpack: None,
 };
 
-/// The memory component. Rules as for dtl_device_vtable_t. Works on the calling thread's current
-/// device.
+/// Component of memory. The rules of dtl_device_vtable_t apply. alloc, import_handle, kind_info and
+/// memory_info apply to the calling thread's current device. Slots that take the address of an
+/// allocation must find its device by the address, because another device may be current.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_memory_vtable_t {
@@ -3153,10 +3226,12 @@ pub struct dtl_memory_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at
-    /// least 1). If the program passes 0 to dtl_mem_alloc, `alignment` is the one that kind_info
-    /// declares, or 1 if it declares none. Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory:
-    /// DTL_ERROR_OUT_OF_MEMORY.
+    /// (required) Allocates size_bytes (at least 1), aligned to `alignment` (a power of two, at
+    /// least 1).
+    ///
+    /// If the program passes alignment 0 to dtl_mem_alloc, `alignment` is the one that kind_info
+    /// declares, or 1 if it declares none. An unknown kind is DTL_ERROR_NOT_SUPPORTED. Insufficient
+    /// memory is DTL_ERROR_OUT_OF_MEMORY.
     pub alloc: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3166,7 +3241,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (required) Frees what alloc gave; size, alignment and kind are those of the alloc.
+    /// (required) Frees memory of alloc. Size, alignment and kind are those of the alloc.
     pub free: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3176,11 +3251,12 @@ pub struct dtl_memory_vtable_t {
             kind: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// Describes a kind. `out_info` is zeroed, struct_size set. alignment: a power of two up to
-    /// 2^30, or 0 = none declared, which dtl_mem_kind_info reports as 1; any other value makes
-    /// dtl_mem_kind_info and dtl_mem_alloc with alignment 0 fail with DTL_ERROR_NATIVE_BACKEND.
-    /// Unknown kind: NOT_SUPPORTED. NULL: HOST is taken to be host memory, DEVICE memory that only
-    /// this backend can touch.
+    /// Describes a kind of memory. `out_info` is zeroed, and its struct_size is set.
+    ///
+    /// `alignment` is a power of two up to 2^30, or 0 = none declared, which dtl_mem_kind_info
+    /// reports as 1. Any other value makes dtl_mem_kind_info, and dtl_mem_alloc with alignment 0,
+    /// fail with DTL_ERROR_NATIVE_BACKEND. An unknown kind is DTL_ERROR_NOT_SUPPORTED. NULL: HOST
+    /// is treated as host memory, and DEVICE as memory that only this backend can access.
     pub kind_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3188,8 +3264,9 @@ pub struct dtl_memory_vtable_t {
             out_info: *mut dtl_mem_kind_info_t,
         ) -> dtl_status_t,
     >,
-    /// Free and total bytes; 0 = unknown. Asked where the device table does not tell, or for device
-    /// 0 of a backend without that table. NULL: NOT_SUPPORTED.
+    /// Writes the free and total bytes; 0 = unknown. It is called if the device table has no
+    /// memory_info, and for device 0 of a backend without a device table. NULL:
+    /// DTL_ERROR_NOT_SUPPORTED.
     pub memory_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3197,13 +3274,15 @@ pub struct dtl_memory_vtable_t {
             out_total: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Memory of other processes: export_handle, import_handle and close_handle come all together
-    /// or not at all (then: NOT_SUPPORTED). Writes what import_handle needs to reach an allocation
-    /// of alloc (size, alignment and kind are those of the alloc) from another process of this
-    /// node: DTL_MEM_HANDLE_ROOM bytes at out_bytes, aligned to 8, zeroed before. The library adds
-    /// kind, size, alignment, node and the backend's name, and a sum over all. A kind that cannot
-    /// be exported: NOT_SUPPORTED with a text; a kind that can has DTL_MEMORY_EXPORTABLE. As
-    /// cudaIpcGetMemHandle.
+    /// Writes the data with which import_handle accesses an allocation of alloc from another
+    /// process on this node.
+    ///
+    /// export_handle, import_handle and close_handle are all present or all NULL (then
+    /// DTL_ERROR_NOT_SUPPORTED). Size, alignment and kind are those of the alloc. out_bytes has
+    /// DTL_MEM_HANDLE_ROOM bytes, aligned to 8 and zeroed. The library adds kind, size, alignment,
+    /// node, the name of the backend, and a checksum. A kind that cannot be exported is
+    /// DTL_ERROR_NOT_SUPPORTED with a text; a kind that can has the property DTL_MEMORY_EXPORTABLE.
+    /// Corresponds to cudaIpcGetMemHandle.
     pub export_handle: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3214,13 +3293,14 @@ pub struct dtl_memory_vtable_t {
             out_bytes: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Makes an allocation of another process one of this one, on the current device. Each call
-    /// gives an address of its own; if it is one that was given before and not closed, it is closed
-    /// once and the caller gets DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what
-    /// export_handle of a backend of this name wrote on this node, with the size, alignment and
-    /// kind of the export. The exporter may have freed it or ended since: then INVALID_HANDLE. A
-    /// backend that cannot import what this very process exported: NOT_SUPPORTED. As
-    /// cudaIpcOpenMemHandle.
+    /// Maps an allocation of another process into this one, on the current device.
+    ///
+    /// Each call must write a different address. If it writes one that is in use, the library
+    /// closes it once and the caller gets DTL_ERROR_ALREADY_EXISTS. `bytes` (aligned to 8) are
+    /// those that export_handle of a backend of this name wrote on this node; size, alignment and
+    /// kind are those of the export. If the exporter has freed the memory or ended since, the
+    /// status is DTL_ERROR_INVALID_HANDLE. A backend that cannot import what the same process
+    /// exported returns DTL_ERROR_NOT_SUPPORTED. Corresponds to cudaIpcOpenMemHandle.
     pub import_handle: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3231,7 +3311,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Lets go of what import_handle gave; the memory stays for those who still have it. As
+    /// Unmaps memory of import_handle. It stays allocated for its other users. Corresponds to
     /// cudaIpcCloseMemHandle.
     pub close_handle: Option<
         unsafe extern "C" fn(
@@ -3242,10 +3322,13 @@ pub struct dtl_memory_vtable_t {
             kind: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// alloc and free in the order of one of the backend's streams, on its device; both or none.
-    /// The memory may be used by work that is queued to the stream later. A kind that goes only at
-    /// once is taken at once. NULL: alloc at once; free when the stream's work is done. As
-    /// cudaMallocAsync.
+    /// Allocates like alloc, in the order of one of the backend's streams and on the device of the
+    /// stream.
+    ///
+    /// alloc_async and free_async are both present or both NULL. Work queued to the stream later
+    /// may use the memory. A kind that does not support this order may be allocated immediately.
+    /// NULL: the library calls alloc immediately, and free when the work in the stream is done.
+    /// Corresponds to cudaMallocAsync.
     pub alloc_async: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3256,7 +3339,7 @@ pub struct dtl_memory_vtable_t {
             out_ptr: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Frees what alloc or alloc_async gave, behind the work that is in the stream. As
+    /// Frees memory of alloc or alloc_async, after the work that is in the stream. Corresponds to
     /// cudaFreeAsync.
     pub free_async: Option<
         unsafe extern "C" fn(
@@ -3268,18 +3351,19 @@ pub struct dtl_memory_vtable_t {
             kind: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// Makes host memory of the program's (at least 1 byte) memory of kind DTL_MEMORY_PINNED of
-    /// this backend, which kind_info then describes; both or none. Ranges do not overlap. NULL:
-    /// NOT_SUPPORTED. As cudaHostRegister.
+    /// Registers host memory of the program (at least 1 byte) as memory of kind DTL_MEMORY_PINNED,
+    /// as kind_info describes it. register_host and unregister_host are both present or both NULL
+    /// (then DTL_ERROR_NOT_SUPPORTED). Ranges do not overlap. Corresponds to cudaHostRegister.
     pub register_host: Option<
         unsafe extern "C" fn(self_: *mut c_void, ptr: *mut c_void, size_bytes: u64) -> dtl_status_t,
     >,
-    /// Takes that back, with the same bytes. As cudaHostUnregister.
+    /// Undoes register_host, with the same range. Corresponds to cudaHostUnregister.
     pub unregister_host: Option<
         unsafe extern "C" fn(self_: *mut c_void, ptr: *mut c_void, size_bytes: u64) -> dtl_status_t,
     >,
-    /// A dma-buf of a range within an allocation: a new file descriptor, the caller's, and where in
-    /// it the range begins. NULL: NOT_SUPPORTED. As cuMemGetHandleForAddressRange.
+    /// Exports a range within an allocation as a dma-buf: writes a new file descriptor, which the
+    /// caller owns, and the offset of the range in it. NULL: DTL_ERROR_NOT_SUPPORTED. Corresponds
+    /// to cuMemGetHandleForAddressRange.
     pub export_dmabuf: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3289,19 +3373,22 @@ pub struct dtl_memory_vtable_t {
             out_offset_bytes: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Describes memory that the program allocated through the backend's driver itself. `ptr` is
-    /// any address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed
-    /// with struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any
-    /// other failure leaves the address unclassified: the query, copy or message fails with that
-    /// status, and nothing is copied. A kind that is not a memory kind, a device below 0, or a base
-    /// and size_bytes that do not contain `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call
-    /// it once for each buffer that the library does not know and wait for the result, so it must
-    /// be fast. They do not call it for buffers in the program's image, on its stacks or in its
-    /// heap (brk), which they treat as host memory. It must not read the memory at `ptr`. It must
-    /// not call dtl_mem_query or functions for copies and messages, not even for another backend:
-    /// these functions call it, so it would recurse. The slots of the transfer table are then
-    /// called with such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As
+    /// Describes memory that the program allocated through the backend's driver. Corresponds to
     /// cuPointerGetAttributes.
+    ///
+    /// `ptr` is any address in it. The slot writes device, kind, base and size_bytes of `out_info`,
+    /// which is zeroed with struct_size set. DTL_ERROR_NOT_FOUND means that the driver does not
+    /// recognise the address. With any other failure the address stays unclassified: the query,
+    /// copy or message fails with that status, and nothing is copied. A kind that is not a memory
+    /// kind, a device below 0, or a base and size_bytes that do not contain `ptr` is
+    /// DTL_ERROR_NATIVE_BACKEND.
+    ///
+    /// Messages and copies call it once for each buffer that the library does not recognise, and
+    /// wait for the result, so it must be fast. They do not call it for buffers in the program's
+    /// image, on its stacks or in its heap (brk), which they treat as host memory. It must not read
+    /// the memory at `ptr`. It must not call dtl_mem_query or functions for copies and messages,
+    /// not even for another backend: these functions call it, so it would recurse. NULL: only
+    /// memory passed to dtl_mem_adopt is recognised.
     pub pointer_info: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3330,13 +3417,17 @@ pub const DTL_MEMORY_VTABLE_INIT: dtl_memory_vtable_t = dtl_memory_vtable_t {
     pointer_info: None,
 };
 
-/// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
-/// that this backend allocated, passed with the kind it was allocated with. The other side is also
-/// such memory, or any memory that the host can reach (malloc, the stack, another backend's),
+/// Component of transfers. The rules of dtl_device_vtable_t apply.
+///
+/// Memory: at least one side of a copy is memory of this backend, passed with its kind: allocated
+/// by it, imported, adopted, registered, or described by pointer_info. The other side is also such
+/// memory, or any memory that the host can access (malloc, the stack, memory of another backend),
 /// passed as DTL_MEMORY_HOST. So DTL_MEMORY_HOST alone does not distinguish the backend's own host
-/// memory from the program's. Either side may be on a device other than the calling thread's
-/// current one. The library does not change the current device for a copy: look up the device by
-/// the address.
+/// memory from that of the program.
+///
+/// Devices: either side may be on a device other than the calling thread's current one. The library
+/// does not change the current device for a copy. The slot must find the device of each side by its
+/// address.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_transfer_vtable_t {
@@ -3344,8 +3435,8 @@ pub struct dtl_transfer_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (required) Copies size_bytes (at least 1) and returns when it is done. The ranges do not
-    /// overlap.
+    /// (required) Copies size_bytes (at least 1), and returns when the copy is done. The ranges do
+    /// not overlap.
     pub copy: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3356,7 +3447,8 @@ pub struct dtl_transfer_vtable_t {
             size_bytes: u64,
         ) -> dtl_status_t,
     >,
-    /// Queues a copy on one of the backend's streams. NULL: the stream is waited for, then copy.
+    /// Queues a copy on one of the backend's streams. NULL: the library waits for the stream, then
+    /// calls copy.
     pub copy_async: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3368,7 +3460,8 @@ pub struct dtl_transfer_vtable_t {
             size_bytes: u64,
         ) -> dtl_status_t,
     >,
-    /// Copies `height` rows of `width_bytes`, pitch apart. NULL: copy, row by row.
+    /// Copies `height` rows of `width_bytes`, which are dst_pitch_bytes and src_pitch_bytes apart.
+    /// NULL: copy is called for each row.
     pub copy_2d: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3382,7 +3475,7 @@ pub struct dtl_transfer_vtable_t {
             height: u64,
         ) -> dtl_status_t,
     >,
-    /// Sets size_bytes (at least 1) to `value`. NULL: copied from a filled host buffer.
+    /// Sets size_bytes (at least 1) to `value`. NULL: the library copies a filled host buffer.
     pub fill: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3392,8 +3485,8 @@ pub struct dtl_transfer_vtable_t {
             size_bytes: u64,
         ) -> dtl_status_t,
     >,
-    /// Queues moving memory of kind DTL_MEMORY_MANAGED near a device (-1: the host). NULL: it
-    /// stays. As cudaMemPrefetchAsync.
+    /// Queues the migration of memory of kind DTL_MEMORY_MANAGED to a device (-1: the host). NULL:
+    /// the memory stays. Corresponds to cudaMemPrefetchAsync.
     pub prefetch: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3420,10 +3513,14 @@ pub const DTL_TRANSFER_VTABLE_INIT: dtl_transfer_vtable_t = dtl_transfer_vtable_
 // -----------------------------------------------------------------------------------------------
 // Backend tables: execution, the table of tables, registration.
 
-/// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or absent: streams
-/// (the stream_ slots), events (the event_ slots; they need the streams), host execution (execute,
-/// parallel_for, max_parallelism), and modules (module_compile to kernel_launch; they need the
-/// streams). Absent: the library's own, on host threads; modules: DTL_ERROR_NOT_SUPPORTED.
+/// Component of execution. The rules of dtl_device_vtable_t apply.
+///
+/// There are four groups of slots, each complete or absent: streams (stream_create, stream_destroy,
+/// stream_synchronize), events (event_create, event_destroy, event_record, event_query; they need
+/// the streams), host execution (execute, parallel_for, max_parallelism), and modules
+/// (module_compile to kernel_launch; they need the streams). For an absent group the library
+/// provides an implementation on host threads; absent modules are DTL_ERROR_NOT_SUPPORTED. Slots
+/// without a group in front of their text are optional.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_exec_vtable_t {
@@ -3431,7 +3528,7 @@ pub struct dtl_exec_vtable_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// (streams) Creates a stream on a device; *out_stream is the backend's own pointer, not NULL.
+    /// (streams) Creates a stream on a device. *out_stream is the backend's pointer, not NULL.
     pub stream_create: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3440,16 +3537,17 @@ pub struct dtl_exec_vtable_t {
             out_stream: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (streams) Destroys a stream that stream_create made. Work that is queued in the stream must
-    /// still run: wait for it, or return at once and let it finish.
+    /// (streams) Destroys a stream of stream_create. Work that is queued in the stream must still
+    /// run. The slot may wait for it, or return immediately and let it finish.
     pub stream_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// (streams) Waits for all work in the stream; a failure of that work is the status.
+    /// (streams) Waits for all work in the stream. If the work failed, the slot returns that
+    /// status.
     pub stream_synchronize:
         Option<unsafe extern "C" fn(self_: *mut c_void, stream: *mut c_void) -> dtl_status_t>,
-    /// Whether all work is done, without waiting. NULL: an event is recorded and queried. If the
-    /// event slots are missing as well, dtl_stream_query waits for the stream, as dtl_event_record
-    /// does.
+    /// Writes 1 if all work in the stream is done, otherwise 0, without waiting. NULL: the library
+    /// records and queries an event. If the event slots are NULL too, dtl_stream_query waits for
+    /// the stream, and so does dtl_event_record.
     pub stream_query: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3457,7 +3555,8 @@ pub struct dtl_exec_vtable_t {
             out_done: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// Work queued from now on waits for the event. NULL: the caller waits for the event.
+    /// Makes work that is queued from now on wait for the event. NULL: the calling thread waits for
+    /// the event.
     pub stream_wait_event: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3465,8 +3564,8 @@ pub struct dtl_exec_vtable_t {
             event: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Calls fn(user) on a host thread once the work before is done. NULL: the caller waits, then
-    /// calls.
+    /// Queues a call of function(user) on a host thread, after the work queued before. NULL: the
+    /// calling thread waits for the stream, then calls the function.
     pub stream_host_callback: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3475,7 +3574,7 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (events) Creates an event; *out_event is the backend's own pointer, not NULL.
+    /// (events) Creates an event. *out_event is the backend's pointer, not NULL.
     pub event_create: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3483,10 +3582,10 @@ pub struct dtl_exec_vtable_t {
             out_event: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (events) Destroys an event that event_create made.
+    /// (events) Destroys an event of event_create.
     pub event_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
-    /// (events) Marks the present end of the stream; replaces an earlier record.
+    /// (events) Records the event at the current end of the stream. It replaces an earlier record.
     pub event_record: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3494,10 +3593,12 @@ pub struct dtl_exec_vtable_t {
             stream: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (events) Whether the work before the record is done. Never recorded = done. If that work
-    /// failed, each query and wait returns that failure as its status, until the event is recorded
-    /// again. A status that a callback in the stream returned is not a failure of the work: the
-    /// library reports it itself.
+    /// (events) Writes 1 if the work before the record is done or the event was never recorded,
+    /// otherwise 0.
+    ///
+    /// If that work failed, every query and every wait returns the failure as its status, not only
+    /// the first one, until the event is recorded again. A status that a callback in the stream
+    /// returned is not a failure of the work: the library reports it itself.
     pub event_query: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3505,10 +3606,11 @@ pub struct dtl_exec_vtable_t {
             out_done: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// Waits for the event. NULL: event_query is polled.
+    /// Waits for the event. NULL: the library polls event_query.
     pub event_sync:
         Option<unsafe extern "C" fn(self_: *mut c_void, event: *mut c_void) -> dtl_status_t>,
-    /// Nanoseconds between two recorded, completed events. NULL: NOT_SUPPORTED.
+    /// Writes the nanoseconds between two recorded, completed events. NULL:
+    /// DTL_ERROR_NOT_SUPPORTED.
     pub event_elapsed: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3517,8 +3619,10 @@ pub struct dtl_exec_vtable_t {
             out_ns: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Queues a kernel made from a function. NULL: it is run over the grid on the host, in the
-    /// stream's order (a host callback).
+    /// Queues a kernel that was created from a host function, which the backend calls once for each
+    /// thread of the grid. NULL, and for functions that run a whole block: the library runs the
+    /// grid on the host in a host callback of the stream, and waits for the stream if
+    /// stream_host_callback is NULL too.
     pub launch: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3531,7 +3635,8 @@ pub struct dtl_exec_vtable_t {
             count: u64,
         ) -> dtl_status_t,
     >,
-    /// (host execution) Runs fn(user) and returns when it has run; its status is the result.
+    /// (host execution) Runs function(user) and returns when it has run. The slot returns its
+    /// status.
     pub execute: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3539,8 +3644,8 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (host execution) Runs begin ... end-1 in pieces of at most `grain` (at least 1) and returns
-    /// when all have run; the first failing status of a piece is the result.
+    /// (host execution) Runs the iterations begin to end-1 in chunks of at most `grain` (at least
+    /// 1), and returns when all have run. The slot returns the first failing status of a chunk.
     pub parallel_for: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3551,21 +3656,26 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (host execution) Most iterations that ever run at the same time (at least 1).
+    /// (host execution) Writes the maximum number of iterations that run at the same time (at least
+    /// 1).
     pub max_parallelism:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
-    /// Into how many pieces a loop is best cut. NULL: max_parallelism.
+    /// Writes the number of chunks into which a loop is best divided. NULL: max_parallelism.
     pub suggested_parallelism:
         Option<unsafe extern "C" fn(self_: *mut c_void, out_threads: *mut u32) -> dtl_status_t>,
-    /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer,
-    /// not NULL. The source is valid during the call; its size_bytes is never 0 and a NUL follows
-    /// the bytes. Language 0 is the backend's own; its sources may include dtl_kernel.h. The
-    /// backend must make that header available (its own copy, or the folder in which it is
-    /// installed): source->files does not contain it, nor do the options contain its folder. A
-    /// language that the backend does not take: DTL_ERROR_NOT_SUPPORTED with a text that names
-    /// those it takes. An error in the source: DTL_ERROR_COMPILE_FAILED. `log(log_user, ...)`, not
-    /// NULL, takes the compiler's whole log, also that of a success. Several threads compile at
-    /// once.
+    /// (modules) Compiles or loads source for a device. *out_module is the backend's pointer, not
+    /// NULL.
+    ///
+    /// The source is valid during the call. Its size_bytes is never 0, and a NUL follows the bytes.
+    /// Language 0 is the default language of the backend; its sources may include dtl_kernel.h. The
+    /// backend must make that header available to its compiler (its own copy, or the folder in
+    /// which it is installed): source->files does not contain it, and the options do not contain
+    /// its folder.
+    ///
+    /// If the backend does not support the language, it returns DTL_ERROR_NOT_SUPPORTED with a text
+    /// that names the supported ones. An error in the source is DTL_ERROR_COMPILE_FAILED.
+    /// `log(log_user, ...)`, never NULL, receives the whole log of the compiler, also after a
+    /// success. Several threads may compile at once.
     pub module_compile: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3576,12 +3686,12 @@ pub struct dtl_exec_vtable_t {
             out_module: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (modules) Destroys a module that module_compile gave; its kernels are destroyed before.
+    /// (modules) Destroys a module of module_compile. Its kernels are destroyed before.
     pub module_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, module: *mut c_void) -> dtl_status_t>,
-    /// (modules) Finds a kernel; *out_kernel is the backend's own pointer, not NULL, and each that
-    /// was given is destroyed once. No such kernel: DTL_ERROR_NOT_FOUND. `signature` as in
-    /// dtl_kernel_get, checked; NULL if there is none.
+    /// (modules) Finds a kernel in a module. *out_kernel is the backend's pointer, not NULL; each
+    /// one is destroyed once. If there is no such kernel, the status is DTL_ERROR_NOT_FOUND.
+    /// `signature` is that of dtl_kernel_get, already checked; NULL if there is none.
     pub kernel_get: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3591,11 +3701,11 @@ pub struct dtl_exec_vtable_t {
             out_kernel: *mut *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// (modules) Destroys a kernel that kernel_get gave. Launches that are queued still run.
+    /// (modules) Destroys a kernel of kernel_get. Launches that are queued must still run.
     pub kernel_destroy:
         Option<unsafe extern "C" fn(self_: *mut c_void, kernel: *mut c_void) -> dtl_status_t>,
-    /// (modules) Queues a kernel that kernel_get gave; args[i] points to sizes[i] bytes, valid
-    /// during the call. If the kernel has a signature, number and sizes match it.
+    /// (modules) Queues a kernel of kernel_get. args[i] points to sizes[i] bytes, valid during the
+    /// call. If the kernel has a signature, the number and sizes of the arguments match it.
     pub kernel_launch: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3640,8 +3750,9 @@ pub const DTL_EXEC_VTABLE_INIT: dtl_exec_vtable_t = dtl_exec_vtable_t {
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 pub const DTL_BACKEND_NO_COMPUTE: u64 = 1;
 
-/// A backend: up to five components, each NULL where it has none. The tables are copied at
-/// registration; `self` and what it points to must live until `destroy`.
+/// Backend: up to five components, each NULL if the backend does not have it; at least one. The
+/// tables are copied at registration. `self` and the data behind it must live until `destroy` is
+/// called.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_backend_vtable_t {
@@ -3649,15 +3760,15 @@ pub struct dtl_backend_vtable_t {
     pub struct_size: u32,
     /// DTL_ABI_VERSION of the header it was compiled with.
     pub abi_version: u32,
-    /// Rank in the automatic choice; 0 = 40, INT32_MIN = never chosen.
+    /// Priority in the automatic choice; 0 = 40, INT32_MIN = never chosen.
     pub auto_priority: i32,
     /// Must be 0.
     pub reserved: u32,
     /// DTL_BACKEND_NO_COMPUTE or 0.
     pub flags: u64,
-    /// Whether it can run here: *out_yes = 0 or 1; if 0, the reason is written to `why` (cap
-    /// bytes). Must not fail on a machine without the hardware: a failure counts as 0, with the
-    /// failure as the reason. NULL: always available.
+    /// Checks whether the backend can run here: *out_yes = 0 or 1. For 0 it writes the reason to
+    /// `why` (cap bytes). It must not fail on a machine without the hardware: a failure counts as
+    /// 0, with the failure as the reason. NULL: always available.
     pub is_available: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3666,7 +3777,8 @@ pub struct dtl_backend_vtable_t {
             cap: u64,
         ) -> dtl_status_t,
     >,
-    /// Whether it has a feature of this name. NULL: the components are its features.
+    /// Checks whether the backend has a feature: *out_yes = 0 or 1. It is called only for names
+    /// that dtl_backend_supports does not resolve itself. NULL: the backend has no other features.
     pub supports: Option<
         unsafe extern "C" fn(
             self_: *mut c_void,
@@ -3674,18 +3786,18 @@ pub struct dtl_backend_vtable_t {
             out_yes: *mut i32,
         ) -> dtl_status_t,
     >,
-    /// Called once, after the last use, when the backend is unregistered, replaced or the library
-    /// is finalized. NULL: nothing to do.
+    /// Called once, after the last use, when the backend is unregistered or replaced, or the
+    /// library is finalized. NULL: there is nothing to do.
     pub destroy: Option<unsafe extern "C" fn(self_: *mut c_void)>,
-    /// Devices, or NULL.
+    /// Devices; NULL = none.
     pub device: *const dtl_device_vtable_t,
-    /// Memory, or NULL.
+    /// Memory; NULL = none.
     pub memory: *const dtl_memory_vtable_t,
-    /// Transfers, or NULL.
+    /// Transfers; NULL = none.
     pub transfer: *const dtl_transfer_vtable_t,
-    /// Execution, or NULL.
+    /// Execution; NULL = none.
     pub exec: *const dtl_exec_vtable_t,
-    /// Communication, or NULL.
+    /// Communication; NULL = none.
     pub comm: *const dtl_comm_vtable_t,
 }
 
@@ -3709,57 +3821,67 @@ pub const DTL_BACKEND_VTABLE_INIT: dtl_backend_vtable_t = dtl_backend_vtable_t {
 // -----------------------------------------------------------------------------------------------
 // Environments: prerequisites of backends and kernel sources, started once and shared.
 
-/// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS
-/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and the reason
-/// is written to `why` (`cap` bytes of room, at least 256). Thread: the one whose call needs the
-/// result. Locks held: none. It may block, and may call the library.
+/// Checks whether an environment can be used here. It must not fail on a machine without the
+/// environment. It runs in the thread whose call needs the result, with no lock held. It may block,
+/// and may call the library.
+///
+/// @param why  Receives the reason if the environment cannot be used.
+/// @param cap  Size of `why` in bytes, at least 256.
+/// @return DTL_SUCCESS if the environment can be used. Any other status (usually
+///         DTL_ERROR_UNAVAILABLE) if it cannot.
 pub type dtl_environment_probe_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, why: *mut c_char, cap: u64) -> dtl_status_t>;
 
-/// Starts the environment; everything that it depends on has been started. `state` is its block:
-/// state_size bytes of zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that
-/// nothing is left of it: finalize is not called; dtl_backend_set_error gives the text, else the
-/// dtl_ call that failed with it. It may require other environments (never itself): those belong to
-/// it, and are released when it has been finalised or has failed, unless it releases them itself.
-/// Thread: the one that requires it first; others that require it wait. Locks held: none. It may
-/// block, but not wait for a thread that requires this environment.
+/// Starts an environment, after all its dependencies.
+///
+/// It may require other environments, but never itself. They then belong to this environment: they
+/// are released after it has been finalised or has failed, unless it releases them itself. It runs
+/// in the thread that requires the environment first; others that require it wait. No lock is held.
+/// It may block, but must not wait for a thread that requires this environment.
+///
+/// @param state  The state block: state_size bytes, zeroed; NULL if state_size is 0.
+/// @return DTL_SUCCESS. With any other status nothing of the environment may be left, because
+///         finalize is not called. The error text is that of dtl_backend_set_error, otherwise that
+///         of the dtl_ call that failed with the status.
 pub type dtl_environment_init_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 
-/// Ends the environment; everything that it depends on is still there. The block is freed after it.
-/// A status other than DTL_SUCCESS is logged and returned by the call that released it; the
-/// environment has ended all the same. Thread: the one that releases it last, or the one in
-/// dtl_finalize (where calls of the library return DTL_ERROR_INVALID_STATE). Locks held: none.
-/// Never called in a forked child for what the parent started.
+/// Finalises an environment, before its dependencies. The state block is freed afterwards.
+///
+/// It runs in the thread that releases the environment last, or in that of dtl_finalize (where
+/// calls of the library return DTL_ERROR_INVALID_STATE). No lock is held. It is never called in a
+/// forked child for an environment that the parent started.
+///
+/// @return DTL_SUCCESS. Any other status is logged and returned by the call that released the
+///         environment, which has ended nevertheless.
 pub type dtl_environment_finalize_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, state: *mut c_void) -> dtl_status_t>;
 
-/// An environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
+/// Description of an environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
 ///
-/// Versions are compared as versions: number by number between the dots, missing ones are 0 (3.20
-/// is newer than 3.18.1, and 3.1 is 3.1.0); what follows the numbers ("rc1") is passed over, as
-/// CMake does.
+/// Versions are compared number by number between the dots; missing numbers are 0 (3.20 is newer
+/// than 3.18.1, and 3.1 equals 3.1.0). Text after the numbers ("rc1") is ignored, as in CMake.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_environment_desc_t {
     /// sizeof(dtl_environment_desc_t), set by DTL_ENVIRONMENT_DESC_INIT.
     pub struct_size: u32,
-    /// Entries of `depends`; at most 256, as of the other lists.
+    /// Entries of `depends`; at most 256, as in the other lists.
     pub depends_count: u32,
-    /// (required) 1 to 63 letters, digits, '_', '-' or '.'.
+    /// (required) Name: 1 to 63 letters, digits, '_', '-' or '.'.
     pub name: *const c_char,
-    /// It begins with a number; NULL = it has none, and nobody can ask for one.
+    /// Version, beginning with a number; NULL = none, and no version can be required.
     pub version: *const c_char,
-    /// Environments that are started before this one, in this order: "name", or "name>=version".
+    /// Environments that start before this one, in this order: "name" or "name>=version".
     pub depends: *const *const c_char,
-    /// Packages that building with it needs, for readers of dtl_environment_at; the library does
-    /// nothing with them.
+    /// Packages that a build needs, for readers of dtl_environment_at. The library does not use
+    /// them.
     pub packages: *const *const c_char,
-    /// Folders of headers, as paths from '/': where source that names this environment
-    /// (dtl_source_t) finds `#include`s.
+    /// Folders of headers, as absolute paths. They are include folders for sources that name this
+    /// environment (dtl_source_t).
     pub headers: *const *const c_char,
-    /// Libraries that such source is linked with on the host: a path from '/', or a name as after
-    /// -l.
+    /// Libraries with which such sources are linked on the host: an absolute path, or a name as
+    /// after -l.
     pub libraries: *const *const c_char,
     /// Entries of `packages`.
     pub packages_count: u32,
@@ -3769,18 +3891,18 @@ pub struct dtl_environment_desc_t {
     pub libraries_count: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Bytes of the state block; 0 = none. At most 2^30.
+    /// Size of the state block in bytes, at most 2^30; 0 = none.
     pub state_size: u64,
-    /// Its alignment: a power of two up to 4096; 0 = 16.
+    /// Alignment of the state block: a power of two up to 4096; 0 = 16.
     pub state_align: u64,
-    /// NULL = it can be used everywhere.
+    /// Function that checks availability; NULL = available everywhere.
     pub probe: dtl_environment_probe_fn_t,
-    /// NULL = there is nothing to start.
+    /// Function that starts the environment; NULL = there is nothing to start.
     pub init: dtl_environment_init_fn_t,
-    /// NULL = there is nothing to end.
+    /// Function that ends the environment; NULL = there is nothing to end.
     pub finalize: dtl_environment_finalize_fn_t,
-    /// Passed to the three; must live until the environment is unregistered or dtl_finalize has
-    /// returned.
+    /// Passed to the three functions. It must live until the environment is unregistered or
+    /// dtl_finalize has returned.
     pub user: *mut c_void,
 }
 
@@ -3806,42 +3928,42 @@ pub const DTL_ENVIRONMENT_DESC_INIT: dtl_environment_desc_t = dtl_environment_de
     user: ptr::null_mut(),
 };
 
-/// Nobody requires it.
+/// State of an environment: not started, and not required.
 pub const DTL_ENVIRONMENT_IDLE: i32 = 1;
 
-/// Its init runs.
+/// State of an environment: its init runs.
 pub const DTL_ENVIRONMENT_STARTING: i32 = 2;
 
-/// It is there.
+/// State of an environment: started.
 pub const DTL_ENVIRONMENT_STARTED: i32 = 3;
 
-/// Its finalize runs.
+/// State of an environment: its finalize runs.
 pub const DTL_ENVIRONMENT_STOPPING: i32 = 4;
 
-/// Nobody has it: the last time that somebody required it failed, see `reason`.
+/// State of an environment: not started; the last attempt failed (see `reason`).
 pub const DTL_ENVIRONMENT_FAILED: i32 = 5;
 
-/// What an environment is and how it is. Start from DTL_ENVIRONMENT_INFO_INIT. All texts live for
-/// ever and are never NULL; lists are separated by ", ".
+/// Description and state of an environment. Start from DTL_ENVIRONMENT_INFO_INIT. All texts are
+/// valid until the process ends, and never NULL. Entries of lists are separated by ", ".
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_environment_info_t {
     /// sizeof(dtl_environment_info_t), set by DTL_ENVIRONMENT_INFO_INIT.
     pub struct_size: u32,
-    /// DTL_ENVIRONMENT_IDLE ... _FAILED.
+    /// DTL_ENVIRONMENT_IDLE to DTL_ENVIRONMENT_FAILED.
     pub state: i32,
-    /// The status of the last require that failed in its probe or init; DTL_SUCCESS after one that
-    /// did not.
+    /// Status of the last require that failed in the probe or init; DTL_SUCCESS after one that
+    /// succeeded.
     pub status: dtl_status_t,
     /// 0.
     pub reserved: u32,
-    /// How many require it: calls, environments that depend on it, modules, backends.
+    /// Use count: calls of dtl_environment_require, dependent environments, modules and backends.
     pub uses: u64,
-    /// Its name.
+    /// Name.
     pub name: *const c_char,
-    /// Its version; empty if it has none.
+    /// Version; empty if there is none.
     pub version: *const c_char,
-    /// What it depends on.
+    /// Dependencies.
     pub depends: *const c_char,
     /// Packages.
     pub packages: *const c_char,
@@ -3849,7 +3971,7 @@ pub struct dtl_environment_info_t {
     pub headers: *const c_char,
     /// Libraries.
     pub libraries: *const c_char,
-    /// Why it failed; empty if it did not.
+    /// Reason of the failure; empty if there was none.
     pub reason: *const c_char,
 }
 
@@ -3873,22 +3995,23 @@ pub const DTL_ENVIRONMENT_INFO_INIT: dtl_environment_info_t = dtl_environment_in
 // Plugins: functions of the host, layouts, the entry of a plugin.
 // A plugin is a shared object that provides backends. It does not link with libdtl.
 
-/// What the library gives a plugin. Lives as long as the process, also across dtl_finalize.
-/// All functions: any thread, unless they say less.
+/// Functions of the library for a plugin. The struct exists until the process ends, across
+/// dtl_finalize. A function works in any thread unless its text restricts it. It has the parameters
+/// and statuses of the dtl_ function that its text names.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_host_api_t {
-    /// sizeof(dtl_host_api_t) of the library; read only fields inside it.
+    /// sizeof(dtl_host_api_t) of the library. Read only fields inside it.
     pub struct_size: u32,
     /// DTL_ABI_VERSION of the library.
     pub abi_version: u32,
-    /// The lowest DTL_ABI_VERSION that a plugin may have been compiled with.
+    /// Lowest DTL_ABI_VERSION that a plugin may have been compiled with.
     pub abi_version_min: u32,
     /// 0.
     pub reserved: u32,
-    /// As dtl_backend_register (same parameters, same errors), for use inside dtl_plugin_t.load and
-    /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. Backends are taken back if load fails
-    /// after.
+    /// Registers a backend (dtl_backend_register). Only inside dtl_plugin_t.load and in its thread;
+    /// elsewhere DTL_ERROR_INVALID_STATE. If `load` fails afterwards, the backend is unregistered
+    /// again.
     pub backend_register: Option<
         unsafe extern "C" fn(
             name: *const c_char,
@@ -3898,25 +4021,25 @@ pub struct dtl_host_api_t {
             out: *mut dtl_backend_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the
-    /// entry or load is about to return. Copied; belongs to the calling thread. Not needed for the
-    /// status of one of these functions or of a dtl_ function: its text goes with it (see
-    /// dtl_last_error).
+    /// Sets the text for the failing status that a slot, the entry or `load` is about to return
+    /// (dtl_backend_set_error). Copied; belongs to the calling thread. Not needed for the status of
+    /// one of these functions or of a dtl_ function, whose text is appended (see dtl_last_error).
     pub set_error: Option<unsafe extern "C" fn(text: *const c_char) -> dtl_status_t>,
-    /// A line to the library's log: DTL_LOG_ERROR ... DTL_LOG_DEBUG. Copied; dropped if the level
-    /// is not logged. Not on a data path.
+    /// Writes a line to the library's log, at a level from DTL_LOG_ERROR to DTL_LOG_DEBUG. Copied.
+    /// The line is dropped if the level is not logged. Do not call it on a data path.
     pub log: Option<unsafe extern "C" fn(level: i32, text: *const c_char) -> dtl_status_t>,
-    /// As the function dtl_enum_create, and so on for all that follow: same parameters, same
-    /// errors. In load, in slots and in threads of the plugin's own. What they add stays if load
-    /// fails after, and is there already when load runs again: ask enum_from_name when the name
-    /// exists. This function and those after it exist only if struct_size covers them.
+    /// Creates an enumeration (dtl_enum_create). This function and those after it exist only if
+    /// struct_size covers them. It and the functions of enumerations after it may be called in
+    /// `load`, in slots and in threads of the plugin. Their additions stay if `load` fails
+    /// afterwards, and exist already when `load` runs again: if the name exists, call
+    /// enum_from_name.
     pub enum_create: Option<
         unsafe extern "C" fn(name: *const c_char, flags: u64, out: *mut dtl_enum_t) -> dtl_status_t,
     >,
-    /// As dtl_enum_find.
+    /// Finds an enumeration by name (dtl_enum_find).
     pub enum_find:
         Option<unsafe extern "C" fn(name: *const c_char, out: *mut dtl_enum_t) -> dtl_status_t>,
-    /// As dtl_enum_register.
+    /// Adds a member (dtl_enum_register).
     pub enum_register: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -3924,7 +4047,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_enum_register_value.
+    /// Adds a member with a given value (dtl_enum_register_value).
     pub enum_register_value: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -3933,7 +4056,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_enum_register_template.
+    /// Adds a template (dtl_enum_register_template).
     pub enum_register_template: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -3943,7 +4066,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_enum_from_name.
+    /// Finds a member by name (dtl_enum_from_name).
     pub enum_from_name: Option<
         unsafe extern "C" fn(
             enumeration: dtl_enum_t,
@@ -3951,7 +4074,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_ev_instance.
+    /// Returns the word of an instance (dtl_ev_instance).
     pub ev_instance: Option<
         unsafe extern "C" fn(
             tmpl: dtl_enum_word_t,
@@ -3960,7 +4083,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_ev_get: what a slot asks of an instance that it is handed.
+    /// Returns an attribute of an instance (dtl_ev_get), for example of one that a slot receives.
     pub ev_get: Option<
         unsafe extern "C" fn(
             word: dtl_enum_word_t,
@@ -3968,7 +4091,7 @@ pub struct dtl_host_api_t {
             out_attr: *mut dtl_attr_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_schedule_set_defaults.
+    /// Sets the defaults of a schedule (dtl_schedule_set_defaults).
     pub schedule_set_defaults: Option<
         unsafe extern "C" fn(
             schedule: dtl_enum_word_t,
@@ -3976,23 +4099,24 @@ pub struct dtl_host_api_t {
             inner_schedule: dtl_enum_word_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_environment_register, for use inside dtl_plugin_t.load and in its thread only;
-    /// elsewhere DTL_ERROR_INVALID_STATE. What was not there before is taken back if load fails
-    /// after.
+    /// Registers an environment (dtl_environment_register). Only inside dtl_plugin_t.load and in
+    /// its thread; elsewhere DTL_ERROR_INVALID_STATE. If `load` fails afterwards, a new environment
+    /// is unregistered again.
     pub environment_register:
         Option<unsafe extern "C" fn(desc: *const dtl_environment_desc_t) -> dtl_status_t>,
-    /// As dtl_environment_require, for use in slots and other functions; inside a plugin's load
-    /// DTL_ERROR_INVALID_STATE.
+    /// Requires an environment (dtl_environment_require), in slots and other functions. Inside the
+    /// `load` of a plugin it returns DTL_ERROR_INVALID_STATE.
     pub environment_require: Option<unsafe extern "C" fn(name: *const c_char) -> dtl_status_t>,
-    /// As dtl_environment_release.
+    /// Releases an environment (dtl_environment_release).
     pub environment_release: Option<unsafe extern "C" fn(name: *const c_char) -> dtl_status_t>,
-    /// As dtl_environment_state.
+    /// Returns the state block of an environment (dtl_environment_state).
     pub environment_state:
         Option<unsafe extern "C" fn(name: *const c_char, out: *mut *mut c_void) -> dtl_status_t>,
-    /// As dtl_dispatch_register with dtl_dispatcher_default(), for use inside dtl_plugin_t.load and
-    /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load
-    /// fails after. It goes with the backend that dtl_dispatch_handler_t.backend names, else with
-    /// the plugin's last backend (dtl_backend_unregister, dtl_finalize).
+    /// Registers a handler in dtl_dispatcher_default() (dtl_dispatch_register). Only inside
+    /// dtl_plugin_t.load and in its thread; elsewhere DTL_ERROR_INVALID_STATE. If `load` fails
+    /// afterwards, the handler is unregistered again. It is removed with the backend that
+    /// dtl_dispatch_handler_t.backend names, otherwise with the last backend of the plugin
+    /// (dtl_backend_unregister, dtl_finalize).
     pub dispatch_register: Option<
         unsafe extern "C" fn(
             keys: *const dtl_dispatch_key_t,
@@ -4001,32 +4125,33 @@ pub struct dtl_host_api_t {
             out: *mut dtl_registration_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_dispatch_unregister with dtl_dispatcher_default(): earlier than that, and in any
+    /// Removes a handler from dtl_dispatcher_default() earlier (dtl_dispatch_unregister), in any
     /// thread.
     pub dispatch_unregister:
         Option<unsafe extern "C" fn(registration: dtl_registration_t) -> dtl_status_t>,
 }
 
-/// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins
-/// carry these rows (DTL_LAYOUTS) so that the library can compare them with its own. Never grows.
+/// Layout of a field of a struct of this header, or of a struct as a whole, as a compiler produced
+/// it. Plugins carry these rows (DTL_LAYOUTS) so that the library can compare them with its own.
+/// The struct never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_layout_t {
-    /// The struct's name, "dtl_comm_vtable_t".
+    /// Name of the struct, for example "dtl_comm_vtable_t".
     pub name: *const c_char,
-    /// The field's name; NULL = the struct as a whole.
+    /// Name of the field; NULL = the struct as a whole.
     pub field: *const c_char,
-    /// Where the field begins, in bytes; 0 for a struct as a whole.
+    /// Offset of the field in bytes; 0 for a struct as a whole.
     pub offset: u32,
-    /// sizeof the field or the struct.
+    /// Size of the field or the struct in bytes.
     pub size: u32,
     /// Must be 0.
     pub reserved: u64,
 }
 
-/// Description of a plugin; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial value of
-/// local variables only). Everything that it points to must stay as it is while the process lives
-/// (plugins are never unloaded).
+/// Description of a plugin, filled in by its entry from DTL_PLUGIN_INIT (in C, an initial value of
+/// local variables only). Everything that it points to must not change until the process ends,
+/// because plugins are never unloaded.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_plugin_t {
@@ -4034,42 +4159,43 @@ pub struct dtl_plugin_t {
     pub struct_size: u32,
     /// DTL_ABI_VERSION of the header it was compiled with.
     pub abi_version: u32,
-    /// The lowest DTL_ABI_VERSION of a library that it can work with. Raise it only if the plugin
-    /// cannot do without something that came later. The highest version in both ranges is spoken;
-    /// if there is none, the plugin is refused and the text names both ranges.
+    /// Lowest DTL_ABI_VERSION of a library that the plugin works with. Raise it only if the plugin
+    /// needs a later addition. The highest version in both ranges is used; if there is none, the
+    /// plugin is refused with a text that has both ranges.
     pub abi_version_min: u32,
-    /// Number of rows in `layouts`; at most 4096. 0 = not compared (a plugin that is not made from
-    /// this header).
+    /// Number of rows in `layouts`, at most 4096. 0 = not compared (a plugin that was not built
+    /// with this header).
     pub layout_count: u32,
-    /// The plugin's name, 1 to 63 letters, digits, '_', '-', '.'.
+    /// Name of the plugin, 1 to 63 letters, digits, '_', '-' and '.'.
     pub name: *const c_char,
-    /// Its version, as text; NULL = none.
+    /// Version of the plugin, as text; NULL = none.
     pub version: *const c_char,
-    /// What it is, a line; NULL = nothing.
+    /// Description of the plugin in one line; NULL = none.
     pub description: *const c_char,
-    /// How its compiler laid out this header's structs: DTL_LAYOUTS.
+    /// Layout of this header's structs in the plugin: DTL_LAYOUTS.
     pub layouts: *const dtl_layout_t,
-    /// (required) Registers the plugin's backends with host->backend_register; at least one. Called
-    /// once when the plugin is loaded, and again when it is loaded after its backends are gone:
-    /// after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a forked child. A
-    /// status other than DTL_SUCCESS means that nothing was registered: what was is taken back.
-    /// Thread: the one whose call needs plugins; other calls that need them wait, so be quick and
-    /// leave hardware alone (a table's is_available is called later). Locks held: none of the
-    /// program's. It must not call dtl_ functions other than the host's, must not wait for threads
-    /// that do, must not throw.
+    /// (required) Registers the backends of the plugin with host->backend_register; at least one.
+    ///
+    /// It is called once when the plugin is loaded, and again when the plugin is loaded after its
+    /// backends are gone: after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a
+    /// forked child. If it returns a status other than DTL_SUCCESS, all its registrations are
+    /// undone. It runs in the thread whose call needs plugins. Other calls that need them wait, so
+    /// it must be quick and must not access hardware (is_available of a table is called later). No
+    /// lock of the program is held. It must not call dtl_ functions other than those of the host,
+    /// must not wait for threads that do, and must not throw.
     pub load: Option<unsafe extern "C" fn(host: *const dtl_host_api_t) -> dtl_status_t>,
-    /// Environments that its backends need: "name", or "name>=version"; its own or others'. A
-    /// backend of the plugin cannot be used (its is_available is "no", with the reason) unless they
-    /// can be; they are required before the first use of it, and stay until dtl_finalize. NULL =
-    /// none.
+    /// Environments that the backends of the plugin need: "name" or "name>=version", its own or
+    /// others. If they cannot be required, the backends are not available, with that reason. They
+    /// are required before the first use of a backend of the plugin, and stay until dtl_finalize.
+    /// NULL = none.
     pub environments: *const *const c_char,
-    /// Entries of `environments`; at most 256.
+    /// Entries of `environments`, at most 256.
     pub environment_count: u32,
     /// Must be 0.
     pub reserved: u32,
 }
 
-/// The one symbol of a plugin file, exported under the name dtl_plugin_entry_v1:
+/// Entry of a plugin file: its only symbol, exported under the name dtl_plugin_entry_v1:
 ///
 ///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t
 ///   *out) {
@@ -4080,51 +4206,55 @@ pub struct dtl_plugin_t {
 ///       return DTL_SUCCESS;
 ///   }
 ///
-/// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
-/// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status
-/// other than DTL_SUCCESS refuses the load; the entry gives the reason to host->set_error. Thread,
-/// locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
+/// It must only fill in `out` (no threads, no driver, no files). It is called once for each
+/// process; again only if it failed. It runs in the thread whose call needs plugins, with no lock
+/// of the program held. It must not call dtl_ functions other than those of the host, must not wait
+/// for threads that do, and must not throw.
+///
+/// @param out  4096 writable bytes, whatever sizeof(dtl_plugin_t) is in this header.
+/// @return DTL_SUCCESS. Any other status refuses the load; the entry passes the reason to
+///         host->set_error.
 pub type dtl_plugin_entry_fn_t = Option<
     unsafe extern "C" fn(host: *const dtl_host_api_t, out: *mut dtl_plugin_t) -> dtl_status_t,
 >;
 
-/// The plugin is loaded: its backends are registered.
+/// State of a plugin: loaded, and its backends are registered.
 pub const DTL_PLUGIN_LOADED: i32 = 1;
 
-/// The plugin could not be loaded, or this file or folder was refused: see `reason`.
+/// State of a plugin: not loaded, or this file or folder was refused; see `reason`.
 pub const DTL_PLUGIN_FAILED: i32 = 2;
 
-/// The plugin was loaded, but its backends have been unregistered since, or dtl_finalize took them.
+/// State of a plugin: loaded, but its backends have been unregistered, or removed by dtl_finalize.
 pub const DTL_PLUGIN_IDLE: i32 = 3;
 
-/// What became of a plugin file, or of a folder that was searched for plugins. Start from
-/// DTL_PLUGIN_INFO_INIT. All texts live for ever and are never NULL.
+/// State of a plugin file, or of a folder that was searched for plugins. Start from
+/// DTL_PLUGIN_INFO_INIT. All texts are valid until the process ends, and never NULL.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_plugin_info_t {
     /// sizeof(dtl_plugin_info_t), set by DTL_PLUGIN_INFO_INIT.
     pub struct_size: u32,
-    /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
+    /// DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
     pub state: i32,
-    /// The status that the attempt ended with.
+    /// Status with which the attempt ended.
     pub status: dtl_status_t,
-    /// The ABI version that library and plugin agreed on; 0 = it did not come to that.
+    /// ABI version on which library and plugin agreed; 0 = the attempt ended earlier.
     pub abi_version: u32,
-    /// The file or folder, without symbolic links where it exists.
+    /// File or folder, without symbolic links if it exists.
     pub path: *const c_char,
-    /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that
-    /// failed although `load` returned DTL_SUCCESS, which is also a warning in the log.
+    /// Reason of the failure; empty if there was none. For a loaded plugin, a backend_register that
+    /// failed although `load` returned DTL_SUCCESS; it is also logged as a warning.
     pub reason: *const c_char,
     /// Origin of the request to load it: "dtl_backend_load", "dtl_backend_load_dir",
     /// "DTL_PLUGIN_PATH" or "installed".
     pub origin: *const c_char,
-    /// The plugin's own name; empty if it did not come to that, as the next three.
+    /// Name of the plugin; empty if the attempt ended earlier, as the next three fields.
     pub name: *const c_char,
-    /// Its version.
+    /// Version of the plugin.
     pub version: *const c_char,
-    /// The plugin's own description.
+    /// Description of the plugin.
     pub description: *const c_char,
-    /// The names of its backends that are registered, separated by ", ".
+    /// Names of its registered backends, separated by ", ".
     pub backends: *const c_char,
 }
 
@@ -4148,100 +4278,117 @@ pub const DTL_PLUGIN_INFO_INIT: dtl_plugin_info_t = dtl_plugin_info_t {
 
 unsafe extern "C" {
 
-/// Initialises the library. Counted: each call needs a dtl_finalize. Optional before the first
-/// finalize (the first use initialises with the settings of the environment), required after it.
-/// The first call's configuration holds; later ones are counted only.
+/// Initialises the library.
 ///
-/// @param config  NULL = everything from the environment. Read during the call only.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a setting or environment variable has a value that makes no
-///         sense (named in the text). DTL_ERROR_FORKED: call dtl_init_after_fork instead.
-///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize; call again when that has
-///         returned (but do not wait for it in a callback, which dtl_finalize may be waiting for).
-/// Threads: any. Equivalent: MPI_Init (but repeatable).
+/// Calls are counted: each successful one needs a dtl_finalize. Before the first dtl_finalize the
+/// call is optional, because the first use of the library initialises it with the settings of the
+/// environment. After the last dtl_finalize it is required. The configuration of the first call
+/// applies, also if the library is in use already. Later calls only increase the count.
+///
+/// @param config  NULL takes every setting from the environment. Read during the call only.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a setting or an environment variable has an invalid value.
+///         The text names it.
+///         DTL_ERROR_FORKED: this process is a forked child; call dtl_init_after_fork instead.
+///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize. Call again when it has
+///         returned. Do not wait for it in a callback, because dtl_finalize may be waiting for that
+///         callback. Threads: any. Equivalent: MPI_Init (but repeatable).
 pub unsafe fn dtl_init(config: *const dtl_config_t) -> dtl_status_t;
 
-/// Ends what dtl_init began. The last one destroys every live object (so handles become stale),
-/// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
-/// until the next dtl_init. Communicators are closed too: call it on every rank. If the library has
-/// started an MPI, it ends that too, which waits for all of MPI's ranks, whatever the time limits.
+/// Undoes one dtl_init; the last call closes the library.
 ///
-/// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
-///         is further up; let it return, then call again. Or other libraries have tensors of
-///         dtl_array_export: let them give those up first.
-///         DTL_ERROR_INVALID_STATE: there is nothing to end.
-/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library
-/// calls is DTL_ERROR_BUSY. Never call it from a static destructor: it is not needed.
+/// The last call waits for the work of all live objects, destroys the objects (their handles become
+/// stale), and closes the library. Until the next dtl_init, calls then return
+/// DTL_ERROR_INVALID_STATE. It closes communicators too, so call it on every rank. If the library
+/// has started an MPI, it finalizes that MPI as well, which waits for all MPI ranks regardless of
+/// time limits. It is not needed at the end of a program. Never call it from a static destructor.
+///
+/// @return DTL_ERROR_BUSY: another thread is inside the library, for example in dtl_finalize, or
+///         this thread is inside a call further up its stack. Call again when that call has
+///         returned. Also: other libraries hold tensors of dtl_array_export. They have to release
+///         them first. DTL_ERROR_INVALID_STATE: the library is not initialised.
+/// Threads: any, but not from a callback: in a function that the library calls, the last
+/// dtl_finalize returns DTL_ERROR_BUSY.
 pub unsafe fn dtl_finalize() -> dtl_status_t;
 
-/// Makes the library usable in a child that was forked from a process that used it. The parent's
-/// handles are forgotten (they become stale; the parent's objects stay untouched). No other thread
-/// of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
-/// The call counts as the child's first dtl_init: the parent's count is forgotten, and one
-/// dtl_finalize ends the library here.
+/// Makes the library usable in a child that was forked from a process that used it.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that
-///         what it had locked and half done stays so here: this child cannot use the library (it
-///         may exec, or exit). Functions that work in every state (those of enumerations and the
-///         log) return the same status in such a child. The call never waits for a lock that was
-///         held by a thread which does not exist here.
+/// The handles of the parent become stale; its objects are not touched. At the time of the fork no
+/// other thread of the parent may have been inside a dtl_ call, and no stream or executor may have
+/// been running work. The call counts as the first dtl_init of the child: the count of the parent
+/// is discarded, and one dtl_finalize closes the library here. The call never waits for a lock that
+/// a thread of the parent held.
+///
+/// @return DTL_ERROR_INVALID_STATE: this process is not such a child, or another thread was inside
+///         the library at the fork. In the second case locks and half-finished changes of that
+///         thread remain, so this child cannot use the library; it may call exec or exit. The
+///         functions of enumerations and of the log, which work in every state, return the same
+///         status in such a child.
 pub safe fn dtl_init_after_fork() -> dtl_status_t;
 
-/// The library's version, "0.2.0". Lives for ever. Works in every state.
+/// Returns the version of the library, for example "0.2.0". Valid until the process ends. Works in
+/// every state.
 pub safe fn dtl_version_string() -> *const c_char;
 
-/// Major version. Works in every state.
+/// Returns the major version. Works in every state.
 pub safe fn dtl_version_major() -> i32;
 
-/// Minor version. Works in every state.
+/// Returns the minor version. Works in every state.
 pub safe fn dtl_version_minor() -> i32;
 
-/// Patch version. Works in every state.
+/// Returns the patch version. Works in every state.
 pub safe fn dtl_version_patch() -> i32;
 
-/// DTL_ABI_VERSION of the library (the header's may be lower). Works in every state.
+/// Returns the DTL_ABI_VERSION of the library; that of the header may be lower. Works in every
+/// state.
 pub safe fn dtl_library_abi_version() -> u32;
 
-/// The constant's name, e.g. "DTL_ERROR_TIMEOUT"; "DTL_ERROR_UNKNOWN" for a number that is no
-/// status. Lives for ever. Works in every state.
+/// Returns the name of a status, for example "DTL_ERROR_TIMEOUT". For a number that is not a status
+/// it returns "DTL_ERROR_UNKNOWN". Valid until the process ends. Works in every state.
 pub safe fn dtl_status_name(status: dtl_status_t) -> *const c_char;
 
-/// The general meaning of a status, for people. Lives for ever. Works in every state.
+/// Returns the general meaning of a status as a sentence. Valid until the process ends. Works in
+/// every state.
 /// Equivalent: MPI_Error_string.
 pub safe fn dtl_status_message(status: dtl_status_t) -> *const c_char;
 
-/// Returns the error text of this thread's last failed call, which names the offending value and
-/// the remedy. Successful calls leave it unchanged. Empty before the first failure. Never NULL.
-/// Works in every state.
+/// Returns the error text of the last failed call in this thread.
+///
+/// The text names the offending value and the remedy. Successful calls leave it unchanged. It is
+/// empty before the first failure, and never NULL. Works in every state.
 ///
 /// The pointer is valid until the calling thread ends. The text behind it does not change before
-/// the thread's second failure after this call (two buffers alternate); copy a text to keep it
+/// the second failure in this thread after the call (two buffers alternate); copy a text to keep it
 /// longer. So `printf("%d %s", dtl_x(), dtl_last_error())` always prints a valid text. If the
 /// compiler evaluates dtl_last_error() first, it is the text from before dtl_x().
 ///
-/// If a function of the program's or of a backend fails in it, its text names that function; behind
-/// a colon follows what the function has said with dtl_backend_set_error, or, if it has said
-/// nothing, the text of the last dtl_ call that failed in it, in its thread, if it returned that
-/// call's status.
+/// If a call fails because a callback or a slot failed, the text names that function. A colon and a
+/// second text follow: the one that the function passed to dtl_backend_set_error or, if it passed
+/// none and returned the status of the last dtl_ call that failed inside it, the text of that call.
 pub safe fn dtl_last_error() -> *const c_char;
 
-/// Sends log lines of `level` (DTL_LOG_...) and below to `function`; NULL = back to standard error.
-/// `user` is passed through; both must stay valid until replaced (and one call longer: another
-/// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
-/// The function is called by whichever thread has something to log, several at a time too. It may
-/// call the library, except dtl_finalize; what it logs itself comes back to it.
+/// Sends log lines of `level` and below to a function. Works in every state.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
+/// The level overrides DTL_LOG and dtl_config_t. The function runs in the thread that logs,
+/// possibly in several threads at once. It may call the library except dtl_finalize; if such a call
+/// logs, the function is called again.
+///
+/// @param function  NULL sends log lines to standard error again. Must stay valid until it is
+///                  replaced and for one call longer, because another thread may be inside it.
+/// @param user      Passed to `function`. The lifetime is that of `function`.
+/// @param level     One of the DTL_LOG_ constants.
+/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such level.
 pub unsafe fn dtl_log_set_callback(
     function: dtl_log_fn_t,
     user: *mut c_void,
     level: i32,
 ) -> dtl_status_t;
 
-/// Every automatic choice so far and its reason, a line each, as text.
+/// Writes every automatic choice so far and its reason as text, one per line.
 ///
-/// @param buf      `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length only.
-/// @param out_len  length needed without the NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len; call again with more room.
+/// @param buf      `cap` bytes for the text and its NUL. NULL with cap 0 queries the length only.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Length of the text without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written.
 pub unsafe fn dtl_explain(
     buf: *mut c_char,
     cap: u64,
@@ -4255,49 +4402,57 @@ pub unsafe fn dtl_explain(
 
 unsafe extern "C" {
 
-/// Writes a file with what the library does from now on in this process, and how long it takes:
-/// every call, what is within, operations of communicators from start to end. Open it with Perfetto
-/// (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes its content and its cost.
-/// DTL_TRACE=path does the same from the first use on, without a change of the program; a file that
-/// cannot be made (or whose path is no UTF-8) is then a warning. If the program finalises the
-/// library and initialises it again, each further life has a file of its own: trace.json is
-/// trace-2.json, then trace-3.json.
+/// Starts a trace file that records the calls of this process and their durations.
 ///
-/// @param path  a new file; %r stands for the rank that the launcher assigned, %p for the process
-///              id, %% for a %. In a job of several ranks without %r or %p, the rank goes before
-///              the ending: trace.json is trace.3.json. Copied.
-/// @return DTL_ERROR_INVALID_STATE: one is being written, or has ended with an error:
-///         dtl_trace_stop first. DTL_ERROR_ALREADY_EXISTS: the file is there; remove it, or take
-///         another name. DTL_ERROR_NOT_FOUND: its folder is not there.
-///         DTL_ERROR_INVALID_ARGUMENT: `path` has another %, is no UTF-8, or names no file (but a
-///         folder or a device). DTL_ERROR_UNAVAILABLE: it cannot be written (the text has the
-///         system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
-///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
-/// Threads: any. Calls of other threads that have begun before are not in it. If the disk fills up
-/// later, the trace ends with a warning, and the program goes on, untraced; dtl_trace_stop then
-/// returns the reason. A forked child does not write to it.
+/// The trace contains every dtl_ call, its parts, and operations of communicators from start to
+/// end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes
+/// its content and its cost. DTL_TRACE=path starts a trace at the first use, without a change to
+/// the program; a file that cannot be created (or whose path is not UTF-8) is then only a warning.
+/// If the program finalises the library and initialises it again, each later life writes a file of
+/// its own: trace.json is followed by trace-2.json, then trace-3.json.
+///
+/// Calls of other threads that began earlier are not recorded. If the disk fills up later, the
+/// trace ends with a warning and the program continues untraced; dtl_trace_stop then returns the
+/// reason. A forked child does not write to the file.
+///
+/// @param path  A new file. %r is replaced by the rank that the launcher assigned, %p by the
+///              process id, %% by %. In a job of several ranks whose path has neither %r nor %p,
+///              the rank is inserted before the extension: trace.json becomes trace.3.json. Copied.
+/// @return DTL_ERROR_INVALID_STATE: a trace is being written, or has ended with an error. Call
+///         dtl_trace_stop first.
+///         DTL_ERROR_ALREADY_EXISTS: the file exists. Remove it, or choose another name.
+///         DTL_ERROR_NOT_FOUND: the folder of the file does not exist.
+///         DTL_ERROR_INVALID_ARGUMENT: `path` contains another %, is not UTF-8, or does not name a
+///         file (but a folder or a device).
+///         DTL_ERROR_UNAVAILABLE: the file cannot be written. The text has the reason of the
+///         operating system. DTL_ERROR_LIMIT: no disk space, file descriptor or thread is left.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the buffers of the trace. Threads: any.
 pub unsafe fn dtl_trace_start(path: *const c_char) -> dtl_status_t;
 
-/// Ends the file of dtl_trace_start or DTL_TRACE and closes it, whole: what other threads are in
-/// ends here with "unfinished". dtl_finalize does the same.
+/// Completes and closes the file of dtl_trace_start or DTL_TRACE.
 ///
-/// @return DTL_ERROR_INVALID_STATE: none is being written. DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE:
-///         it could not be written to its end (disk full, file size limit); what was written before
-///         is there. Tracing has ended then, too.
+/// Calls in progress in other threads end in the file here, marked "unfinished". dtl_finalize does
+/// the same.
+///
+/// @return DTL_ERROR_INVALID_STATE: no trace is being written.
+///         DTL_ERROR_LIMIT: the file could not be completed (disk full, file size limit). It has
+///         what was written before, and tracing has ended.
+///         DTL_ERROR_UNAVAILABLE: the file could not be completed for another reason, with the same
+///         consequences.
 ///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are
-///         not in it; the file is whole.
-/// Threads: any.
+///         missing in the trace. The file is complete otherwise. Threads: any.
 pub safe fn dtl_trace_stop() -> dtl_status_t;
 
-/// Tells another tool (a profiler, a tracer) of everything that a trace would have, as it happens,
-/// whether a file is written or not. One tool at a time: the last one given. Until dtl_finalize.
+/// Installs functions that receive trace events as they happen, for a profiler or a tracer.
 ///
-/// @param callbacks  copied; NULL = no callbacks any more. `user` stays valid until it is replaced,
-///                   and one call longer: another thread may be inside. See dtl_trace_fn_t for what
-///                   the functions may do.
-/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0.
-/// Threads: any. Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling
-/// interface.
+/// They receive everything that a trace file would contain, whether a file is written or not. Only
+/// one set of callbacks is active: the last one installed. It stays active until dtl_finalize.
+///
+/// @param callbacks  NULL removes the callbacks. Copied. `user` and the functions must stay valid
+///                   until they are replaced and for one call longer, because another thread may be
+///                   inside. dtl_trace_fn_t describes the functions.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0. Threads: any.
+/// Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling interface.
 pub unsafe fn dtl_trace_set_callbacks(
     callbacks: *const dtl_trace_callbacks_t,
 ) -> dtl_status_t;
@@ -4312,39 +4467,43 @@ pub unsafe fn dtl_trace_set_callbacks(
 
 unsafe extern "C" {
 
-/// Makes an enumeration of the program's own.
+/// Creates an enumeration.
 ///
-/// @param name   1 to 127 letters, digits and '_', not a digit first; copied. (No '.': in JSON that
-///               stands between enumeration and member.)
-/// @param flags  DTL_ENUM_WITH_UNDEFINED, or 0.
-/// @param out    its number, at least 256. It stays for ever. Numbers depend on the order of
-///               creation: look it up by name.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find gives it.
-///         DTL_ERROR_INVALID_ARGUMENT: name or flags.
-///         DTL_ERROR_LIMIT: 256 were made in this process' life. Threads: any.
+/// @param name   1 to 127 letters, digits and '_', not beginning with a digit. Copied. ('.' is not
+///               allowed: in JSON it separates enumeration and member.)
+/// @param flags  DTL_ENUM_WITH_UNDEFINED or 0.
+/// @param out    Its number, at least 256, valid until the process ends. Numbers depend on the
+///               order of creation, so look enumerations up by name.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find returns its number.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` or `flags` is not allowed.
+///         DTL_ERROR_LIMIT: 256 enumerations were created in this process. Threads: any.
 pub unsafe fn dtl_enum_create(
     name: *const c_char,
     flags: u64,
     out: *mut dtl_enum_t,
 ) -> dtl_status_t;
 
-/// The number of an enumeration, built-in ("Schedule") or not.
+/// Finds an enumeration by name, a built-in one ("Schedule") or another.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists what there is. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the existing ones.
+/// Threads: any.
 pub unsafe fn dtl_enum_find(name: *const c_char, out: *mut dtl_enum_t) -> dtl_status_t;
 
-/// Adds a member to an enumeration. It is then as good as a built-in one: a backend that has memory
-/// of a registered kind, say, finds its word in dtl_memory_vtable_t.alloc. It stays for ever, over
-/// dtl_finalize too: who may be loaded twice takes what dtl_enum_from_name gives when the name
-/// exists. Its value is the lowest unused one that is at least the count of members + 1, so it
-/// depends on what was registered before: where words go to files or other processes, use
-/// dtl_enum_register_value or names.
+/// Adds a member to an enumeration.
 ///
-/// @param enumeration  DTL_ENUM_..., or of dtl_enum_create or dtl_enum_find.
-/// @param name         1 to 127 letters, digits, '_' and '.', a letter or '_' first; copied.
-/// @param out          the word of the member.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: enumeration or
-///         name.
+/// It is equivalent to a built-in member: a backend with memory of a registered kind, for example,
+/// receives its word in dtl_memory_vtable_t.alloc. It exists until the process ends, across
+/// dtl_finalize. A library that may be loaded twice uses dtl_enum_from_name if the name exists. Its
+/// value is the lowest unused one that is at least the count of members + 1, so it depends on
+/// earlier registrations. For words in files or other processes use dtl_enum_register_value or
+/// names.
+///
+/// @param enumeration  DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param name         1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                     Copied.
+/// @param out          The word of the member.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration, or `name` is not allowed.
 ///         DTL_ERROR_LIMIT: no value above the count is free (at most 65534).
 /// Threads: any. Equivalent: DaCe's register of an extensible_enum.
 pub unsafe fn dtl_enum_register(
@@ -4353,13 +4512,18 @@ pub unsafe fn dtl_enum_register(
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// Adds a member with a value of the caller's choice: its word is DTL_EV_WORD(enumeration, value)
-/// in every process.
+/// Adds a member with a given value, so that its word is DTL_EV_WORD(enumeration, value) in every
+/// process.
 ///
-/// @param value  1 to 65534; in a built-in enumeration at least 256.
-/// @param out    the word of the member.
-/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text names
-///         the member that has it. DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
+/// @param enumeration  DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param name         1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                     Copied.
+/// @param value        1 to 65534; in a built-in enumeration at least 256.
+/// @param out          The word of the member.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name or the value is taken. The text names the member that
+///         has it.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration, or `name` or `value` is not
+///         allowed. Threads: any.
 pub unsafe fn dtl_enum_register_value(
     enumeration: dtl_enum_t,
     name: *const c_char,
@@ -4367,17 +4531,25 @@ pub unsafe fn dtl_enum_register_value(
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// Adds a template: a member whose instances have attributes, "a kernel of block size 128". Value
-/// as with dtl_enum_register.
+/// Adds a template: a member whose instances have attributes, such as "a kernel of block size 128".
 ///
-/// @param fields  `n` of them; copied. An entry of dtl_attr_i64 and its like is a field with that
-///                default, one of dtl_attr_required has none.
-/// @param n       1 to 16.
-/// @param out     the word of the template, which dtl_ev_match holds equal to each of its
-///                instances.
-/// @return as dtl_enum_register. DTL_ERROR_INVALID_ARGUMENT: a field's name, kind, flags or default
-///         (a word that was never given out), a name twice, no fields. DTL_ERROR_LIMIT: more than
-///         16. DTL_ERROR_NULL_POINTER: fields, or a name or text in them. Threads: any.
+/// Its value is chosen as by dtl_enum_register.
+///
+/// @param enumeration  DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param name         1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                     Copied.
+/// @param fields       The `n` fields, copied. An entry from dtl_attr_i64 and similar functions is
+///                     a field with that default; one from dtl_attr_required is a field without a
+///                     default.
+/// @param n            1 to 16.
+/// @param out          The word of the template. dtl_ev_match considers each of its instances equal
+///                     to it.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration; `name` is not allowed; `n` is
+///         0; two fields have one name; or a field has an invalid name, kind, flags or default (a
+///         word that does not exist).
+///         DTL_ERROR_LIMIT: `n` is above 16, or no value above the count is free (at most 65534).
+///         DTL_ERROR_NULL_POINTER: `fields` is NULL, or a name or text in it. Threads: any.
 pub unsafe fn dtl_enum_register_template(
     enumeration: dtl_enum_t,
     name: *const c_char,
@@ -4386,74 +4558,80 @@ pub unsafe fn dtl_enum_register_template(
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// The member of this name; of a template's name, the template.
+/// Finds a member by name. The name of a template finds the template.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such member (its plugin may not be loaded).
-///         DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 pub unsafe fn dtl_enum_from_name(
     enumeration: dtl_enum_t,
     name: *const c_char,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// The member of this value: DTL_EV_WORD(enumeration, value) if that is registered.
+/// Finds a member by value. The result is DTL_EV_WORD(enumeration, value) if it is registered.
 ///
-/// @return as dtl_enum_from_name. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 pub unsafe fn dtl_enum_from_value(
     enumeration: dtl_enum_t,
     value: u32,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// How many members an enumeration has: templates count, Undefined too, instances do not.
+/// Returns the number of members of an enumeration, including templates and Undefined, without
+/// instances.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 pub unsafe fn dtl_enum_count(
     enumeration: dtl_enum_t,
     out_count: *mut u64,
 ) -> dtl_status_t;
 
-/// A member by its index, in the order of registration. Members only ever come behind, so a loop
-/// misses none.
+/// Returns the member with an index, in the order of registration. New members are only appended,
+/// so a loop misses none.
 ///
 /// @param index  0 to the count - 1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: index. DTL_ERROR_INVALID_ARGUMENT: no such enumeration.
-///         Threads: any.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 pub unsafe fn dtl_enum_at(
     enumeration: dtl_enum_t,
     index: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// The template Undefined of an enumeration: DTL_MEMORY_UNDEFINED of DTL_ENUM_MEMORY. Its instances
-/// keep, in field "text", what a tolerant dtl_ev_from_json did not know.
+/// Returns the template Undefined of an enumeration, for example DTL_MEMORY_UNDEFINED for
+/// DTL_ENUM_MEMORY. The field "text" of its instances holds the text that a tolerant
+/// dtl_ev_from_json could not resolve.
 ///
-/// @return DTL_ERROR_NOT_FOUND: made without DTL_ENUM_WITH_UNDEFINED. DTL_ERROR_INVALID_ARGUMENT:
-///         no such enumeration.
-/// Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: the enumeration was created without DTL_ENUM_WITH_UNDEFINED.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 pub unsafe fn dtl_enum_undefined(
     enumeration: dtl_enum_t,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// The word for a template with these attributes. Instances are interned: equal attributes of one
-/// template give one word, in whatever order, thread and way (a default that is given or left out);
-/// those of another template never give it. So words are compared in place of attributes. Doubles
-/// are compared by their bits, -0 as 0, all NaN as one. An instance stays for ever, so put into
-/// attributes what there are few different ones of. Asking again for one that is there takes no
-/// lock and no memory (about 100 ns).
+/// Returns the word of a template's instance with the given attributes.
 ///
-/// @param tmpl   the template's word.
-/// @param attrs  `n` of them, from dtl_attr_i64 and its like; what is left out takes its default.
-///               Copied.
+/// Instances are interned: equal attributes of one template give the same word, regardless of their
+/// order, the thread, and whether a default is given or omitted. Instances of different templates
+/// never share a word. So compare words instead of attributes. Doubles are compared by their bits,
+/// with -0 as 0 and every NaN as the same one. An instance exists until the process ends, so use
+/// attributes with few different values. A lookup of an existing instance takes no lock and
+/// allocates nothing (about 100 ns).
+///
+/// @param tmpl   The word of the template.
+/// @param attrs  The `n` attributes, from dtl_attr_i64 and similar functions; copied. Omitted
+///               fields take their defaults.
 /// @param n      0 to 16.
-/// @param out    the instance; its upper 32 bits are the template's.
-/// @return DTL_ERROR_TYPE: `tmpl` is no template, or an attribute has another kind than its field.
-///         DTL_ERROR_NOT_FOUND: no such field. DTL_ERROR_INVALID_ARGUMENT: a field without a
-///         default is missing, an attribute is there twice or has flags, a word was never given
-///         out. DTL_ERROR_NULL_POINTER: attrs, or a name or text in them. DTL_ERROR_LIMIT: 65536
-///         instances were made in this process' life, or this one is longer than 4000 bytes as
-///         JSON, or has instances in instances more than 16 deep. Threads: any.
+/// @param out    The instance. Its upper 32 bits are those of the template.
+/// @return DTL_ERROR_TYPE: `tmpl` is not a template, or an attribute has another kind than its
+///         field. DTL_ERROR_NOT_FOUND: there is no such field.
+///         DTL_ERROR_INVALID_ARGUMENT: a field without a default is missing, an attribute is given
+///         twice or has flags, or a word does not exist.
+///         DTL_ERROR_NULL_POINTER: `attrs` is NULL, or a name or text in it.
+///         DTL_ERROR_LIMIT: `n` is above 16; 65536 instances were created in this process; or this
+///         one is longer than 4000 bytes as JSON, or nests instances more than 16 deep.
+/// Threads: any.
 pub unsafe fn dtl_ev_instance(
     tmpl: dtl_enum_word_t,
     attrs: *const dtl_attr_t,
@@ -4461,47 +4639,46 @@ pub unsafe fn dtl_ev_instance(
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// An attribute of an instance.
+/// Returns an attribute of an instance.
 ///
-/// @param name      the field's name.
-/// @param out_attr  receives all of it; its texts live for ever.
-/// @return DTL_ERROR_NOT_FOUND: no such field; a plain member has none. DTL_ERROR_TYPE: `word` is
-///         the template itself.
-///         DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+/// @param name      The name of the field.
+/// @param out_attr  Receives the whole attribute. Its texts are valid until the process ends.
+/// @return DTL_ERROR_NOT_FOUND: there is no such field; a plain member has none.
+///         DTL_ERROR_TYPE: `word` is the template itself.
+///         DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 pub unsafe fn dtl_ev_get(
     word: dtl_enum_word_t,
     name: *const c_char,
     out_attr: *mut dtl_attr_t,
 ) -> dtl_status_t;
 
-/// The name of a member; of an instance, that of its template.
+/// Returns the name of a member; for an instance, the name of its template.
 ///
-/// @param out_name  receives the text, which stays valid until the process ends; do not free it.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+/// @param out_name  Receives the text, which is valid until the process ends. Do not free it.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 pub unsafe fn dtl_ev_name(
     word: dtl_enum_word_t,
     out_name: *mut *const c_char,
 ) -> dtl_status_t;
 
-/// A word as JSON, which dtl_ev_from_json reads back into the same word:
+/// Writes a word as JSON. dtl_ev_from_json reads it back into the same word.
 ///
-///   a plain member   "Sequential"
-///   an instance
+///   plain member   "Sequential"
+///   instance
 ///                {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
-///   a template       {"type":"Schedule.MyAccelerator_Kernel"}
-///   of Undefined     the text that it keeps, as it was read, without blanks between what is in an
-///                    object
+///   template       {"type":"Schedule.MyAccelerator_Kernel"}
+///   of Undefined   the text that it holds, as it was read, without blanks between the parts of an
+///                  object
 ///
-/// with all fields in the template's order. Doubles that are not finite are "NaN", "Infinity",
-/// "-Infinity". (In JavaScript integers above 2^53 lose digits.)
+/// An instance lists all fields in the order of the template. Doubles that are not finite are
+/// "NaN", "Infinity" and "-Infinity". (In JavaScript, integers above 2^53 lose digits.)
 ///
-/// @param buf      receives the text with NUL; NULL with cap 0 asks for the length. At most 4000
-///                 bytes.
-/// @param cap      bytes in buf.
-/// @param out_len  receives the length without NUL; may be NULL. Also written if the buffer is too
-///                 small.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. DTL_ERROR_BUFFER_TOO_SMALL:
-///         cap. Threads: any.
+/// @param buf      Receives the text with its NUL, at most 4000 bytes. NULL with cap 0 queries the
+///                 length only.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Receives the length without the NUL, also if `cap` is too small; may be NULL.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written. Threads: any.
 pub unsafe fn dtl_ev_to_json(
     word: dtl_enum_word_t,
     buf: *mut c_char,
@@ -4509,22 +4686,25 @@ pub unsafe fn dtl_ev_to_json(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// The word that a JSON text means; its forms are at dtl_ev_to_json.
+/// Reads a word from JSON in one of the forms of dtl_ev_to_json. If an object has a key twice, the
+/// last one counts.
 ///
-/// @param enumeration  which one it is of.
+/// @param enumeration  The enumeration of the word.
 /// @param text         JSON, at most 4096 bytes.
-/// @param flags        DTL_EV_TOLERANT: an unknown name (of a plugin that is not there) becomes an
-///                     instance of Undefined that keeps the text, matches Undefined and writes the
-///                     text back (numbers digit by digit, exponents as e+5, without blanks
-///                     between). Once there is a member of that name, what is written reads as that
-///                     member. Or 0. If an object has a key twice, the last one counts.
-/// @param out          the word.
-/// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without
-///         Undefined.
-///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text
-///         gives the position), "type" is of another enumeration, a field without a default is
-///         missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
-/// Threads: any.
+/// @param flags        DTL_EV_TOLERANT or 0. With DTL_EV_TOLERANT, an unknown name (for example of
+///                     a plugin that is not loaded) becomes an instance of Undefined. It holds the
+///                     text, matches Undefined, and writes the text back (numbers digit by digit,
+///                     exponents as e+5, without blanks in between). If a member of that name is
+///                     registered later, the written text parses as that member.
+/// @param out          The word.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member or field; with DTL_EV_TOLERANT, the
+///         enumeration also has no Undefined.
+///         DTL_ERROR_TYPE: a value has another kind than its field.
+///         DTL_ERROR_INVALID_ARGUMENT: `text` is not JSON (the error text has the position), "type"
+///         names another enumeration, a field without a default is missing, or `flags` is not
+///         allowed.
+///         DTL_ERROR_LIMIT: 65536 instances were created in this process; or this one is longer
+///         than 4000 bytes as JSON, or nests instances more than 16 deep. Threads: any.
 pub unsafe fn dtl_ev_from_json(
     enumeration: dtl_enum_t,
     text: *const c_char,
@@ -4532,28 +4712,33 @@ pub unsafe fn dtl_ev_from_json(
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// Says what goes with a schedule: of what kind memory is that is allocated in it, and how what is
-/// inside it runs. Once: the same again succeeds. Built-in schedules have theirs: Host, Host and
-/// Device memory, and Sequential inside.
+/// Sets the defaults of a schedule: the kind of memory that is allocated inside it, and the
+/// schedule of its inner scopes.
 ///
-/// @param schedule  a schedule or template of schedules, no instance.
-/// @return DTL_ERROR_ALREADY_EXISTS: it has other defaults. DTL_ERROR_TYPE: a word of another
-///         enumeration.
-///         DTL_ERROR_INVALID_ARGUMENT: an instance, or never given out. Threads: any.
-/// Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
+/// They can be set once; setting the same defaults again succeeds. Built-in schedules have theirs:
+/// memory kinds Host, Host and Device, and Sequential as the inner schedule.
+///
+/// @param schedule             A schedule or a template of schedules, not an instance.
+/// @param default_memory_kind  A member of DTL_ENUM_MEMORY.
+/// @param inner_schedule       A member of DTL_ENUM_SCHEDULE.
+/// @return DTL_ERROR_ALREADY_EXISTS: the schedule has other defaults.
+///         DTL_ERROR_TYPE: a word belongs to another enumeration.
+///         DTL_ERROR_INVALID_ARGUMENT: `schedule` is an instance, or a word does not exist.
+/// Threads: any. Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
 pub safe fn dtl_schedule_set_defaults(
     schedule: dtl_enum_word_t,
     default_memory_kind: dtl_enum_word_t,
     inner_schedule: dtl_enum_word_t,
 ) -> dtl_status_t;
 
-/// What goes with a schedule; with an instance, what goes with its template.
+/// Returns the defaults of a schedule; for an instance, those of its template.
 ///
-/// @param out_memory_kind     receives the kind of memory.
-/// @param out_inner_schedule  receives the schedule inside.
-/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it. DTL_ERROR_TYPE: no
-///         schedule.
-///         DTL_ERROR_INVALID_ARGUMENT: never given out. Threads: any.
+/// @param schedule            A schedule, a template of schedules, or an instance.
+/// @param out_memory_kind     Receives the kind of memory.
+/// @param out_inner_schedule  Receives the inner schedule.
+/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it.
+///         DTL_ERROR_TYPE: `schedule` is not a schedule.
+///         DTL_ERROR_INVALID_ARGUMENT: `schedule` does not exist. Threads: any.
 pub unsafe fn dtl_schedule_defaults(
     schedule: dtl_enum_word_t,
     out_memory_kind: *mut dtl_enum_word_t,
@@ -4567,21 +4752,25 @@ pub unsafe fn dtl_schedule_defaults(
 
 unsafe extern "C" {
 
-/// Registers a backend of the program's own under a name. From then on it is found, chosen and
-/// used like a built-in one; whatever its tables leave NULL is made from what they have.
+/// Registers a backend of the program under a name.
 ///
-/// @param name    1 to 63 letters, digits, '_', '-', '.'; case counts. Copied. Not "auto", nor
-///                "cpu", "CPU" and "GPU", which dtl_backend_get takes as other names of backends
-///                host and cuda.
-/// @param vtable  its tables; they are copied, component tables too. Start from the _INIT macros.
-/// @param self    passed to every slot; must live until the table's `destroy` is called.
+/// From then on it is found, chosen and used like a built-in backend. Whatever its tables leave
+/// NULL, the library builds from the slots that they have. One table may serve several names. After
+/// a failure nothing is registered, and `destroy` is not called.
+///
+/// @param name    1 to 63 letters, digits, '_', '-' and '.'; case-sensitive. Copied. Not "auto",
+///                and not "cpu", "CPU" and "GPU", which dtl_backend_get accepts as aliases of
+///                "host" and "cuda".
+/// @param vtable  Its tables. They are copied, the component tables too. Start them from the _INIT
+///                macros.
+/// @param self    Passed to every slot. It must live until the slot `destroy` is called.
 /// @param flags   DTL_REGISTER_REPLACE or 0.
-/// @param out     its handle; valid until unregistered or finalized.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: a table lacks a
-///         required slot or has a bad value (the text names the first), or the name is not allowed.
-///         DTL_ERROR_INCOMPATIBLE_ABI: compiled for a newer library. After a failure nothing is
-///         registered and `destroy` is not called.
-/// Threads: any. One table may serve several names.
+/// @param out     Its handle. Valid until dtl_backend_unregister or dtl_finalize.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: the name is not allowed, a table lacks a required slot, or a
+///         field has an invalid value. The text names the first such slot or field.
+///         DTL_ERROR_INCOMPATIBLE_ABI: the tables were compiled for a version that this library
+///         does not support. Threads: any.
 pub unsafe fn dtl_backend_register(
     name: *const c_char,
     vtable: *const dtl_backend_vtable_t,
@@ -4590,70 +4779,78 @@ pub unsafe fn dtl_backend_register(
     out: *mut dtl_backend_t,
 ) -> dtl_status_t;
 
-/// For slots of registered backends, handlers of dispatchers and functions of environments: the
-/// text that goes with the status the slot is about to return, or to put into a dtl_comm_done_t
-/// (the vendor's code and message, say). It becomes part of the caller's dtl_last_error. Who passes
-/// on the status of a dtl_ call that has failed need not say anything: the text of that call goes
-/// with it (see dtl_last_error).
+/// Sets the error text for the status that a slot is about to return.
 ///
-/// @param text  copied; belongs to the calling thread and to the next slot that fails on it.
+/// For slots of registered backends, handlers of dispatchers and functions of environments. The
+/// text (for example the vendor's error code and message) also goes with a status written to a
+/// dtl_comm_done_t. It becomes part of the dtl_last_error of the caller. It is not needed if the
+/// slot returns the status of a dtl_ call that failed: the text of that call is appended by itself
+/// (see dtl_last_error).
+///
+/// @param text  Copied. It applies to the next slot that fails in the calling thread.
 pub unsafe fn dtl_backend_set_error(text: *const c_char) -> dtl_status_t;
 
-/// Removes a registered backend; its `destroy` runs once its last user is gone. If it had replaced
-/// a built-in backend (DTL_REGISTER_REPLACE), the name means the built-in one again; other backends
-/// that it had replaced stay without a name.
+/// Removes a registered backend. Its `destroy` runs when its last user is gone.
+///
+/// If it had replaced a built-in backend (DTL_REGISTER_REPLACE), the name refers to the built-in
+/// one again. Other backends that it had replaced stay without a name. For a backend of a plugin,
+/// the handlers that the plugin registered for it are removed as well; with the last backend of the
+/// plugin, all of its handlers. A null handle is success.
 ///
 /// @return DTL_ERROR_BUSY: allocations, adopted or registered memory, streams, events, executors or
-///         communicators of it live: release or destroy them first. DTL_ERROR_INVALID_ARGUMENT: it
-///         is a built-in one. Null is success.
-/// With a backend of a plugin go the handlers that the plugin has registered for it; with its last
-/// backend all of them.
+///         communicators of the backend exist. Release or destroy them first.
+///         DTL_ERROR_INVALID_ARGUMENT: the backend is a built-in one.
 pub unsafe fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t;
 
-/// Finds a backend.
+/// Finds a backend by name.
 ///
-/// @param name  a name ("host", "null", ...; "cpu" and "CPU" mean host, "GPU" cuda); "auto" = the
-///              available one with device and memory of the highest priority; NULL = the one set by
-///              dtl_init, DTL_BACKEND or STEPMESH_BACKEND, else "auto", decided at the first use.
-///              Only "auto" chooses: a name never falls back to another.
-/// @param out   its handle. Nothing to free.
-/// Plugins are searched for (DTL_PLUGIN_PATH, installed ones) if the name is not known yet, and for
-/// "auto"; once.
+/// If the name is unknown, and for "auto", plugins are searched for first (DTL_PLUGIN_PATH,
+/// installed folder); once.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones, and the plugins that
-///         could not be loaded with the reason.
-///         DTL_ERROR_UNAVAILABLE: NULL or "auto", and what it leads to cannot run here.
+/// @param name  A name ("host", "null" and so on; "cpu" and "CPU" mean "host", "GPU" means "cuda").
+///              "auto" is the available backend with devices and memory that has the highest
+///              priority. NULL is the backend set by dtl_init, DTL_BACKEND or STEPMESH_BACKEND,
+///              otherwise "auto", decided at the first use. Only "auto" chooses: another name never
+///              falls back to a different backend.
+/// @param out   Its handle. There is nothing to free.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the known names, and the
+///         plugins that could not be loaded with the reasons.
+///         DTL_ERROR_UNAVAILABLE: `name` is NULL or "auto", and the backend that it resolves to
+///         cannot run here.
 pub unsafe fn dtl_backend_get(
     name: *const c_char,
     out: *mut dtl_backend_t,
 ) -> dtl_status_t;
 
-/// Number of backends, available or not.
+/// Returns the number of backends, available or not. Searches for plugins if that was not done yet.
 pub unsafe fn dtl_backend_count(out_count: *mut u64) -> dtl_status_t;
 
-/// The backend of an index, 0 ... count-1, in the order registered.
+/// Returns the backend with an index, in the order of registration.
 ///
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param index  0 to the count - 1.
+/// @param out    Its handle. There is nothing to free.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 pub unsafe fn dtl_backend_at(index: u64, out: *mut dtl_backend_t) -> dtl_status_t;
 
-/// The backend's name, valid as long as it is registered; NULL for a bad handle (see
-/// dtl_last_error).
+/// Returns the name of a backend, valid as long as the backend is registered. For an invalid handle
+/// it returns NULL; dtl_last_error has the reason.
 pub safe fn dtl_backend_name(backend: dtl_backend_t) -> *const c_char;
 
 /// Describes a backend.
 ///
-/// @param out_info  start from DTL_BACKEND_INFO_INIT.
+/// @param out_info  Start from DTL_BACKEND_INFO_INIT.
 pub unsafe fn dtl_backend_info(
     backend: dtl_backend_t,
     out_info: *mut dtl_backend_info_t,
 ) -> dtl_status_t;
 
-/// Whether a backend can run here. Asks it afresh.
+/// Checks whether a backend can run on this machine. Each call checks again.
 ///
 /// @param out_yes  1 or 0.
-/// @param why      the reason if 0, cut to fit, with its NUL; empty if 1. May be NULL.
-/// @param cap      bytes of room in `why`.
-/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
+/// @param why      Receives the reason if the result is 0, cut to fit, with its NUL; otherwise an
+///                 empty text. May be NULL.
+/// @param cap      Size of `why` in bytes.
+/// @param out_len  Length of the whole reason in bytes, without the NUL; may be NULL.
 pub unsafe fn dtl_backend_is_available(
     backend: dtl_backend_t,
     out_yes: *mut i32,
@@ -4662,12 +4859,14 @@ pub unsafe fn dtl_backend_is_available(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules"
-/// (kernels from source), "comm"; with the library's help "streams", "async" (copies and launches
-/// that the caller does not wait for), "shared_memory" (of the threads of a launch's block); or a
-/// name that the backend itself knows (an unknown one is answered 0). The answer is the same where
-/// the backend cannot run.
+/// Checks whether a backend has a feature. The result does not depend on whether the backend can
+/// run here.
 ///
+/// @param feature  Components of its own: "device", "memory", "transfer", "exec", "modules"
+///                 (kernels from source), "comm". With the help of the library: "streams", "async"
+///                 (copies and launches for which the caller does not wait), "shared_memory"
+///                 (shared by the threads of a block). Any other name is passed to the backend; the
+///                 result for an unknown one is 0.
 /// @param out_yes  1 or 0.
 pub unsafe fn dtl_backend_supports(
     backend: dtl_backend_t,
@@ -4675,18 +4874,21 @@ pub unsafe fn dtl_backend_supports(
     out_yes: *mut i32,
 ) -> dtl_status_t;
 
-/// The quick part of the conformance tests, in this process: for each component the plainest
-/// things. It allocates and frees, copies, makes streams and runs work on them, all on the calling
-/// thread's current device; a backend that is broken may crash or hang. The program dtl-ctk has the
-/// rest, the tests of communicators included, and runs them in processes of their own.
+/// Runs the quick conformance tests of a backend in this process.
 ///
-/// @param buf      `cap` bytes for the report and its NUL: a line for each check, beginning with
-///                 "ok", "skipped" or "failed"; NULL with cap 0 if only the status matters.
-/// @param out_len  length of the report without the NUL; may be NULL.
-/// @return the status of the first check that failed, DTL_ERROR_BACKEND if its calls succeeded with
-///         a wrong outcome; the text names the check. The report is written in that case, too.
-///         DTL_ERROR_UNAVAILABLE: it cannot run here. DTL_ERROR_BUFFER_TOO_SMALL: nothing written
-///         but *out_len (4 KiB are enough for a backend without failures).
+/// They check the basic functions of each component: they allocate and free, copy, create streams
+/// and run work on them, all on the current device of the calling thread. A broken backend may
+/// crash or hang. The program dtl-ctk has the complete tests, including those of communicators, and
+/// runs them in separate processes.
+///
+/// @param buf      `cap` bytes for the report and its NUL: one line per check, which begins with
+///                 "ok", "skipped" or "failed". NULL with cap 0 if only the status matters.
+/// @param cap      Size of `buf` in bytes; 4096 are enough for a backend without failures.
+/// @param out_len  Length of the report without the NUL; may be NULL.
+/// @return The status of the first check that failed; the text names the check, and the report is
+///         written. DTL_ERROR_BACKEND: the calls of that check succeeded with a wrong result.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written.
 pub unsafe fn dtl_backend_self_test(
     backend: dtl_backend_t,
     buf: *mut c_char,
@@ -4701,84 +4903,101 @@ pub unsafe fn dtl_backend_self_test(
 
 unsafe extern "C" {
 
-/// Adds an environment: what has to be there before backends, or kernels compiled from source, can
-/// do their work (a library that wants to be initialised once, say). Nothing of it is called yet,
-/// and what it depends on may be registered later.
+/// Registers an environment: something that must be present before backends, or kernels compiled
+/// from source, can work (for example a library that must be initialised once).
 ///
-/// @param desc  start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is
-///              copied.
-/// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS:
-///         another one has the name (the text names the difference). DTL_ERROR_INVALID_ARGUMENT: a
-///         name, a version, a path, alignment; the text has it.
-///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more
-///         than 2^30 bytes.
-/// Registrations end with the last dtl_finalize, as those of backends do.
-/// Threads: any. Equivalent: DaCe's environments.
+/// None of its functions is called yet, and its dependencies may be registered later. Registering
+/// an identical environment again succeeds. Registrations end with the last dtl_finalize, as those
+/// of backends do.
+///
+/// @param desc  Start from DTL_ENVIRONMENT_DESC_INIT. Everything is copied except the data behind
+///              `user`.
+/// @return DTL_ERROR_ALREADY_EXISTS: a different environment has the name. The text names the
+///         difference.
+///         DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path or the alignment is not allowed.
+///         The text names it.
+///         DTL_ERROR_LIMIT: 4096 environments are registered, a list has more than 256 entries, or
+///         the state is larger than 2^30 bytes. Threads: any. Equivalent: DaCe's environments.
 pub unsafe fn dtl_environment_register(
     desc: *const dtl_environment_desc_t,
 ) -> dtl_status_t;
 
-/// Takes an environment away. What depends on it cannot be required any more.
+/// Removes an environment. Environments that depend on it can no longer be required.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_BUSY: somebody requires it.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. DTL_ERROR_BUSY: the environment is required.
 pub unsafe fn dtl_environment_unregister(name: *const c_char) -> dtl_status_t;
 
-/// Starts an environment, or counts one more that requires it. Rules:
+/// Starts an environment, or increments the use count of one that is started. Each success needs
+/// one dtl_environment_release.
 ///
-/// 1. What it depends on comes first, in the order of the lists, each once however often it is
-///    named; then its probe, then its init, with a zeroed state block.
-/// 2. It is started once: whoever requires it next has it at once. Each success wants one
-///    dtl_environment_release.
-/// 3. Before anything is called all of it is looked at: an unknown name (plugins that were not
-///    searched for yet are), a version that is too low, a circle.
-/// 4. If a probe or an init fails, what this call has started ends again, what started last first;
-///    others stay.
-/// 5. Several threads at once: one calls init, the others wait and have its result, a failure too.
-/// 6. An init may require others; a circle that comes about in that way is a failure, also over
-///    several threads.
-/// 7. A failure is not for ever: the next call tries again.
+/// 1. Its dependencies start first, in the order of the lists, each of them once. Then its probe is
+/// called, then its init, with a zeroed state block.
 ///
-/// @param name  "name", or "name>=version".
-/// @return DTL_ERROR_NOT_FOUND: it, or one that it depends on, is not registered;
-///         DTL_ERROR_INVALID_ARGUMENT: no such name can be, or a circle of dependencies;
-///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that it cannot be used
-///         here; DTL_ERROR_LIMIT: more than 64 dependencies below each other;
-///         DTL_ERROR_INVALID_STATE: inside its own start or end (6); DTL_ERROR_OUT_OF_MEMORY: for
-///         the state. Else the status of the probe or init that failed. The text names the members:
-///         which one, and on whose behalf.
-/// Threads: any. No lock is held while functions of environments are called.
+/// 2. It is started once. Later calls return at once.
+///
+/// 3. The whole dependency graph is checked before any function is called: for unknown names (after
+/// a search for plugins if that was not done yet), insufficient versions and cycles.
+///
+/// 4. If a probe or an init fails, the environments that this call started end again in reverse
+/// order. Others stay.
+///
+/// 5. If several threads call at once, one calls init. The others wait and get its result, also a
+/// failure.
+///
+/// 6. An init may require other environments. A cycle that arises in this way is a failure, also
+/// across threads.
+///
+/// 7. A failure is not permanent: the next call tries again.
+///
+/// No lock is held while functions of environments are called.
+///
+/// @param name  "name" or "name>=version".
+/// @return DTL_ERROR_NOT_FOUND: it, or a dependency, is not registered.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
+///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
+///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
+///         DTL_ERROR_INVALID_STATE: it is called inside its own start or end (rule 6).
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
+///         Otherwise the status of the probe or init that failed. The text names the environments:
+///         the one that failed, and those that needed it. Threads: any.
 pub unsafe fn dtl_environment_require(name: *const c_char) -> dtl_status_t;
 
-/// Takes one require back. With the last one, the environment and what it depended on (and nobody
-/// else requires) end: in exactly the reverse order of how they started. dtl_finalize ends in the
-/// same order what is still required.
+/// Undoes one dtl_environment_require.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: nobody has
-///         required it by dtl_environment_require. Else the first failure of a finalize: it has
-///         been released all the same.
-/// Threads: any, not only the one that required it.
+/// The last release ends the environment, and those of its dependencies that nothing else requires,
+/// in exactly the reverse order of their start. dtl_finalize ends whatever is still required, in
+/// the same order.
+///
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_STATE: no dtl_environment_require is left to undo.
+///         Otherwise the first failure of a finalize function; the environment has been released
+///         nevertheless. Threads: any, not only the one that required it.
 pub unsafe fn dtl_environment_release(name: *const c_char) -> dtl_status_t;
 
-/// Gives the state block of an environment that is started. It stays where it is until the
-/// environment ends, so ask once.
+/// Returns the state block of a started environment. The address does not change until the
+/// environment ends, so one call is enough.
 ///
-/// @param out  the block that init was given; NULL if state_size is 0.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: it is not
-///         started.
+/// @param out  The block that was passed to init; NULL if state_size is 0.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_STATE: the environment is not started.
 pub unsafe fn dtl_environment_state(
     name: *const c_char,
     out: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Whether an environment could be required: it and everything that it depends on is registered,
-/// the versions are high enough, and the probes of what is not started yet say so. Starts nothing.
+/// Checks whether an environment could be required, and starts nothing.
 ///
-/// @param name     "name", or "name>=version".
+/// It can be required if it and all of its dependencies are registered, the versions are high
+/// enough, and the probes of those that are not started yet succeed.
+///
+/// @param name     "name" or "name>=version".
 /// @param out_yes  1 or 0.
-/// @param why      why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
-/// @param cap      bytes of room in `why`.
-/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+/// @param why      Receives the reason if the result is 0, cut to fit, with its NUL; otherwise an
+///                 empty text. May be NULL.
+/// @param cap      Size of `why` in bytes.
+/// @param out_len  Length of the whole reason in bytes, without the NUL; may be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed.
 pub unsafe fn dtl_environment_is_available(
     name: *const c_char,
     out_yes: *mut i32,
@@ -4787,22 +5006,23 @@ pub unsafe fn dtl_environment_is_available(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// Number of environments that are registered. Searches for plugins if that was not done yet.
+/// Returns the number of registered environments. Searches for plugins if that was not done yet.
 pub unsafe fn dtl_environment_count(out_count: *mut u64) -> dtl_status_t;
 
-/// How the environment of an index is, 0 ... count-1, in the order of registration.
+/// Describes the environment with an index, in the order of registration.
 ///
-/// @param out_info  start from DTL_ENVIRONMENT_INFO_INIT.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param index     0 to the count - 1.
+/// @param out_info  Start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 pub unsafe fn dtl_environment_at(
     index: u64,
     out_info: *mut dtl_environment_info_t,
 ) -> dtl_status_t;
 
-/// How the environment of a name is.
+/// Describes the environment with a name.
 ///
-/// @param out_info  start from DTL_ENVIRONMENT_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+/// @param out_info  Start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
 pub unsafe fn dtl_environment_info(
     name: *const c_char,
     out_info: *mut dtl_environment_info_t,
@@ -4815,64 +5035,72 @@ pub unsafe fn dtl_environment_info(
 
 unsafe extern "C" {
 
-/// Loads a plugin file and registers its backends. It is never unloaded. Who loads a file runs its
-/// code: a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely).
-/// With DTL_PLUGIN_PROBE=1 in the environment that is done before any plugin file is opened,
-/// whoever named it: one that crashes or hangs in the probe is not loaded, and that is its reason.
-/// The value may be a time limit instead (30s; 1 means 10s). The program then has a child for that
-/// long (posix_spawn, no fork handlers); it may ignore SIGCHLD or wait for any child.
+/// Loads a plugin file and registers its backends. The file is never unloaded.
 ///
-/// Not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
-/// (dtl/backends beside libdtl.so): those are loaded when an unknown backend is requested, by
+/// The call is not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
+/// (dtl/backends beside libdtl.so). Those are loaded when an unknown backend is requested, by
 /// "auto", or when backends are listed.
 ///
-/// @param path  a shared object; how it is named does not matter. File, folder and symbolic links
-///              in the path must belong to the user or root, and nobody else may be able to write
-///              to them.
-/// @param out   its first backend; the others are found by name. May be NULL.
-/// @return A file that is loaded already (under whatever name): success, its first backend. If its
-///         backends are gone (unregistered, or dtl_finalize), it registers them again.
-///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted,
-///         the dynamic loader refuses it (a library that it needs is missing, say), or it failed
-///         the probe that DTL_PLUGIN_PROBE requests, or could not be probed.
-///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or describes itself wrongly.
-///         DTL_ERROR_INCOMPATIBLE_ABI: another machine, no ABI version in common (both ranges are
-///         in the text), or a struct is laid out differently (its name, the field, both offsets).
-///         DTL_ERROR_ALREADY_EXISTS: a name is taken. DTL_ERROR_BUSY: inside a plugin's load.
-///         Else the status of the plugin's entry or load. The reason is kept for dtl_plugin_at and
-///         is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
-/// Threads: any; one at a time loads, the others wait.
+/// Loading a file runs its code, so a plugin that crashes takes the program down. `dtl-info --probe
+/// FILE` tries one safely. With DTL_PLUGIN_PROBE=1 in the environment, every plugin file is probed
+/// in a child process before it is opened, whoever named it. A file that crashes or hangs in the
+/// probe is not loaded, and that is the reason reported. The value may be a time limit instead
+/// (30s; 1 means 10s). The program then has a child process for that long (posix_spawn, no fork
+/// handlers). It may ignore SIGCHLD or wait for any child.
+///
+/// If the file is loaded already, under any path, the call succeeds. If its backends are gone
+/// (unregistered, or after dtl_finalize), it registers them again.
+///
+/// @param path  A shared object with any name. The file, its folder and symbolic links in the path
+///              must belong to the user or root, and must not be writable by anyone else.
+/// @param out   Its first backend; the others are found by name. May be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such file.
+///         DTL_ERROR_UNAVAILABLE: the file is not trusted, the dynamic loader refused it (for
+///         example because a library that it needs is missing), or it failed the probe of
+///         DTL_PLUGIN_PROBE or could not be probed.
+///         DTL_ERROR_INVALID_ARGUMENT: the file is not a plugin, is truncated, or describes itself
+///         wrongly.
+///         DTL_ERROR_INCOMPATIBLE_ABI: it is for another machine, has no ABI version in common with
+///         the library (the text has both ranges), or lays out a struct differently (the text has
+///         its name, the field and both offsets).
+///         DTL_ERROR_ALREADY_EXISTS: the name of a backend is taken.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+///         Otherwise the status of the plugin's entry or `load`. The reason is kept for
+///         dtl_plugin_at, and is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
+/// Threads: any. One thread loads at a time; the others wait.
 pub unsafe fn dtl_backend_load(
     path: *const c_char,
     out: *mut dtl_backend_t,
 ) -> dtl_status_t;
 
-/// Loads every plugin file of a folder: those named *.so, in the order of their names. One that
-/// fails does not keep the others from being loaded: why it did is logged, and kept for
-/// dtl_plugin_at.
+/// Loads every file of a folder whose name ends in .so, in the order of the names.
 ///
-/// @param path        the folder. It and symbolic links in its path must belong to the user or
-///                    root, and nobody else may be able to write to it (a folder with the sticky
-///                    bit is good enough).
-/// @param out_loaded  how many of its files are loaded now; may be NULL.
-/// @return DTL_ERROR_NOT_FOUND: no such folder. DTL_ERROR_UNAVAILABLE: it may not be trusted or
-///         read.
-///         DTL_ERROR_BUSY: inside a plugin's load.
-/// Threads: any; one at a time loads, the others wait.
+/// A file that fails does not prevent the others from being loaded. Its reason is logged, and kept
+/// for dtl_plugin_at.
+///
+/// @param path        The folder. It and symbolic links in its path must belong to the user or
+///                    root, and must not be writable by anyone else (a folder with the sticky bit
+///                    may be).
+/// @param out_loaded  Number of its files that are loaded now; may be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such folder.
+///         DTL_ERROR_UNAVAILABLE: the folder is not trusted or cannot be read.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+/// Threads: any. One thread loads at a time; the others wait.
 pub unsafe fn dtl_backend_load_dir(
     path: *const c_char,
     out_loaded: *mut u64,
 ) -> dtl_status_t;
 
-/// Number of plugin files (and refused folders) that were tried since the library was opened,
-/// whatever became of them. Searches DTL_PLUGIN_PATH and the installed folder if that was not done
-/// yet.
+/// Returns the number of plugin files (and refused folders) that were tried since the library was
+/// initialised, with any outcome. Searches DTL_PLUGIN_PATH and the installed folder if that was not
+/// done yet.
 pub unsafe fn dtl_plugin_count(out_count: *mut u64) -> dtl_status_t;
 
-/// What became of the plugin file of an index, 0 ... count-1, in the order first tried.
+/// Describes the plugin file with an index, in the order of the first attempts.
 ///
-/// @param out_info  start from DTL_PLUGIN_INFO_INIT.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param index     0 to the count - 1.
+/// @param out_info  Start from DTL_PLUGIN_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 pub unsafe fn dtl_plugin_at(
     index: u64,
     out_info: *mut dtl_plugin_info_t,
@@ -4885,33 +5113,38 @@ pub unsafe fn dtl_plugin_at(
 
 unsafe extern "C" {
 
-/// Number of devices of a backend.
+/// Returns the number of devices of a backend.
 ///
-/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here (the text gives the reason).
+/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here. The text has the reason.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no device component.
 /// Equivalent: cudaGetDeviceCount.
 pub unsafe fn dtl_backend_device_count(
     backend: dtl_backend_t,
     out_count: *mut i32,
 ) -> dtl_status_t;
 
-/// Makes a device the calling thread's current one, and its backend what DTL_BACKEND_NULL means
-/// in this thread. Other threads keep theirs.
+/// Sets the current device of the calling thread, and makes its backend the one that
+/// DTL_BACKEND_NULL refers to in this thread. Other threads are not affected.
 ///
-/// @param device  0 ... count-1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device; nothing changed.
+/// @param device  0 to the device count - 1.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device. Nothing changed.
 /// Equivalent: cudaSetDevice.
 pub safe fn dtl_backend_set_device(backend: dtl_backend_t, device: i32) -> dtl_status_t;
 
-/// The calling thread's current device of a backend. Equivalent: cudaGetDevice.
+/// Returns the current device of a backend in the calling thread.
+/// Equivalent: cudaGetDevice.
 pub unsafe fn dtl_backend_get_device(
     backend: dtl_backend_t,
     out_device: *mut i32,
 ) -> dtl_status_t;
 
-/// Device type and id in DLPack's numbers, for arrays shared with other libraries.
-/// Equivalent: StepMesh's GetDevice; source of the numbers: dlpack.h, DLDeviceType.
+/// Returns the DLPack device type and id of a device, for arrays shared with other libraries.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend's devices have none.
+/// @param out_type  A DLDeviceType of dlpack.h.
+/// @param out_id    The device number within that type.
+/// @return DTL_ERROR_NOT_SUPPORTED: the devices of the backend have none.
+///         DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+/// Equivalent: StepMesh's GetDevice.
 pub unsafe fn dtl_backend_dlpack_device(
     backend: dtl_backend_t,
     device: i32,
@@ -4921,7 +5154,8 @@ pub unsafe fn dtl_backend_dlpack_device(
 
 /// Describes a device.
 ///
-/// @param out_info  start from DTL_DEVICE_INFO_INIT.
+/// @param out_info  Start from DTL_DEVICE_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
 /// Equivalent: cudaGetDeviceProperties.
 pub unsafe fn dtl_device_info(
     backend: dtl_backend_t,
@@ -4929,13 +5163,14 @@ pub unsafe fn dtl_device_info(
     out_info: *mut dtl_device_info_t,
 ) -> dtl_status_t;
 
-/// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
-/// group. Equivalent: cudaMemGetInfo.
+/// Returns the free and total memory of a device in bytes; 0 means unknown. Host memory is limited
+/// by the control group.
 ///
-/// @param device  0 ... count-1. Of a backend with memory and without devices: 0, all of its
-///                memory.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not
-///         tell.
+/// @param device  0 to the device count - 1. For a backend with memory and without devices, 0
+///                stands for all of its memory.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not report it.
+/// Equivalent: cudaMemGetInfo.
 pub unsafe fn dtl_device_memory_info(
     backend: dtl_backend_t,
     device: i32,
