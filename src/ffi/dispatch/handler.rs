@@ -152,7 +152,7 @@ unsafe fn take_handler(
     })
 }
 
-/// Refuses flags that do not go with the rest.
+/// Fails if the flags do not match the other fields.
 fn check_flags(
     handler: &dtl_dispatch_handler_t,
     name: &str,
