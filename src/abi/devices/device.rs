@@ -1,4 +1,5 @@
 //! Backends, devices, memory kinds: the info structs that calls fill in.
+//! dtl: section(ffi/library/backend)
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::dtl_enum_word_t;
@@ -11,9 +12,11 @@ use std::ffi::{c_char, c_void};
 /// After the last of them (immediately if there are none) the old backend is unregistered: its
 /// handle becomes stale, and the slot `destroy` of its table is called. A built-in backend stays
 /// until dtl_finalize.
+/// dtl: section(abi/backend/vtable)
 pub const DTL_REGISTER_REPLACE: u64 = 1;
 
 /// The backend has a device table.
+/// dtl: section(ffi/library/backend)
 pub const DTL_COMPONENT_DEVICE: u32 = 1;
 /// The backend has a memory table.
 pub const DTL_COMPONENT_MEMORY: u32 = 2;
@@ -48,6 +51,7 @@ pub struct dtl_backend_info_t {
 
 /// Description of a device, see `dtl_device_info`. Start from DTL_DEVICE_INFO_INIT. 0 or an empty
 /// text = unknown.
+/// dtl: section(ffi/library/device)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_device_info_t {
@@ -75,6 +79,7 @@ pub struct dtl_device_info_t {
 }
 
 /// Property of a memory kind: the host can read and write it.
+/// dtl: section(ffi/memory/alloc)
 pub const DTL_MEMORY_HOST_ACCESSIBLE: u64 = 1;
 /// Property of a memory kind: the device can read and write it.
 pub const DTL_MEMORY_DEVICE_ACCESSIBLE: u64 = 2;
@@ -90,9 +95,11 @@ pub const DTL_MEMORY_THREAD_SAFE: u64 = 32;
 pub const DTL_MEMORY_EXPORTABLE: u64 = 64;
 
 /// Value of `device` in `dtl_mem_prefetch` that denotes the host.
+/// dtl: section(ffi/memory/stream_ordered)
 pub const DTL_PREFETCH_HOST: i32 = -1;
 
 /// Description of a memory kind, see `dtl_mem_kind_info`. Start from DTL_MEM_KIND_INFO_INIT.
+/// dtl: section(ffi/memory/alloc)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_kind_info_t {
@@ -137,6 +144,7 @@ pub struct dtl_mem_stats_t {
 }
 
 /// Description of a memory pool for `dtl_pool_create`. Start from DTL_POOL_DESC_INIT.
+/// dtl: section(ffi/memory/pool)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_pool_desc_t {
@@ -153,6 +161,7 @@ pub struct dtl_pool_desc_t {
 
 /// Description of the memory that a pointer refers to, see `dtl_mem_query`. Start from
 /// DTL_MEM_INFO_INIT.
+/// dtl: section(ffi/memory/alloc)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_info_t {

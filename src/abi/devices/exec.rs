@@ -1,4 +1,5 @@
 //! Streams, events, executors, kernels, their source: flags, descriptions and function types.
+//! dtl: section(ffi/exec/event)
 
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
@@ -8,6 +9,7 @@ use std::ffi::{c_char, c_void};
 pub const DTL_EVENT_NO_TIMING: u64 = 1;
 
 /// Executor that runs everything immediately in the calling thread.
+/// dtl: section(ffi/exec/executor)
 pub const DTL_EXECUTOR_INLINE: u32 = 1;
 /// Executor that runs one item after another in a thread of its own.
 pub const DTL_EXECUTOR_SEQUENTIAL: u32 = 2;
@@ -80,6 +82,7 @@ pub type dtl_combine_fn_t =
 
 /// Grid and block dimensions of a launch. Start from DTL_LAUNCH_INIT (one thread).
 /// Equivalent: gridDim and blockDim of CUDA.
+/// dtl: section(ffi/exec/kernel)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_launch_t {
@@ -142,6 +145,7 @@ pub type dtl_kernel_fn_t = Option<
 ///
 /// Use the whole name ("folder/x.h") in the files too, because not every compiler searches beside
 /// them. It is an element of an array, so it never grows.
+/// dtl: section(ffi/exec/module)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_source_file_t {

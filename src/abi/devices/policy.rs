@@ -1,5 +1,5 @@
-//! Dynamic selection: which resource does a task run on? Resources, tasks, what their owners tell,
-//! tables.
+//! Policies: resources, tasks, reports of their owners, tables.
+//! dtl: section(ffi/dispatch/policy)
 
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_policy_t};
 use crate::abi::status::dtl_status_t;
@@ -99,6 +99,7 @@ pub type dtl_policy_task_fn_t = Option<
 >;
 
 /// Submitted task. It is a plain value: once it is complete, there is nothing to destroy.
+/// dtl: section(ffi/dispatch/policy_submit)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_submission_t {
@@ -148,6 +149,7 @@ pub struct dtl_selection_t {
 ///
 /// For every slot: several threads may call it at once. Locks held: none. It may call dtl_
 /// functions, except to wait for the policy. It must not throw.
+/// dtl: section(ffi/dispatch/policy)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_resource_ops_t {

@@ -1,4 +1,5 @@
-//! Dispatchers: who does an operation.
+//! Dispatchers: select the handler of an operation.
+//! dtl: header(dtl_select.h)
 
 use super::builtin_ops as own;
 use super::handler;
@@ -36,8 +37,6 @@ pub unsafe extern "C" fn dtl_dispatcher_create(
 ///
 /// Invocations in progress continue, and `destroy` of their data is called after them. For
 /// DTL_DISPATCHER_NULL and the default dispatcher the call has no effect.
-///
-/// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_dispatcher_destroy(dispatcher: dtl_dispatcher_t) -> dtl_status_t {
     Entry("dtl_dispatcher_destroy").call(|inside| dispatch::destroy(inside, dispatcher))
@@ -266,7 +265,6 @@ unsafe fn invoke(handler: &Registration, query: &Query, out_event: *mut dtl_even
 /// @param out_len  Length of the text in bytes without the NUL; may be NULL.
 /// @return A query without a handler is not a failure here.
 ///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. *out_len was written.
-/// Threads: any.
 /// dtl:buf out len(cap) opt(cap==0)
 /// dtl:out_len opt
 #[unsafe(no_mangle)]

@@ -1,6 +1,8 @@
-//! Dynamic selection: submitting tasks and waiting for them. A task that a thread runs itself takes
-//! the quick way: two short stays inside, the task between them outside; everything else goes
-//! through a share of the policy.
+//! Policies: submit tasks, wait.
+//!
+//! A task that a thread runs itself takes the fast path: two short visits to the epoch and the
+//! task between them, outside. Everything else goes through a reference to the policy.
+//! dtl: header(dtl_select.h)
 
 use crate::abi::devices::policy::*;
 use crate::abi::handle::dtl_policy_t;
@@ -211,7 +213,7 @@ pub extern "C" fn dtl_policy_submit_and_wait(
 /// @param timeout_ns  Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE = no
 ///                    limit.
 /// @return The status of the task. Error texts of dtl_ calls inside the task are not preserved
-///         here; dtl_policy_submit_and_wait and dtl_policy_wait_all preserve them.
+///         here; use dtl_policy_submit_and_wait or dtl_policy_wait_all for that.
 ///         DTL_ERROR_TIMEOUT: the task has not ended. The submission is unchanged.
 ///         DTL_ERROR_INVALID_HANDLE: the policy was destroyed, or a copy of the submission was
 ///         waited for before. DTL_ERROR_CANCELED: the policy was released during the call.

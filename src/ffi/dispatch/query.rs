@@ -1,4 +1,4 @@
-//! Queries of dispatchers as C programs hand them over.
+//! Queries of dispatchers, as C programs pass them.
 
 use super::handler::{check_operation, check_slots};
 use crate::abi::devices::dispatch::dtl_dispatch_query_t;

@@ -1,4 +1,4 @@
-//! Kernels: functions that streams run over a grid.
+//! Kernels: functions that run over a grid of blocks.
 
 use super::stream;
 use crate::abi::devices::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_launch_t};
@@ -104,8 +104,8 @@ pub unsafe extern "C" fn dtl_kernel_launch(
 /// Arguments of a launch: pointers, sizes, and their number.
 type Args = (*const *const c_void, *const u64, u64);
 
-/// Launches by the handler of the schedule, if the program has one. The handler gets what the
-/// library itself would launch.
+/// Launches through the program's handler of the schedule if there is one, otherwise through the
+/// backend of the stream. The handler receives the launch that the library would perform.
 ///
 /// # Safety
 /// `shape` is null or points to a struct as long as its struct_size. `args` are as many pointers
@@ -147,7 +147,7 @@ unsafe fn launch_by_schedule(
     unsafe { self::launch(inside, stream, kernel, shape, args) }
 }
 
-/// Launches by the stream's backend.
+/// Launches through the backend of the stream.
 ///
 /// # Safety
 /// `launch` is null or points to a struct as long as its struct_size. `args` and `sizes` have

@@ -1,4 +1,4 @@
-//! Memory: allocate, free, describe, ask after a pointer.
+//! Memory: allocate, free, describe, query a pointer, share between processes.
 
 use crate::abi::devices::device::{
     dtl_mem_handle_t, dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t,
@@ -283,7 +283,6 @@ pub unsafe extern "C" fn dtl_mem_export(
 ///         DTL_ERROR_LIMIT: no file descriptor is left (two are used during the call).
 ///         DTL_ERROR_OUT_OF_MEMORY: the address space is exhausted.
 ///         DTL_ERROR_INCOMPATIBLE_ABI: a library with another format wrote the handle.
-/// Threads: any.
 /// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared is similar.
 /// dtl:out owned(dtl_mem_free)
 /// dtl:out_size_bytes opt

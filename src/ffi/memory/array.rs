@@ -1,4 +1,4 @@
-//! Arrays, and arrays that libraries hand each other (DLPack).
+//! Arrays: memory with a shape; exchange with other libraries (DLPack).
 
 use crate::abi::devices::array::*;
 use crate::abi::handle::{dtl_array_t, dtl_backend_t};
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn dtl_array_alloc(
     })
 }
 
-/// Numbers of the caller's.
+/// Reads a list of the caller.
 ///
 /// # Safety
 /// NULL, misaligned, or `count` values that stay through the call.
@@ -144,7 +144,6 @@ pub unsafe extern "C" fn dtl_array_export(
 /// @return DTL_ERROR_NOT_SUPPORTED: the array is read-only, which this struct cannot express.
 ///         DLPack cannot represent the dtype or the device of the backend, or the memory has no
 ///         pointer that consumers could use. The text names cause and remedy.
-/// Threads: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_array_export_unversioned(
     array: dtl_array_t,
@@ -221,7 +220,6 @@ pub unsafe extern "C" fn dtl_array_import(
 ///         DTL_ERROR_INVALID_ARGUMENT: `ndim` is not valid, a shape is negative, sizes or
 ///         byte_offset exceed the address space, or the first element is misaligned.
 ///         DTL_ERROR_NULL_POINTER: `tensor`, its shape or its data is NULL.
-/// Threads: any.
 /// dtl:out owned(dtl_array_destroy)
 /// dtl:tensor in until(last_use)
 #[unsafe(no_mangle)]
@@ -243,7 +241,7 @@ pub unsafe extern "C" fn dtl_array_import_unversioned(
     })
 }
 
-/// A tensor of the caller's.
+/// Reads a tensor of the caller.
 ///
 /// # Safety
 /// Its shape, and its strides unless NULL, have `ndim` values that stay through the call.

@@ -1,5 +1,4 @@
-//! Memory of the program: registration of host memory, adoption of memory from other allocators.
-//! Export of device memory to other drivers.
+//! Memory: register host memory, adopt foreign memory, export a dma-buf.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;

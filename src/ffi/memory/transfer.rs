@@ -1,4 +1,4 @@
-//! Copies and fills.
+//! Copies and fills: blocking.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
@@ -159,10 +159,10 @@ pub unsafe extern "C" fn dtl_mem_copy_strided(
 /// First elements and strides of the sides: destination, source.
 type Sides = (*mut c_void, *const i64, *const c_void, *const i64);
 
-/// As dtl_mem_copy_strided.
+/// Performs dtl_mem_copy_strided.
 ///
 /// # Safety
-/// As there.
+/// The lists are null or have `ndim` values, and the elements that they lead to are valid.
 pub(crate) unsafe fn strided(
     inside: &Guard,
     (dst, dst_strides, src, src_strides): Sides,
