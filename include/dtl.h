@@ -1370,8 +1370,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_alloc_async(dtl_stream_t stream, dtl_enum_wor
 ///         again.
 ///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation, not its first byte, or
 ///         belongs to a pool or an array.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it. Nothing is freed.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it. Nothing
+///         is freed.
 /// Threads: any. Equivalent: cudaFreeAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_free_async(dtl_stream_t stream, void *ptr);
 
@@ -1910,9 +1910,9 @@ typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 /// first queued work, runs the work in order.
 ///
 /// A failure of queued work is stored in the stream. Work behind it still runs, and events that are
-/// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. The
-/// same holds on a stream of the backend, independent of its events, for failures of callbacks,
-/// kernels from functions and copies that the library runs there.
+/// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. On a
+/// stream of the backend this holds for failures of callbacks, kernels from functions and copies
+/// that the library runs there, whether or not the events of the backend report them.
 ///
 /// @param[in] device 0 to the device count - 1. 0 for a backend without devices.
 /// @param[in] flags  Must be 0.
@@ -1937,9 +1937,9 @@ DTL_NODISCARD dtl_status_t dtl_stream_destroy(dtl_stream_t stream);
 
 /// Blocks until all work queued so far is complete.
 ///
-/// @param[in] timeout_ns Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE
-///                       = no limit. The limit has no effect if the backend implements neither
-///                       stream queries nor events for its streams.
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+///                       The limit has no effect if the backend implements neither stream queries
+///                       nor events for its streams.
 /// @return The first failure of that work since the last call. It is reported once.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
 ///         DTL_ERROR_INVALID_STATE: work of the stream itself made the call.
@@ -1962,8 +1962,8 @@ DTL_NODISCARD dtl_status_t dtl_stream_query(dtl_stream_t stream, int32_t *out_do
 /// backend. Its failure becomes a failure of the stream. Does not block, unless the streams of the
 /// backend cannot wait for events. There the call itself waits.
 ///
-/// @return DTL_ERROR_INVALID_STATE: the call would have to wait for the stream or the event, and
-///         work of that stream made it.
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for itself, because work of the stream made
+///         it.
 /// Equivalent: cudaStreamWaitEvent.
 DTL_NODISCARD dtl_status_t dtl_stream_wait_event(dtl_stream_t stream, dtl_event_t event);
 
@@ -2011,8 +2011,7 @@ DTL_NODISCARD dtl_status_t dtl_stream_native(dtl_stream_t stream, void **out_nat
 ///                 must not throw. On a stream of a backend the rules of that backend apply too
 ///                 (CUDA: no calls that reach CUDA).
 /// @param[in] user Passed to `fn`.
-/// @return DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaLaunchHostFunc.
 DTL_NODISCARD dtl_status_t dtl_stream_host_callback(dtl_stream_t stream, dtl_task_fn_t fn,
     void *user);
@@ -2023,10 +2022,10 @@ DTL_NODISCARD dtl_status_t dtl_stream_host_callback(dtl_stream_t stream, dtl_tas
 /// device wait of the backend if it has one.
 ///
 /// @param[in] device     0 to the device count - 1. 0 for a backend without devices.
-/// @param[in] timeout_ns Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE
-///                       = no limit. It limits the wait for the streams (see dtl_stream_wait). It
-///                       does not limit the wait for work that the program queued through the
-///                       interface of the backend.
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+///                       It limits the wait for the streams (see dtl_stream_wait). It does not
+///                       limit the wait for work that the program queued through the interface of
+///                       the backend.
 /// @return The first failure found. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
 ///         DTL_ERROR_INVALID_STATE: work of a stream of the device made the call.
@@ -2055,8 +2054,7 @@ DTL_NODISCARD dtl_status_t dtl_device_wait(dtl_backend_t backend, int32_t device
 ///         these statuses nothing is queued:
 ///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
 ///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemcpyAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_copy_async(dtl_stream_t stream, void *dst, const void *src,
     uint64_t size_bytes);
@@ -2073,8 +2071,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_copy_async(dtl_stream_t stream, void *dst, co
 /// @return Failures that occur later are failures of the stream. With these statuses nothing is
 ///         queued:
 ///         DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemsetAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_fill_async(dtl_stream_t stream, void *dst, uint8_t value,
     uint64_t size_bytes);
@@ -2129,16 +2126,14 @@ DTL_NODISCARD dtl_status_t dtl_event_destroy(dtl_event_t event);
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: event and stream belong to different backends. Only backends
 ///         that have neither streams nor events of their own can be mixed.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaEventRecord.
 DTL_NODISCARD dtl_status_t dtl_event_record(dtl_event_t event, dtl_stream_t stream);
 
 /// Blocks until the work before the latest record of an event is complete. An event that was never
 /// recorded is complete.
 ///
-/// @param[in] timeout_ns Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE
-///                       = no limit.
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
 /// @return The first failure of that work that no call had returned before the record.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. The event is unchanged.
 ///         DTL_ERROR_CANCELED: another thread destroyed the event.
@@ -2348,13 +2343,13 @@ DTL_NODISCARD dtl_status_t dtl_executor_parallel_reduce(dtl_executor_t executor,
 /// Blocks until everything that dtl_executor_run_async started has run. On INLINE there is nothing
 /// to wait for.
 ///
-/// @param[in] timeout_ns Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE
-///                       = no limit.
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
 /// @return The first failure since the last call. It is reported once.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
-///         DTL_ERROR_INVALID_STATE: work for which the call would wait made it: a function of
+///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function of
 ///         dtl_executor_run_async, or on SEQUENTIAL the body of a loop. On POOL the body of a loop
-///         may make the call; while such functions run, only in the thread that started the loop.
+///         may make the call. While such functions run, it may do so only in the thread that
+///         started the loop.
 DTL_NODISCARD dtl_status_t dtl_executor_wait(dtl_executor_t executor, uint64_t timeout_ns);
 
 /// Returns the kind and the parallelism of an executor.
@@ -2609,7 +2604,7 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 /// @param[in] args   `count` pointers to the arguments. NULL if there are none.
 /// @param[in] sizes  `count` sizes of the arguments in bytes. NULL if there are none.
 /// @param[in] count  Number of arguments, at most 4096.
-/// @return A failure of the handler of launch->schedule, which is called after these checks:
+/// @return The failure of the handler of launch->schedule, which is called after the checks below.
 ///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
 ///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
 ///         module has other arguments (the text names the first difference).
@@ -2618,8 +2613,7 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 ///         dispatcher has no handler.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend runs its kernels only on its own streams, and this
 ///         stream is one of the library.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint64_t count);

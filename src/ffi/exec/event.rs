@@ -60,8 +60,7 @@ pub extern "C" fn dtl_event_destroy(event: dtl_event_t) -> dtl_status_t {
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: event and stream belong to different backends. Only backends
 ///         that have neither streams nor events of their own can be mixed.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaEventRecord.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -73,8 +72,7 @@ pub extern "C" fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> 
 /// Blocks until the work before the latest record of an event is complete. An event that was never
 /// recorded is complete.
 ///
-/// @param timeout_ns  Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE = no
-///                    limit.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
 /// @return The first failure of that work that no call had returned before the record.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. The event is unchanged.
 ///         DTL_ERROR_CANCELED: another thread destroyed the event.

@@ -71,7 +71,7 @@ pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
 /// @param args    `count` pointers to the arguments. NULL if there are none.
 /// @param sizes   `count` sizes of the arguments in bytes. NULL if there are none.
 /// @param count   Number of arguments, at most 4096.
-/// @return A failure of the handler of launch->schedule, which is called after these checks:
+/// @return The failure of the handler of launch->schedule, which is called after the checks below.
 ///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
 ///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
 ///         module has other arguments (the text names the first difference).
@@ -80,8 +80,7 @@ pub extern "C" fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t {
 ///         dispatcher has no handler.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend runs its kernels only on its own streams, and this
 ///         stream is one of the library.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cuLaunchKernel.
 /// dtl:args len(count) opt(count==0)
 /// dtl:sizes len(count) opt(count==0)

@@ -37,9 +37,9 @@ fn pin(inside: &Guard, stream: dtl_stream_t) -> Result<Arc<Stream>> {
 /// first queued work, runs the work in order.
 ///
 /// A failure of queued work is stored in the stream. Work behind it still runs, and events that are
-/// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. The
-/// same holds on a stream of the backend, independent of its events, for failures of callbacks,
-/// kernels from functions and copies that the library runs there.
+/// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. On a
+/// stream of the backend this holds for failures of callbacks, kernels from functions and copies
+/// that the library runs there, whether or not the events of the backend report them.
 ///
 /// @param device  0 to the device count - 1. 0 for a backend without devices.
 /// @param flags   Must be 0.
@@ -90,9 +90,9 @@ pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
 
 /// Blocks until all work queued so far is complete.
 ///
-/// @param timeout_ns  Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE = no
-///                    limit. The limit has no effect if the backend implements neither stream
-///                    queries nor events for its streams.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+///                    limit has no effect if the backend implements neither stream queries nor
+///                    events for its streams.
 /// @return The first failure of that work since the last call. It is reported once.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
 ///         DTL_ERROR_INVALID_STATE: work of the stream itself made the call.
@@ -130,8 +130,8 @@ pub unsafe extern "C" fn dtl_stream_query(
 /// backend. Its failure becomes a failure of the stream. Does not block, unless the streams of the
 /// backend cannot wait for events. There the call itself waits.
 ///
-/// @return DTL_ERROR_INVALID_STATE: the call would have to wait for the stream or the event, and
-///         work of that stream made it.
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for itself, because work of the stream made
+///         it.
 /// Equivalent: cudaStreamWaitEvent.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
@@ -220,8 +220,7 @@ pub unsafe extern "C" fn dtl_stream_native(
 ///              a stream of a backend the rules of that backend apply too (CUDA: no calls that
 ///              reach CUDA).
 /// @param user  Passed to `fn`.
-/// @return DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaLaunchHostFunc.
 /// dtl:user opaque until(stream)
 /// dtl:fn until(stream)
@@ -249,10 +248,9 @@ pub extern "C" fn dtl_stream_host_callback(
 /// device wait of the backend if it has one.
 ///
 /// @param device      0 to the device count - 1. 0 for a backend without devices.
-/// @param timeout_ns  Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE = no
-///                    limit. It limits the wait for the streams (see dtl_stream_wait). It does not
-///                    limit the wait for work that the program queued through the interface of the
-///                    backend.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. It
+///                    limits the wait for the streams (see dtl_stream_wait). It does not limit the
+///                    wait for work that the program queued through the interface of the backend.
 /// @return The first failure found. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
 ///         DTL_ERROR_INVALID_STATE: work of a stream of the device made the call.

@@ -25,8 +25,7 @@ use std::ffi::c_void;
 ///         these statuses nothing is queued:
 ///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
 ///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemcpyAsync.
 /// dtl:dst out len(size_bytes) opt(size_bytes==0) until(stream)
 /// dtl:src len(size_bytes) opt(size_bytes==0) until(stream)
@@ -60,8 +59,7 @@ pub unsafe extern "C" fn dtl_mem_copy_async(
 /// @return Failures that occur later are failures of the stream. With these statuses nothing is
 ///         queued:
 ///         DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemsetAsync.
 /// dtl:dst out len(size_bytes) opt(size_bytes==0) until(stream)
 /// dtl:call blocks

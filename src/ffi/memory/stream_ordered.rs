@@ -68,8 +68,8 @@ pub unsafe extern "C" fn dtl_mem_alloc_async(
 ///         again.
 ///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation, not its first byte, or
 ///         belongs to a pool or an array.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it. Nothing is freed.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it. Nothing
+///         is freed.
 /// Threads: any. Equivalent: cudaFreeAsync.
 /// dtl:ptr address opt
 /// dtl:call blocks

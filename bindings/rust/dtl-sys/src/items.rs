@@ -5312,8 +5312,8 @@ pub unsafe fn dtl_mem_alloc_async(
 ///         again.
 ///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation, not its first byte, or
 ///         belongs to a pool or an array.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it. Nothing is freed.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it. Nothing
+///         is freed.
 /// Threads: any. Equivalent: cudaFreeAsync.
 pub unsafe fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> dtl_status_t;
 
@@ -5725,9 +5725,9 @@ unsafe extern "C" {
 /// first queued work, runs the work in order.
 ///
 /// A failure of queued work is stored in the stream. Work behind it still runs, and events that are
-/// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. The
-/// same holds on a stream of the backend, independent of its events, for failures of callbacks,
-/// kernels from functions and copies that the library runs there.
+/// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. On a
+/// stream of the backend this holds for failures of callbacks, kernels from functions and copies
+/// that the library runs there, whether or not the events of the backend report them.
 ///
 /// @param device  0 to the device count - 1. 0 for a backend without devices.
 /// @param flags   Must be 0.
@@ -5756,9 +5756,9 @@ pub safe fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t;
 
 /// Blocks until all work queued so far is complete.
 ///
-/// @param timeout_ns  Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE = no
-///                    limit. The limit has no effect if the backend implements neither stream
-///                    queries nor events for its streams.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+///                    limit has no effect if the backend implements neither stream queries nor
+///                    events for its streams.
 /// @return The first failure of that work since the last call. It is reported once.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
 ///         DTL_ERROR_INVALID_STATE: work of the stream itself made the call.
@@ -5784,8 +5784,8 @@ pub unsafe fn dtl_stream_query(
 /// backend. Its failure becomes a failure of the stream. Does not block, unless the streams of the
 /// backend cannot wait for events. There the call itself waits.
 ///
-/// @return DTL_ERROR_INVALID_STATE: the call would have to wait for the stream or the event, and
-///         work of that stream made it.
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for itself, because work of the stream made
+///         it.
 /// Equivalent: cudaStreamWaitEvent.
 pub safe fn dtl_stream_wait_event(stream: dtl_stream_t, event: dtl_event_t) -> dtl_status_t;
 
@@ -5842,8 +5842,7 @@ pub unsafe fn dtl_stream_native(
 ///              a stream of a backend the rules of that backend apply too (CUDA: no calls that
 ///              reach CUDA).
 /// @param user  Passed to `fn`.
-/// @return DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaLaunchHostFunc.
 pub unsafe fn dtl_stream_host_callback(
     stream: dtl_stream_t,
@@ -5857,10 +5856,9 @@ pub unsafe fn dtl_stream_host_callback(
 /// device wait of the backend if it has one.
 ///
 /// @param device      0 to the device count - 1. 0 for a backend without devices.
-/// @param timeout_ns  Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE = no
-///                    limit. It limits the wait for the streams (see dtl_stream_wait). It does not
-///                    limit the wait for work that the program queued through the interface of the
-///                    backend.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. It
+///                    limits the wait for the streams (see dtl_stream_wait). It does not limit the
+///                    wait for work that the program queued through the interface of the backend.
 /// @return The first failure found. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
 ///         DTL_ERROR_INVALID_STATE: work of a stream of the device made the call.
@@ -5895,8 +5893,7 @@ unsafe extern "C" {
 ///         these statuses nothing is queued:
 ///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
 ///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemcpyAsync.
 pub unsafe fn dtl_mem_copy_async(
     stream: dtl_stream_t,
@@ -5917,8 +5914,7 @@ pub unsafe fn dtl_mem_copy_async(
 /// @return Failures that occur later are failures of the stream. With these statuses nothing is
 ///         queued:
 ///         DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemsetAsync.
 pub unsafe fn dtl_mem_fill_async(
     stream: dtl_stream_t,
@@ -5963,16 +5959,14 @@ pub safe fn dtl_event_destroy(event: dtl_event_t) -> dtl_status_t;
 ///
 /// @return DTL_ERROR_INVALID_ARGUMENT: event and stream belong to different backends. Only backends
 ///         that have neither streams nor events of their own can be mixed.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaEventRecord.
 pub safe fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> dtl_status_t;
 
 /// Blocks until the work before the latest record of an event is complete. An event that was never
 /// recorded is complete.
 ///
-/// @param timeout_ns  Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE = no
-///                    limit.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
 /// @return The first failure of that work that no call had returned before the record.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. The event is unchanged.
 ///         DTL_ERROR_CANCELED: another thread destroyed the event.
@@ -6134,13 +6128,13 @@ pub unsafe fn dtl_executor_parallel_reduce(
 /// Blocks until everything that dtl_executor_run_async started has run. On INLINE there is nothing
 /// to wait for.
 ///
-/// @param timeout_ns  Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE = no
-///                    limit.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
 /// @return The first failure since the last call. It is reported once.
 ///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
-///         DTL_ERROR_INVALID_STATE: work for which the call would wait made it: a function of
+///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function of
 ///         dtl_executor_run_async, or on SEQUENTIAL the body of a loop. On POOL the body of a loop
-///         may make the call; while such functions run, only in the thread that started the loop.
+///         may make the call. While such functions run, it may do so only in the thread that
+///         started the loop.
 pub safe fn dtl_executor_wait(executor: dtl_executor_t, timeout_ns: u64) -> dtl_status_t;
 
 /// Returns the kind and the parallelism of an executor.
@@ -6280,7 +6274,7 @@ pub safe fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t;
 /// @param args    `count` pointers to the arguments. NULL if there are none.
 /// @param sizes   `count` sizes of the arguments in bytes. NULL if there are none.
 /// @param count   Number of arguments, at most 4096.
-/// @return A failure of the handler of launch->schedule, which is called after these checks:
+/// @return The failure of the handler of launch->schedule, which is called after the checks below.
 ///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
 ///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
 ///         module has other arguments (the text names the first difference).
@@ -6289,8 +6283,7 @@ pub safe fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t;
 ///         dispatcher has no handler.
 ///         DTL_ERROR_NOT_SUPPORTED: the backend runs its kernels only on its own streams, and this
 ///         stream is one of the library.
-///         DTL_ERROR_INVALID_STATE: the call would have to wait for the stream, and work of this
-///         stream made it.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cuLaunchKernel.
 pub unsafe fn dtl_kernel_launch(
     stream: dtl_stream_t,
@@ -6540,8 +6533,7 @@ pub unsafe fn dtl_policy_submit_and_wait(
 ///
 /// @param submission  The submission, updated. A complete one returns immediately. [externally
 ///                    synchronised]
-/// @param timeout_ns  Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE = no
-///                    limit.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
 /// @return The status of the task. Error texts of dtl_ calls inside the task are not preserved
 ///         here; use dtl_policy_submit_and_wait or dtl_policy_wait_all for that.
 ///         DTL_ERROR_TIMEOUT: the task has not ended. The submission is unchanged.
@@ -6576,8 +6568,8 @@ pub unsafe fn dtl_submission_resource(
 /// Does not wait for tasks that submits of other threads are running at the moment. A task must not
 /// call it.
 ///
-/// @param timeout_ns  Time limit in nanoseconds. 0 = return immediately, DTL_TIMEOUT_INFINITE = no
-///                    limit. The table's wait_resource is called only without a limit.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+///                    table's wait_resource is called only without a limit.
 /// @return The first failure of a task whose submission is not owned by anyone, reported once;
 ///         otherwise that of a stream or of wait_resource. DTL_ERROR_TIMEOUT: a task has not ended.
 ///         DTL_ERROR_CANCELED: the policy was released during the call.
