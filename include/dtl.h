@@ -765,19 +765,19 @@ static const dtl_backend_t dtl_backend_null_ __attribute__((unused)) = {0};
 /// The backend has a comm table.
 #define DTL_COMPONENT_COMM 16u
 
-/// What `dtl_backend_info` tells. Start from DTL_BACKEND_INFO_INIT.
+/// Description of a backend, see `dtl_backend_info`. Start from DTL_BACKEND_INFO_INIT.
 typedef struct dtl_backend_info_t {
     /// sizeof(dtl_backend_info_t), set by DTL_BACKEND_INFO_INIT.
     uint32_t struct_size;
-    /// Its own components: DTL_COMPONENT_... ored.
+    /// Components of its own: DTL_COMPONENT_..., ORed.
     uint32_t components;
-    /// Rank in the automatic choice: the highest available one wins. INT32_MIN = never chosen.
+    /// Rank for the choice of "auto": the highest available one wins. INT32_MIN = never chosen.
     int32_t auto_priority;
     /// 1 = part of the library, 0 = registered by the program or a plugin.
     int32_t is_builtin;
-    /// The flags of its table.
+    /// Flags of its table.
     uint64_t flags;
-    /// Its name; valid as long as the backend is registered.
+    /// Name of the backend. Valid as long as the backend is registered.
     const char *name;
 } dtl_backend_info_t;
 
@@ -952,27 +952,28 @@ DTL_NODISCARD dtl_status_t dtl_plugin_at(uint64_t index, dtl_plugin_info_t *out_
  * Devices: count, select, describe.
  * -------------------------------------------------------------------------------------------- */
 
-/// What `dtl_device_info` tells. Start from DTL_DEVICE_INFO_INIT. 0 or an empty text = unknown.
+/// Description of a device, see `dtl_device_info`. Start from DTL_DEVICE_INFO_INIT. 0 or an empty
+/// text = unknown.
 typedef struct dtl_device_info_t {
     /// sizeof(dtl_device_info_t), set by DTL_DEVICE_INFO_INIT.
     uint32_t struct_size;
-    /// NUMA node it hangs on; -1 = unknown.
+    /// NUMA node of the device; -1 = unknown.
     int32_t numa_node;
     /// DTL_DEVICE_... or a registered device kind.
     dtl_enum_word_t kind;
-    /// Its memory in bytes.
+    /// Total memory in bytes.
     uint64_t total_bytes;
-    /// Cores of a CPU, multiprocessors of a GPU.
+    /// Number of cores of a CPU, of multiprocessors of a GPU.
     uint32_t compute_units;
-    /// Most threads in one block of a launch.
+    /// Maximum number of threads per block of a launch.
     uint32_t max_block_threads;
-    /// Largest block, per dimension.
+    /// Maximum block size in x, y, z.
     uint32_t max_block[3];
-    /// Largest grid (in blocks), per dimension.
+    /// Maximum grid size (in blocks) in x, y, z.
     uint32_t max_grid[3];
-    /// Its name, NUL-terminated.
+    /// Name of the device, NUL-terminated.
     char name[128];
-    /// PCI address "0000:65:00.0", NUL-terminated; empty if it has none.
+    /// PCI address, such as "0000:65:00.0", NUL-terminated; empty if there is none.
     char pci[32];
 } dtl_device_info_t;
 
@@ -1031,77 +1032,78 @@ DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t
  * Memory: allocate, free, describe, query a pointer, share between processes.
  * -------------------------------------------------------------------------------------------- */
 
-/// The memory of this kind can be read and written by the host.
+/// Property of a memory kind: the host can read and write it.
 #define DTL_MEMORY_HOST_ACCESSIBLE UINT64_C(1)
-/// ... by the device.
+/// Property of a memory kind: the device can read and write it.
 #define DTL_MEMORY_DEVICE_ACCESSIBLE UINT64_C(2)
-/// One address is valid on both sides.
+/// Property of a memory kind: one address is valid on host and device.
 #define DTL_MEMORY_UNIFIED UINT64_C(4)
-/// Atomic operations between host and device work on it.
+/// Property of a memory kind: atomic operations between host and device work.
 #define DTL_MEMORY_ATOMICS UINT64_C(8)
-/// The operating system may page it out.
+/// Property of a memory kind: the operating system may page it out.
 #define DTL_MEMORY_PAGEABLE UINT64_C(16)
-/// alloc and free may be called from several threads at once.
+/// Property of a memory kind: several threads may call alloc and free at once.
 #define DTL_MEMORY_THREAD_SAFE UINT64_C(32)
-/// `dtl_mem_export` works on it: other processes of the node can have the same memory.
+/// Property of a memory kind: `dtl_mem_export` shares it with other processes of the node.
 #define DTL_MEMORY_EXPORTABLE UINT64_C(64)
 
-/// What `dtl_mem_kind_info` tells. Start from DTL_MEM_KIND_INFO_INIT.
+/// Description of a memory kind, see `dtl_mem_kind_info`. Start from DTL_MEM_KIND_INFO_INIT.
 typedef struct dtl_mem_kind_info_t {
     /// sizeof(dtl_mem_kind_info_t), set by DTL_MEM_KIND_INFO_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// DTL_MEMORY_HOST_ACCESSIBLE and its like, ored.
+    /// DTL_MEMORY_HOST_ACCESSIBLE and the other properties, ORed.
     uint64_t properties;
-    /// Alignment in bytes that every allocation has at least.
+    /// Minimum alignment of every allocation, in bytes.
     uint64_t alignment;
-    /// For people, e.g. "host (page-locked)", NUL-terminated.
+    /// Name for display, such as "host (page-locked)", NUL-terminated.
     char name[64];
 } dtl_mem_kind_info_t;
 
 /// Initial value of a dtl_mem_kind_info_t.
 #define DTL_MEM_KIND_INFO_INIT {sizeof(dtl_mem_kind_info_t), 0, 0, 0, {0}}
 
-/// What `dtl_mem_stats` tells: allocations made through `dtl_mem_alloc` and not yet freed.
-/// Start from DTL_MEM_STATS_INIT.
+/// Statistics of live allocations, see `dtl_mem_stats` and `dtl_pool_stats`. Start from
+/// DTL_MEM_STATS_INIT.
 typedef struct dtl_mem_stats_t {
     /// sizeof(dtl_mem_stats_t), set by DTL_MEM_STATS_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// Bytes allocated now. What was imported counts as if it had been allocated here (in
-    /// reserved_bytes and the counts, too), so memory that n processes have counts n times.
+    /// Bytes allocated now. Imported memory counts as if it had been allocated here (also in
+    /// reserved_bytes and the counts), so memory shared by n processes counts n times.
     uint64_t live_bytes;
-    /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else
-    /// it may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each
-    /// thread.
+    /// Maximum of live_bytes so far. For host memory it is exact if one thread allocates. Otherwise
+    /// it may be too high by the amount that each thread freed in its last 256 frees, or by 1 MiB
+    /// per thread.
     uint64_t peak_bytes;
-    /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its
-    /// pools, and what is kept without use. These are addresses: pages of them that were never
-    /// touched, or whose memory went back while their neighbours are used, take no memory, so a
-    /// process' resident set may be smaller.
+    /// Bytes taken from the system for these allocations (at least live_bytes). For host memory
+    /// this includes its pools and cached free memory. It counts addresses: pages that were never
+    /// touched, or were returned while their neighbours are in use, take no memory, so the resident
+    /// set of a process may be smaller.
     uint64_t reserved_bytes;
-    /// Allocations alive now.
+    /// Number of allocations that are live now.
     uint64_t live_count;
-    /// Allocations made in all.
+    /// Number of allocations so far.
     uint64_t total_count;
 } dtl_mem_stats_t;
 
 /// Initial value of a dtl_mem_stats_t.
 #define DTL_MEM_STATS_INIT {sizeof(dtl_mem_stats_t), 0, 0, 0, 0, 0, 0}
 
-/// What `dtl_mem_query` tells of a pointer. Start from DTL_MEM_INFO_INIT.
+/// Description of the memory that a pointer refers to, see `dtl_mem_query`. Start from
+/// DTL_MEM_INFO_INIT.
 typedef struct dtl_mem_info_t {
     /// sizeof(dtl_mem_info_t), set by DTL_MEM_INFO_INIT.
     uint32_t struct_size;
-    /// The device it was allocated on.
+    /// Device on which the memory was allocated.
     int32_t device;
-    /// The backend it was allocated by.
+    /// Backend of the memory.
     dtl_backend_t backend;
     /// DTL_MEMORY_... or a registered kind.
     dtl_enum_word_t kind;
-    /// First byte of the allocation that the pointer lies in.
+    /// First byte of the allocation that contains the pointer.
     void *base;
     /// Size of that allocation in bytes.
     uint64_t size_bytes;
@@ -1110,144 +1112,158 @@ typedef struct dtl_mem_info_t {
 /// Initial value of a dtl_mem_info_t.
 #define DTL_MEM_INFO_INIT {sizeof(dtl_mem_info_t), 0, {0}, 0, NULL, 0}
 
-/// An allocation in words that another process understands: made by `dtl_mem_export`, read by
-/// `dtl_mem_import`. Plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any
-/// way.
+/// Handle of exported memory: written by `dtl_mem_export`, read by `dtl_mem_import` in another
+/// process. It is plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any
+/// means.
 typedef struct dtl_mem_handle_t {
-    /// For the library alone. All 0 = null.
+    /// Private to the library. All 0 = null.
     uint64_t opaque[16];
 } dtl_mem_handle_t;
 
-/// What a backend's export_handle has room for, in bytes.
+/// Size in bytes of the handle that the slot export_handle of a backend may write.
 #define DTL_MEM_HANDLE_ROOM UINT64_C(64)
 
-/// Allocates memory on the calling thread's current device.
+/// Allocates memory on the current device of the calling thread.
+///
+/// If the default dispatcher has a handler for the kind (DTL_OPERATION_ALLOC), that handler
+/// allocates. Host memory takes a block of at most 63 bytes more (sizes up to 256), or at most a
+/// quarter more (larger sizes). Freed host memory is cached within a budget (see dtl_mem_trim).
 ///
 /// @param[in] kind       DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
-///                       One that the default dispatcher has a handler for (DTL_OPERATION_ALLOC)
-///                       is allocated by that.
-/// @param[in] size_bytes at least 1.
-/// @param[in] alignment  a power of two in bytes; 0 = the alignment that dtl_mem_kind_info
-///                       reports for the kind (host: 64).
-/// @param[out] out       its first byte. Yours until dtl_mem_free with the same backend, by any
-///                       thread; not zeroed. Of the host: in a block of up to 63 bytes more
-///                       (sizes up to 256), above at most a quarter more; what is freed is kept
-///                       within a budget (see dtl_mem_trim).
-/// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
-///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a
-///         descriptor for each block): no file descriptors left. *out is written on success only.
-/// Equivalent: cudaMalloc.
+/// @param[in] size_bytes Size in bytes, at least 1.
+/// @param[in] alignment  Power of two in bytes. 0 = the alignment that dtl_mem_kind_info reports
+///                       for the kind (host: 64).
+/// @param[out] out       First byte. Not zeroed. Written on success only. The caller owns it;
+///                       free it with dtl_mem_free of the same backend, in any thread.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host" uses one per
+///         block).
+/// Threads: any. Equivalent: cudaMalloc.
 DTL_NODISCARD dtl_status_t dtl_mem_alloc(dtl_backend_t backend, dtl_enum_word_t kind,
     uint64_t size_bytes, uint64_t alignment, void **out);
 
-/// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still
-/// use it. Memory that several processes have stays until the last of them frees it or ends. It may
-/// wait for all work of the device (CUDA, kinds other than DEVICE).
+/// Frees memory from dtl_mem_alloc or dtl_mem_import.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
-///         first byte, another backend's); nothing is freed.
+/// No copy or kernel may still use it. Memory shared by several processes exists until the last of
+/// them frees it or ends. The call may wait for all work of the device (CUDA, kinds other than
+/// DEVICE).
+///
+/// @param[in] ptr First byte of the allocation. NULL is success.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation of this backend (freed twice,
+///         not its first byte, of another backend). Nothing is freed.
+/// Threads: any. Equivalent: cudaFree.
 DTL_NODISCARD dtl_status_t dtl_mem_free(dtl_backend_t backend, void *ptr);
 
 /// Describes a memory kind of a backend: who can access it, its alignment.
 ///
-/// @param[in,out] out_info start from DTL_MEM_KIND_INFO_INIT.
+/// @param[in,out] out_info Start from DTL_MEM_KIND_INFO_INIT.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
 DTL_NODISCARD dtl_status_t dtl_mem_kind_info(dtl_backend_t backend, dtl_enum_word_t kind,
     dtl_mem_kind_info_t *out_info);
 
-/// Counts a backend's live allocations.
+/// Returns the number and size of the live allocations of a backend.
 ///
-/// @param[in,out] out_stats start from DTL_MEM_STATS_INIT.
+/// @param[in,out] out_stats Start from DTL_MEM_STATS_INIT.
 DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t *out_stats);
 
-/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of
-/// backend "cuda" that is what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes
-/// (default 256 MiB, or an eighth of the most that was used), besides the slabs that threads
-/// allocate from: what the calling thread and threads that have ended keep goes at once, what
-/// others keep within their next 256 frees. For "host" it also returns the free memory of malloc to
-/// the system: that of the program, and that of the library's own tables (communicators, queues).
-/// Other backends keep nothing.
+/// Returns cached free memory of a backend to the system.
+///
+/// For backend "cuda" this is the memory of the pools of its devices. For "host" it is up to
+/// DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the peak use), and the slabs from which
+/// threads allocate. Slabs of the calling thread and of threads that have ended are returned
+/// immediately, those of other threads within their next 256 frees. For "host" the free memory of
+/// malloc is returned too: that of the program, and that of internal tables of the library
+/// (communicators, queues). Other backends cache nothing.
 ///
 /// Equivalent: malloc_trim.
 DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 
-/// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
-/// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
-/// through a driver, if that driver is in use and knows the pointer. Copies and messages treat the
-/// pointer accordingly, with one exception: they do not query a driver about the program's image,
-/// its stacks and its heap (brk), and treat these as host memory. This function does query it
-/// there, because the program may have registered host memory with a driver.
+/// Describes the memory that a pointer refers to.
 ///
-/// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
-/// communicator or this function has found that the program initialised it. Backend "cuda" knows
-/// pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged, cudaHostAlloc and
-/// cudaHostRegister; registered backends with the slot pointer_info know theirs; "opencl" knows
-/// none.
+/// This is an allocation of the library, memory announced to it (dtl_mem_adopt,
+/// dtl_mem_register_host, imported arrays), or memory that the program allocated through a driver,
+/// if that driver is in use and recognises the pointer. Copies and messages treat the pointer
+/// accordingly, with one exception: they do not query a driver about the image, stacks and heap
+/// (brk) of the program, and treat these as host memory. This function does, because the program
+/// may have registered host memory with a driver.
 ///
-/// @param[in] ptr          any address; it is not read.
-/// @param[in,out] out_info start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
-///                         size_bytes are the driver's.
-/// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
-///         host memory. Any other failure of the slot pointer_info or of the driver's query: its
-///         status. Copies and messages with the pointer fail with it, too, unless another driver
-///         knows the pointer.
+/// A driver is in use once a call has used its backend. It is also in use once dtl_init, the
+/// opening of a communicator or this function has found that the program initialised it. Backend
+/// "cuda" recognises pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged,
+/// cudaHostAlloc and cudaHostRegister. Registered backends with the slot pointer_info recognise
+/// theirs, "opencl" none.
+///
+/// @param[in] ptr          Any address. It is not read.
+/// @param[in,out] out_info Start from DTL_MEM_INFO_INIT. For memory that a driver recognises,
+///                         base and size_bytes are those of the driver.
+/// @return The status of the slot pointer_info or of the driver query if that fails. Copies and
+///         messages with the pointer then fail too, unless another driver recognises it.
+///         DTL_ERROR_NOT_FOUND: the pointer refers to none of these. Copies and messages treat it
+///         as host memory.
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
 
-/// Describes an allocation so that other processes of the node can have the same memory
-/// (dtl_mem_import).
+/// Creates a handle by which other processes of the node can map the same memory (dtl_mem_import).
 ///
-/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes by any message, or write it
-/// to a file. It serves any number of imports, as long as this process lives and has not freed the
-/// allocation; exporting again gives an equally good one. Of backend "host": kind
-/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace; every such block takes
-/// one file descriptor in the process that allocated it (none where it is imported), and its pages
-/// are taken when it is allocated. Any thread; of one allocation also at once.
+/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes in a message, or write it to
+/// a file. It serves any number of imports while this process lives and has not freed the
+/// allocation. Exporting again returns an equivalent handle. For backend "host" the kind is
+/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace. Each such block uses one
+/// file descriptor in the process that allocated it, and none in processes that import it. Its
+/// pages are reserved when it is allocated.
 ///
-/// @param[in] ptr  the first byte of what dtl_mem_alloc gave (for a place inside send the offset
-///                 too).
-/// @param[out] out the handle; not written on failure.
-/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose
-///         properties have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was
-///         imported (pass on the handle that it came from), or it belongs to a pool;
-///         DTL_ERROR_NOT_FOUND: no live allocation;
-///         DTL_ERROR_INVALID_ARGUMENT: not its first byte, or freed meanwhile;
-///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or is of another PID
-///         namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor left (one is used
-///         during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
-/// Equivalent: cudaIpcGetMemHandle.
+/// @param[in] ptr  First byte from dtl_mem_alloc. For a place inside, send the offset as well.
+/// @param[out] out The handle, written on success only. There is nothing to free.
+/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (use a kind with
+///         DTL_MEMORY_EXPORTABLE; for backend "host" the text names it), it was imported (pass the
+///         original handle on), or it belongs to a pool.
+///         DTL_ERROR_NOT_FOUND: there is no live allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not its first byte, or another thread freed it.
+///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or belongs to another PID
+///         namespace. Mount that of this one.
+///         DTL_ERROR_LIMIT: no file descriptor is left (one is used during the call).
+///         DTL_ERROR_INVALID_STATE: the program closed the file descriptor of the block.
+/// Threads: any, also with one allocation at once. Equivalent: cudaIpcGetMemHandle.
 DTL_NODISCARD dtl_status_t dtl_mem_export(const void *ptr, dtl_mem_handle_t *out);
 
-/// Makes memory that another process exported memory of this one, too: both read and write the same
-/// bytes. What one writes the other finds there after a message, a barrier or an atomic operation
+/// Maps memory that another process exported, so that both access the same bytes.
+///
+/// Writes of one process are visible to the other after a message, a barrier or an atomic operation
 /// between them.
 ///
-/// The result is an allocation like any other (dtl_mem_query, dtl_mem_copy, windows, messages,
-/// statistics), yours until dtl_mem_free with the same backend, by any thread, also after the other
-/// process has freed it or has ended. Addresses differ from process to process: put offsets into
-/// shared memory, not pointers. Importing again, or what this very process exported, gives one more
-/// mapping at another address, freed by itself. A forked child has the memory at the same place as
-/// its parent, but not as an allocation of its own: it imports again. Until it ends or calls exec,
-/// it keeps what its parent had, memory and descriptors, also when that frees them. Two mappings of
-/// one block are two addresses: dtl_mem_copy does not see that they overlap, and of windows each
-/// rank gives a part of its own.
+/// The result is an ordinary allocation (dtl_mem_query, dtl_mem_copy, windows, messages,
+/// statistics). It remains valid after the other process frees the memory or ends. Addresses differ
+/// between processes, so store offsets in shared memory, not pointers. Each import, also of memory
+/// that this process exported, is a further mapping at another address, which is freed separately.
+/// dtl_mem_copy does not detect that two mappings of one block overlap, and in a window each rank
+/// must expose a different part.
 ///
-/// @param[in] backend         the backend that the memory was exported from, in this process.
-/// @param[in] handle          what dtl_mem_export wrote; read during the call only.
-/// @param[out] out            the first byte, with the alignment that the exporter requested
-///                            (host: of a page at least).
-/// @param[out] out_size_bytes its size in bytes, as it was allocated; NULL = not wanted.
-/// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a
-///         new handle; free only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what
-///         dtl_mem_export wrote, damaged, or of another backend (the text names it);
-///         DTL_ERROR_NOT_SUPPORTED: it comes from another node or PID namespace (send data
-///         instead), or the backend imports nothing; DTL_ERROR_MEMORY: the system does not let this
-///         process at the other's memory (another user, fewer privileges); DTL_ERROR_LIMIT: no file
-///         descriptor left (two are used during the call); DTL_ERROR_OUT_OF_MEMORY: no addresses
-///         left; DTL_ERROR_INCOMPATIBLE_ABI: written by a library with another format. Outputs are
-///         written on success only.
-/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared comes near.
+/// A forked child has the memory at the address that its parent has, but not as an allocation: it
+/// has to import it. Until it ends or calls exec, it keeps the memory and the descriptors of its
+/// parent, even if the parent frees them.
+///
+/// @param[in] backend         The backend from which the memory was exported, in this process.
+/// @param[in] handle          Handle from dtl_mem_export. Read during the call only.
+/// @param[out] out            First byte, with the alignment that the exporter requested (host:
+///                            at least that of a page). Written on success only. The caller owns
+///                            it; free it with dtl_mem_free of the same backend, in any thread.
+/// @param[out] out_size_bytes Size of the allocation in bytes, written on success only; may be
+///                            NULL.
+/// @return DTL_ERROR_INVALID_HANDLE: the handle is null or stale: the exporter freed the memory or
+///         ended. Get a new handle, and free only after all have imported.
+///         DTL_ERROR_INVALID_ARGUMENT: the handle does not come from dtl_mem_export, is damaged, or
+///         belongs to another backend (the text names it).
+///         DTL_ERROR_NOT_SUPPORTED: the handle comes from another node or PID namespace (send data
+///         instead), or the backend does not import.
+///         DTL_ERROR_MEMORY: the operating system denies access to the memory of the exporter
+///         (another user, fewer privileges).
+///         DTL_ERROR_LIMIT: no file descriptor is left (two are used during the call).
+///         DTL_ERROR_OUT_OF_MEMORY: the address space is exhausted.
+///         DTL_ERROR_INCOMPATIBLE_ABI: a library with another format wrote the handle.
+/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared is similar.
 DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_handle_t *handle,
     void **out, uint64_t *out_size_bytes);
 
@@ -1255,91 +1271,101 @@ DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_h
  * Memory: register host memory, adopt foreign memory, export a dma-buf.
  * -------------------------------------------------------------------------------------------- */
 
-/// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a
-/// backend: its pages stay in place, the backend's devices reach it, copies from and to it do not
-/// wait. It takes long (each page is locked): register what is used often, once. Backend "host"
-/// locks the pages where the limit allows (`dtl_explain` reports if not), and a lock of the
-/// program's own on them ends with dtl_mem_unregister_host; "opencl" cannot.
+/// Registers host memory of the program (malloc, a vector) as DTL_MEMORY_PINNED memory of a
+/// backend.
 ///
-/// @param[in] backend    for its current device, and with "cuda" for all.
-/// @param[in,out] ptr    first byte; the memory stays the program's and must not go before
+/// Its pages stay in place, the devices of the backend can access it, and copies from and to it do
+/// not wait. Registration is slow, because each page is locked: register memory that is used often,
+/// and once. Backend "host" locks pages as far as the limit allows (`dtl_explain` reports if it
+/// does not). A lock that the program itself holds on them ends with dtl_mem_unregister_host.
+/// Backend "opencl" cannot register.
+///
+/// @param[in] backend    The backend: for its current device, and with "cuda" for all its
+///                       devices.
+/// @param[in,out] ptr    First byte. The program continues to own the memory. It must exist until
 ///                       dtl_mem_unregister_host.
-/// @param[in] size_bytes at least 1.
-/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is registered (the text has which);
+/// @param[in] size_bytes Size in bytes, at least 1.
+/// @return DTL_ERROR_ALREADY_EXISTS: a part of the range is registered (the text names it).
 ///         DTL_ERROR_INVALID_ARGUMENT: a part of it is memory of the library (allocate that as
-///         DTL_MEMORY_PINNED), nothing is mapped there, or size_bytes; DTL_ERROR_NOT_SUPPORTED: the
-///         backend registers none, or the driver not such memory (a file's, read-only);
+///         DTL_MEMORY_PINNED), nothing is mapped there, or `size_bytes` is 0.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not register memory, or the driver not memory
+///         of this type (of a file, read-only).
 ///         DTL_ERROR_OUT_OF_MEMORY: no more pages can be locked.
 /// Threads: any. Equivalent: cudaHostRegister.
 DTL_NODISCARD dtl_status_t dtl_mem_register_host(dtl_backend_t backend, void *ptr,
     uint64_t size_bytes);
 
-/// Takes dtl_mem_register_host back. No copy or kernel may still use the memory. dtl_finalize does
-/// it for what is left: then the memory must still be there.
+/// Reverts dtl_mem_register_host. No copy or kernel may still use the memory. dtl_finalize
+/// unregisters memory that is still registered, so that memory must still exist then.
 ///
-/// @param[in] ptr as it was registered; NULL: nothing happens.
-/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this
-///         backend.
+/// @param[in] ptr First byte that was passed to dtl_mem_register_host. NULL is success.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory registered with this backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
 DTL_NODISCARD dtl_status_t dtl_mem_unregister_host(dtl_backend_t backend, void *ptr);
 
-/// Announces memory that another allocator made: a driver's own functions (cudaMalloc, clSVMAlloc),
-/// Kokkos, PyTorch, or an allocator of the program. Copies, messages and dtl_mem_query then treat
-/// it as memory of this backend, device and kind, and check its bounds. The program keeps
-/// ownership: the library never frees the memory.
+/// Announces memory of another allocator: of a driver (cudaMalloc, clSVMAlloc), Kokkos, PyTorch, or
+/// of the program.
 ///
-/// Backend "cuda" queries its driver about unknown pointers, so memory of CUDA needs this call only
-/// to avoid that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be
-/// allocated in the context of the backend's streams. Adopting host memory with backend "host" and
-/// kind DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does
-/// not know memory of windows (dtl_win_allocate) as allocations: it may be adopted, and is released
-/// before its window is destroyed.
+/// Copies, messages and dtl_mem_query then treat it as memory of this backend, device and kind, and
+/// check its bounds. The program continues to own the memory: the library never frees it.
 ///
-/// @param[in] backend    the backend whose copies reach the memory; null: the thread's current
-///                       one.
-/// @param[in] device     the device that the memory was allocated on, from 0; 0 for a backend
+/// Backend "cuda" queries its driver about unknown pointers, so adopting CUDA memory only avoids
+/// that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be allocated in the
+/// context of the streams of the backend. Adopting host memory with backend "host" and kind
+/// DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does not
+/// record memory of windows (dtl_win_allocate) as allocations: it may be adopted, and must be
+/// released before its window is destroyed.
+///
+/// @param[in] backend    The backend whose copies can access the memory. DTL_BACKEND_NULL = the
+///                       current one of the thread.
+/// @param[in] device     The device on which the memory was allocated, from 0. 0 for a backend
 ///                       without devices.
-/// @param[in] kind       a memory kind of that backend (dtl_mem_kind_info).
-/// @param[in,out] ptr    its first byte. It must stay valid until dtl_mem_release or
-///                       dtl_finalize.
-/// @param[in] size_bytes its size in bytes, at least 1.
-/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0; the
-///         range wraps around the address space; a part of it is memory that the library knows
-///         already, or of its allocator for host memory, free or not; the driver reports another
-///         device or kind, or does not know the address.
+/// @param[in] kind       A memory kind of that backend (dtl_mem_kind_info).
+/// @param[in,out] ptr    First byte. It must stay valid until dtl_mem_release or dtl_finalize.
+/// @param[in] size_bytes Size in bytes, at least 1.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0; the range wraps around the address space;
+///         a part of it is recorded by the library already, or belongs to its allocator for host
+///         memory, free or not; the driver reports another device or kind, or does not recognise
+///         the address.
 ///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names
-///         that memory). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
-///         allocation ends before the range does. DTL_ERROR_NOT_SUPPORTED: the backend has no such
-///         kind, or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+///         that memory).
+///         DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the allocation of the driver
+///         ends before the range does.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind, or no memory.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Threads: any. May initialise the backend; does not wait for its work.
 DTL_NODISCARD dtl_status_t dtl_mem_adopt(dtl_backend_t backend, int32_t device,
     dtl_enum_word_t kind, void *ptr, uint64_t size_bytes);
 
-/// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
-/// kernel may still use it: if the library notices a pending message, that message fails with
-/// DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory, unless a driver in
-/// use knows it. dtl_finalize releases memory that is still adopted. As long as memory is adopted,
-/// dtl_backend_unregister returns DTL_ERROR_BUSY.
+/// Reverts dtl_mem_adopt: the library no longer recognises the memory. Its contents do not change.
 ///
-/// @param[in] backend the backend that was passed to dtl_mem_adopt.
-/// @param[in] ptr     the first byte that was passed to dtl_mem_adopt; NULL: the call has no
-///                    effect.
-/// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
+/// No copy, message or kernel may still use it. If the library detects a pending message, that
+/// message fails with DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory,
+/// unless a driver in use recognises it. dtl_finalize releases memory that is still adopted. While
+/// memory is adopted, dtl_backend_unregister returns DTL_ERROR_BUSY.
+///
+/// @param[in] backend The backend that was passed to dtl_mem_adopt.
+/// @param[in] ptr     First byte that was passed to dtl_mem_adopt. NULL is success.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
 DTL_NODISCARD dtl_status_t dtl_mem_release(dtl_backend_t backend, void *ptr);
 
-/// Gives a dma-buf of device memory: a file descriptor by which the drivers of other devices (RDMA
-/// adapters, other GPUs) reach the same memory.
+/// Exports device memory as a dma-buf: a file descriptor through which drivers of other devices
+/// (RDMA adapters, other GPUs) access the same memory.
 ///
-/// @param[in] ptr               within an allocation of a backend that has them ("cuda", of a
-///                              driver since CUDA 11.7 with open kernel modules), size_bytes from
-///                              there.
-/// @param[out] out_fd           a new descriptor; close(2) it. The memory must not be freed
-///                              before what uses it has let go.
-/// @param[out] out_offset_bytes where in the dma-buf `ptr` is.
-/// @return DTL_ERROR_NOT_FOUND: no allocation of the library; DTL_ERROR_OUT_OF_BOUNDS: over its
-///         end; DTL_ERROR_NOT_SUPPORTED: the backend or its driver gives none. Outputs are written
-///         on success only.
+/// @param[in] ptr               Address inside an allocation of a backend that exports dma-bufs
+///                              ("cuda": with a driver from CUDA 11.7 on and open kernel
+///                              modules).
+/// @param[in] size_bytes        Bytes from `ptr` on, at least 1.
+/// @param[out] out_fd           A new descriptor, written on success only. The caller owns it;
+///                              close it with close(2). The memory must not be freed while
+///                              something still uses the descriptor.
+/// @param[out] out_offset_bytes Offset of `ptr` in the dma-buf, in bytes. Written on success
+///                              only.
+/// @return DTL_ERROR_NOT_FOUND: there is no allocation of the library.
+///         DTL_ERROR_OUT_OF_BOUNDS: the range extends beyond the end of the allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
+///         DTL_ERROR_NOT_SUPPORTED: the backend or its driver exports no dma-bufs.
 /// Threads: any. Equivalent: cuMemGetHandleForAddressRange; for ibv_reg_dmabuf_mr.
 DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_bytes,
     int32_t *out_fd, uint64_t *out_offset_bytes);
@@ -1348,48 +1374,66 @@ DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_
  * Memory: allocate, free and prefetch in stream order.
  * -------------------------------------------------------------------------------------------- */
 
-/// The `device` of `dtl_mem_prefetch` that stands for the host.
+/// Value of `device` in `dtl_mem_prefetch` that denotes the host.
 #define DTL_PREFETCH_HOST (-1)
 
-/// Allocates on a stream's device in the stream's order: what is queued to it from now on may use
-/// the memory; work of other streams, and the host, after an event of this stream. A backend takes
-/// it without waiting where its driver can ("cuda": kind DEVICE, from the device's pool), else at
-/// once, as dtl_mem_alloc does. A kind that the default dispatcher has a handler for
-/// (DTL_OPERATION_ALLOC) is allocated by that, as dtl_mem_alloc does: in the stream's order where
-/// the handler does so (dtl_dispatch_alloc_t.stream) or names the stream's backend, else at once.
+/// Allocates memory on the device of a stream, in stream order.
 ///
-/// @param[in] kind       as for dtl_mem_alloc.
-/// @param[in] size_bytes as for dtl_mem_alloc.
-/// @param[in] alignment  as for dtl_mem_alloc.
-/// @param[out] out       the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the
-///                       stream has come this far. Not zeroed.
-/// @return as dtl_mem_alloc; *out is written on success only.
+/// Work that is queued on the stream from now on may use the memory. Work of other streams, and the
+/// host, may use it after an event of this stream. The call does not wait if the driver of the
+/// backend allocates in stream order ("cuda": kind DEVICE, from the pool of the device). Otherwise
+/// the memory is allocated immediately, as by dtl_mem_alloc. If the default dispatcher has a
+/// handler for the kind (DTL_OPERATION_ALLOC), that handler allocates: in stream order if it does
+/// so itself (dtl_dispatch_alloc_t.stream) or names the backend of the stream, otherwise
+/// immediately.
+///
+/// @param[in] kind       DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param[in] size_bytes Size in bytes, at least 1.
+/// @param[in] alignment  Power of two in bytes. 0 = the alignment that dtl_mem_kind_info reports
+///                       for the kind.
+/// @param[out] out       First byte. Not zeroed. Written on success only. The caller owns it;
+///                       free it with dtl_mem_free_async, or with dtl_mem_free once the stream
+///                       has reached this point.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host").
 /// Threads: any. Equivalent: cudaMallocAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_alloc_async(dtl_stream_t stream, dtl_enum_word_t kind,
     uint64_t size_bytes, uint64_t alignment, void **out);
 
-/// Frees memory when the work that is in the stream so far is done. From now on it is no allocation
-/// any more: dtl_mem_query and later copies do not know it, and freeing it again is an error. A
-/// backend frees it without waiting where its driver can (as for dtl_mem_alloc_async); on a stream
-/// of the library's own its thread does; otherwise the call waits for the stream.
+/// Frees memory when the work that is on a stream so far is complete.
 ///
-/// @param[in] stream also one of another backend than the memory's.
-/// @param[in] ptr    what dtl_mem_alloc_async or dtl_mem_alloc gave; NULL: nothing happens.
-/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an
-///         array's. Where the call waits: a failure of the stream's work, and the memory is free
-///         all the same; DTL_ERROR_INVALID_STATE: called by that work. What fails later is the
-///         stream's failure, and the memory is an allocation again.
+/// From now on it is not an allocation: dtl_mem_query and later copies do not recognise it, and
+/// freeing it again is an error. The call does not wait if the driver of the backend frees in
+/// stream order. On a stream of the library, the thread of that stream frees it. Otherwise the call
+/// waits for the stream.
+///
+/// @param[in] stream The stream. It may belong to another backend than the memory.
+/// @param[in] ptr    First byte from dtl_mem_alloc_async or dtl_mem_alloc. NULL is success.
+/// @return If the call waits, a failure of the work of the stream; the memory is freed anyway. A
+///         failure that occurs later is a failure of the stream, and the memory is an allocation
+///         again.
+///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation, not its first byte, or
+///         belongs to a pool or an array.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it. Nothing
+///         is freed.
 /// Threads: any. Equivalent: cudaFreeAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_free_async(dtl_stream_t stream, void *ptr);
 
-/// Queues moving memory near a device before it is used there. Only kind DTL_MEMORY_MANAGED moves,
-/// on the streams of the backend that it is of, where the driver can move pages while devices work;
-/// anything else stays where it is, and the call succeeds: it changes when data moves, never what
-/// it is.
+/// Queues the migration of memory to a device, before work there uses it.
 ///
-/// @param[in] ptr    any range of size_bytes; of an allocation, within it.
-/// @param[in] device 0 ... count-1 of the stream's backend, or DTL_PREFETCH_HOST.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device, or over the end of the allocation.
+/// It changes when data moves, never its contents. Only memory of kind DTL_MEMORY_MANAGED moves, on
+/// streams of its backend, if the driver can move pages while devices work. Other memory stays
+/// where it is, and the call succeeds.
+///
+/// @param[in] ptr        `size_bytes` bytes. If they are inside an allocation, all of them.
+/// @param[in] size_bytes Bytes to move.
+/// @param[in] device     0 to the device count - 1 of the backend of the stream, or
+///                       DTL_PREFETCH_HOST.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device, or the range extends beyond the end of
+///         its allocation.
 /// Threads: any. Equivalent: cudaMemPrefetchAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr,
     uint64_t size_bytes, int32_t device);
@@ -1414,152 +1458,189 @@ static const dtl_pool_t dtl_pool_null_ __attribute__((unused)) = {0};
 #define DTL_POOL_NULL ((dtl_pool_t){0})
 #endif
 
-/// What `dtl_pool_create` makes. Start from DTL_POOL_DESC_INIT.
+/// Description of a memory pool for `dtl_pool_create`. Start from DTL_POOL_DESC_INIT.
 typedef struct dtl_pool_desc_t {
     /// sizeof(dtl_pool_desc_t), set by DTL_POOL_DESC_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// Most bytes that the pool keeps without use; what is freed beyond goes back to the backend. 0
-    /// = 256 MiB, UINT64_MAX = everything. Without effect for the kinds HOST, DEVICE and MANAGED of
-    /// backend "host": their memory is kept for all pools and dtl_mem_alloc together, within one
-    /// budget (DTL_MEMORY_KEEP).
+    /// Maximum number of unused bytes that the pool caches; what is freed beyond that returns to
+    /// the backend. 0 = 256 MiB, UINT64_MAX = no limit. No effect for kinds HOST, DEVICE and
+    /// MANAGED of backend "host": their memory is cached for all pools and dtl_mem_alloc together,
+    /// within one budget (DTL_MEMORY_KEEP).
     uint64_t keep_bytes;
 } dtl_pool_desc_t;
 
 /// Initial value of a dtl_pool_desc_t.
 #define DTL_POOL_DESC_INIT {sizeof(dtl_pool_desc_t), 0, 0}
 
-/// Creates a pool: memory of a backend that is kept when it is freed and given out again, which is
-/// faster than asking the backend each time. Every backend has pools, also a registered one: its
-/// table knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at
-/// most a quarter.
+/// Creates a memory pool, which caches freed memory of a backend for later allocations.
 ///
-/// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator,
-/// as dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 61
-/// of them at once. Other pools have a lock each.
+/// This is faster than the allocator of most backends. Pools work with every backend, including
+/// registered ones, whose tables need nothing for it. Sizes up to 256 bytes are rounded up by less
+/// than 64 bytes, larger ones by at most a quarter.
 ///
-/// @param[in] backend its memory on the calling thread's current device.
-/// @param[in] kind    as for dtl_mem_alloc.
-/// @param[in] desc    NULL = all defaults.
-/// @param[out] out    the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools.
-///         Destroyed pools count as long as a call in progress may still use them: near the limit
-///         this call waits for the calls of other threads to return. It cannot wait for a call that
-///         it is made from (in a callback).
+/// Pools of kinds HOST, DEVICE and MANAGED of backend "host" use the library's allocator, as
+/// dtl_mem_alloc does: no lock, and no system call while cached memory is available. At most 61 of
+/// them can exist at once. Each of the other pools has a lock.
+///
+/// @param[in] backend The backend that provides the memory, on the current device of the calling
+///                    thread.
+/// @param[in] kind    DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param[in] desc    Start from DTL_POOL_DESC_INIT. NULL = all defaults.
+/// @param[out] out    The pool. The caller owns it; destroy it with dtl_pool_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_LIMIT: there are too many pools. A destroyed pool counts while a call in
+///         progress may still use it: near the limit this call blocks until the calls of other
+///         threads return. It cannot wait for the call from which it is made (in a callback).
 /// Equivalent: cudaMemPoolCreate.
 DTL_NODISCARD dtl_status_t dtl_pool_create(dtl_backend_t backend, dtl_enum_word_t kind,
     const dtl_pool_desc_t *desc, dtl_pool_t *out);
 
-/// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
+/// Allocates memory from a pool. dtl_mem_query and copies recognise the block as memory of the
+/// backend of the pool.
 ///
-/// @param[in] size_bytes at least 1.
-/// @param[in] alignment  a power of two in bytes; 0 = the larger of 64 and the alignment that
-///                       dtl_mem_kind_info reports for the kind.
-/// @param[out] out       its first byte. Yours until dtl_pool_free with the same pool; not
-///                       zeroed.
-/// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
+/// @param[in] size_bytes Size in bytes, at least 1.
+/// @param[in] alignment  Power of two in bytes. 0 = 64, or the alignment that dtl_mem_kind_info
+///                       reports for the kind if that is larger.
+/// @param[out] out       First byte. Not zeroed. Written on success only. The caller owns it;
+///                       free it with dtl_pool_free of the same pool.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory, even after all unused cached memory
+///         was returned. DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
 /// Equivalent: cudaMallocFromPoolAsync, without a stream.
 DTL_NODISCARD dtl_status_t dtl_pool_alloc(dtl_pool_t pool, uint64_t size_bytes,
     uint64_t alignment, void **out);
 
-/// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still
-/// use it.
+/// Frees a block of a pool, in any thread. No copy or kernel may still use it.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first
-///         byte, another pool's or dtl_mem_alloc's); nothing is freed.
+/// @param[in] ptr First byte of the block. NULL is success.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live block of this pool (freed twice, not its
+///         first byte, of another pool or dtl_mem_alloc). Nothing is freed.
 DTL_NODISCARD dtl_status_t dtl_pool_free(dtl_pool_t pool, void *ptr);
 
-/// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For
-/// the plain kinds of the host it is as dtl_mem_trim, if more than keep_bytes are kept.
+/// Returns unused memory of a pool to its backend until the pool caches at most `keep_bytes`.
 ///
-/// @return a failure of the backend's free; the rest is given back all the same.
+/// For kinds HOST, DEVICE and MANAGED of backend "host" it acts like dtl_mem_trim if more than
+/// `keep_bytes` are cached.
+///
+/// @param[in] keep_bytes Bytes that may stay cached.
+/// @return A failure of the free of the backend. The rest is returned anyway.
 /// Equivalent: cudaMemPoolTrimTo.
 DTL_NODISCARD dtl_status_t dtl_pool_trim(dtl_pool_t pool, uint64_t keep_bytes);
 
-/// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what
-/// the pool has from its backend; for the plain kinds of the host, which share it, live_bytes.
+/// Returns the number and size of the live allocations of a pool.
 ///
-/// @param[in,out] out_stats start from DTL_MEM_STATS_INIT.
+/// dtl_mem_stats of the backend does not count them. reserved_bytes is the memory that the pool has
+/// from its backend. For kinds HOST, DEVICE and MANAGED of backend "host", which share one
+/// allocator, it equals live_bytes.
+///
+/// @param[in,out] out_stats Start from DTL_MEM_STATS_INIT.
 DTL_NODISCARD dtl_status_t dtl_pool_stats(dtl_pool_t pool, dtl_mem_stats_t *out_stats);
 
-/// Destroys a pool and gives what it keeps back. The null pool: nothing happens.
+/// Destroys a pool and returns its cached memory. Destroying DTL_POOL_NULL succeeds. dtl_finalize
+/// frees the blocks of pools that are left.
 ///
-/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A
-///         block that another thread allocates at the same moment goes with the pool.)
+/// @return DTL_ERROR_BUSY: blocks of the pool are live. Free them first. A block that another
+///         thread allocates at the same time is freed with the pool.
 DTL_NODISCARD dtl_status_t dtl_pool_destroy(dtl_pool_t pool);
 
 /* -----------------------------------------------------------------------------------------------
  * Copies and fills: blocking.
  * -------------------------------------------------------------------------------------------- */
 
-/// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
-/// side is looked up as in dtl_mem_query; a pointer that is not found is host memory.
+/// Copies between any two kinds of memory, and blocks until the copy is complete. The memory of
+/// each side is determined as in dtl_mem_query; an unknown pointer is host memory.
 ///
-/// @param[out] dst size_bytes each; they must not overlap. NULL only for 0 bytes.
-/// @param[in] src  size_bytes each; they must not overlap. NULL only for 0 bytes.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.
-///         DTL_ERROR_INVALID_ARGUMENT: they overlap. DTL_ERROR_NOT_SUPPORTED: no way between them.
+/// @param[out] dst       `size_bytes` bytes. NULL only for 0 bytes.
+/// @param[in] src        `size_bytes` bytes. Must not overlap `dst`. NULL only for 0 bytes.
+/// @param[in] size_bytes Bytes to copy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 /// Equivalent: cudaMemcpy with cudaMemcpyDefault.
 DTL_NODISCARD dtl_status_t dtl_mem_copy(void *dst, const void *src, uint64_t size_bytes);
 
-/// Copies `height` rows of `width_bytes`; rows start a pitch apart on each side.
+/// Copies rows of memory whose starts are a pitch apart on each side. Blocks until the copy is
+/// complete. The memory of each side is determined as in dtl_mem_query.
 ///
-/// @param[in] dst_pitch_bytes at least width_bytes.
-/// @param[in] src_pitch_bytes at least width_bytes.
-/// @return as dtl_mem_copy.
+/// @param[out] dst            First byte of the first row. NULL only if nothing is copied.
+/// @param[in] dst_pitch_bytes Bytes from one row of `dst` to the next, at least `width_bytes`.
+/// @param[in] src             First byte of the first row. NULL only if nothing is copied.
+/// @param[in] src_pitch_bytes Bytes from one row of `src` to the next, at least `width_bytes`.
+/// @param[in] width_bytes     Bytes per row.
+/// @param[in] height          Number of rows.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap, a pitch is smaller than
+///         `width_bytes`, or the rows exceed the address space.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 /// Equivalent: cudaMemcpy2D.
 DTL_NODISCARD dtl_status_t dtl_mem_copy_2d(void *dst, uint64_t dst_pitch_bytes, const void *src,
     uint64_t src_pitch_bytes, uint64_t width_bytes, uint64_t height);
 
-/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in
-/// a row are put together; what is left is copied in a row, by rows (dtl_mem_copy_2d), by several
-/// such copies, or by a loop of the host.
+/// Copies strided elements: a part of a grid, a transposed matrix, a halo.
 ///
-/// @param[out] dst          the first element of each side.
-/// @param[in] src           the first element of each side.
-/// @param[in] dst_strides   ndim each: distance from one element to the next along the axis, in
-///                          elements, also negative; 0 on the source repeats it. NULL: the
-///                          elements lie in a row, the last axis the fastest.
-/// @param[in] src_strides   ndim each: distance from one element to the next along the axis, in
-///                          elements, also negative; 0 on the source repeats it. NULL: the
-///                          elements lie in a row, the last axis the fastest.
-/// @param[in] shape         ndim counts of elements, 0 or more; with a 0 nothing is copied.
-/// @param[in] ndim          up to 8; 0 is one element.
-/// @param[in] element_bytes at least 1. For distances that are no multiple of an element, pass a
-///                          smaller element and one more axis.
-/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
-///         and strides.
-///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
-///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
-///         elements of the destination lie on each other, or on elements of the source (where the
-///         strides of the two differ, it is enough that their areas do), or axes of the destination
-///         are woven: one steps by less than all that a finer one reaches, as with strides [12,
-///         8], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
-///         position on an axis). Else as dtl_mem_copy.
+/// Blocks until the copy is complete. Axes that are contiguous are merged. The rest is copied as
+/// one block, by rows (dtl_mem_copy_2d), by several such copies, or by a loop on the host.
+///
+/// @param[out] dst          First element of the destination.
+/// @param[in] dst_strides   `ndim` distances from one element to the next along an axis, in
+///                          elements; may be negative. NULL = contiguous, the last axis varies
+///                          fastest.
+/// @param[in] src           First element of the source.
+/// @param[in] src_strides   `ndim` distances, in elements; may be negative, and 0 repeats an
+///                          element. NULL = contiguous, the last axis varies fastest.
+/// @param[in] shape         `ndim` numbers of elements, each at least 0. If one is 0, nothing is
+///                          copied.
+/// @param[in] ndim          Number of axes, at most 8. 0 is one element.
+/// @param[in] element_bytes Size of an element in bytes, at least 1. For distances that are not a
+///                          multiple of it, pass a smaller element and one more axis.
+/// @return DTL_ERROR_NOT_SUPPORTED: there are more axes, or there is no path between the two
+///         memories. The text has shape and strides.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie before or after the allocation that contains the
+///         first one, or the first is in no allocation and others are.
+///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination overlap each other, or elements
+///         of the source (if the strides of the two differ, it is enough that their extents
+///         overlap); `ndim`, a shape or `element_bytes` is not valid; or the extents exceed the
+///         address space. Also if destination axes interleave: an outer stride is smaller than the
+///         extent of an inner axis, as with strides [6, 4] and shape [2, 3], even if no elements
+///         overlap. Then copy in parts, one for each position on an axis.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 DTL_NODISCARD dtl_status_t dtl_mem_copy_strided(void *dst, const int64_t *dst_strides,
     const void *src, const int64_t *src_strides, const int64_t *shape, int32_t ndim,
     uint64_t element_bytes);
 
-/// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.
+/// Sets each byte of memory to a value, and blocks until that is done.
 ///
-/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation.
+/// @param[out] dst       `size_bytes` bytes. NULL only for 0 bytes.
+/// @param[in] value      Value of each byte.
+/// @param[in] size_bytes Bytes to set.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
+/// Equivalent: cudaMemset.
 DTL_NODISCARD dtl_status_t dtl_mem_fill(void *dst, uint8_t value, uint64_t size_bytes);
 
-/// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it.
+/// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it. Blocks until the copy is
+/// complete. After a failure nothing stays allocated.
 ///
-/// @param[out] out the device memory; free it with dtl_mem_free.
-/// @return as dtl_mem_alloc and dtl_mem_copy; after a failure nothing stays allocated.
+/// @param[in] host       `size_bytes` bytes.
+/// @param[in] size_bytes Bytes to allocate and copy, at least 1.
+/// @param[out] out       The device memory. The caller owns it; free it with dtl_mem_free.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no device memory, or there is no path to it.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_BOUNDS: `host` extends beyond the end of its allocation.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
 DTL_NODISCARD dtl_status_t dtl_mem_to_device(dtl_backend_t backend, const void *host,
     uint64_t size_bytes, void **out);
 
-/// Copies a backend's memory into host memory.
+/// Copies memory of a backend into host memory, and blocks until the copy is complete.
 ///
-/// @param[in] device_memory inside an allocation of this backend.
-/// @param[out] host         size_bytes of host memory.
-/// @return DTL_ERROR_INVALID_ARGUMENT: device_memory is not this backend's. Else as dtl_mem_copy.
+/// @param[in] device_memory Address inside an allocation of this backend.
+/// @param[out] host         `size_bytes` bytes. Must not overlap `device_memory`.
+/// @param[in] size_bytes    Bytes to copy, at least 1.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `device_memory` does not belong to this backend, the two
+///         sides overlap, or `size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 DTL_NODISCARD dtl_status_t dtl_mem_to_host(dtl_backend_t backend, const void *device_memory,
     void *host, uint64_t size_bytes);
 
@@ -1584,37 +1665,37 @@ static const dtl_array_t dtl_array_null_ __attribute__((unused)) = {0};
 #define DTL_ARRAY_NULL ((dtl_array_t){0})
 #endif
 
-/// Most dimensions of an array.
+/// Maximum number of dimensions of an array.
 #define DTL_ARRAY_MAX_NDIM 64
 
 /// Flag of `dtl_array_alloc`: every byte is 0.
 #define DTL_ARRAY_ZERO UINT64_C(1)
-/// Told by `dtl_array_info`: it came from a library that does not want it written.
+/// Flag in dtl_array_info_t: the array comes from a library that does not allow writes.
 #define DTL_ARRAY_READ_ONLY UINT64_C(2)
-/// Told by `dtl_array_info`: its elements lie one after the other, the last dimension's together
-/// (C's order).
+/// Flag in dtl_array_info_t: the elements are contiguous in C order (the last index varies
+/// fastest).
 #define DTL_ARRAY_CONTIGUOUS UINT64_C(4)
-/// Told by `dtl_array_info`: its memory is another library's (`dtl_array_import`).
+/// Flag in dtl_array_info_t: the memory belongs to another library (`dtl_array_import`).
 #define DTL_ARRAY_IMPORTED UINT64_C(8)
 
-/// What `dtl_array_info` tells. Start from DTL_ARRAY_INFO_INIT. Its pointers are valid as long as
-/// the array.
+/// Description of an array, see `dtl_array_info`. Start from DTL_ARRAY_INFO_INIT. Its pointers are
+/// valid as long as the array.
 typedef struct dtl_array_info_t {
     /// sizeof(dtl_array_info_t), set by DTL_ARRAY_INFO_INIT.
     uint32_t struct_size;
     /// Number of dimensions; 0 = one element.
     int32_t ndim;
-    /// The backend whose memory it is.
+    /// Backend that owns the memory.
     dtl_backend_t backend;
-    /// The device that the memory is on.
+    /// Device on which the memory is.
     int32_t device;
-    /// DTL_DTYPE_... or one of dtl_dtype_create.
+    /// DTL_DTYPE_... or one from dtl_dtype_create.
     dtl_dtype_t dtype;
     /// DTL_MEMORY_... or a registered kind.
     dtl_enum_word_t kind;
-    /// DTL_ARRAY_READ_ONLY, CONTIGUOUS, IMPORTED, ored.
+    /// DTL_ARRAY_READ_ONLY, CONTIGUOUS and IMPORTED, ORed.
     uint64_t flags;
-    /// Its first element; NULL if it has none.
+    /// First element; NULL if there are no elements.
     void *data;
     /// `ndim` numbers of elements, one for each dimension.
     const int64_t *shape;
@@ -1624,7 +1705,7 @@ typedef struct dtl_array_info_t {
     uint64_t count;
     /// Bytes from the first element to the end of the last one.
     uint64_t size_bytes;
-    /// Tensors exported from it that their consumers have not given up yet.
+    /// Number of tensors exported from the array that their consumers have not deleted yet.
     uint64_t export_count;
 } dtl_array_info_t;
 
@@ -1632,190 +1713,215 @@ typedef struct dtl_array_info_t {
 #define DTL_ARRAY_INFO_INIT \
     {sizeof(dtl_array_info_t), 0, {0}, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0, 0}
 
-/// The version of DLPack's structs that exports have, and the only major version that is imported.
+/// Major version of the DLPack structs that are exported, and the only one that is imported.
 #define DTL_DLPACK_MAJOR 1u
-/// ... its minor part. Others are imported, too.
+/// Minor version of the DLPack structs that are exported. Every minor version is imported.
 #define DTL_DLPACK_MINOR 0u
 
-/// In `flags` of a dtl_dlpack_versioned_t: it must not be written. Equivalent:
+/// Flag in dtl_dlpack_versioned_t: the tensor must not be written. Equivalent:
 /// DLPACK_FLAG_BITMASK_READ_ONLY.
 #define DTL_DLPACK_READ_ONLY UINT64_C(1)
 
-/// Where a tensor is, in the numbers of dlpack.h. Equivalent: DLDevice.
+/// Device of a tensor, in the numbers of dlpack.h. Equivalent: DLDevice.
 typedef struct dtl_dlpack_device_t {
-    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL ... Equivalent: DLDeviceType.
+    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL, and so on. Equivalent:
+    /// DLDeviceType.
     int32_t device_type;
     /// Number of the device among those of its type.
     int32_t device_id;
 } dtl_dlpack_device_t;
 
-/// What elements are, in the numbers of dlpack.h. Equivalent: DLDataType.
+/// Type of the elements of a tensor, in the numbers of dlpack.h. Equivalent: DLDataType.
 typedef struct dtl_dlpack_dtype_t {
-    /// 0 = signed, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool ...
-    /// Equivalent: DLDataTypeCode.
+    /// 0 = signed integer, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool,
+    /// and so on. Equivalent: DLDataTypeCode.
     uint8_t code;
-    /// Bits of an element.
+    /// Bits per number.
     uint8_t bits;
-    /// Numbers in an element: 1, or more for vector types.
+    /// Numbers per element: 1, or more for vector types.
     uint16_t lanes;
 } dtl_dlpack_dtype_t;
 
-/// An array as it lies in memory; owns nothing. Equivalent: DLTensor, with the same layout: cast
-/// the pointer.
+/// Array in memory, without ownership. The layout is that of DLTensor: cast the pointer.
+/// Equivalent: DLTensor.
 typedef struct dtl_dlpack_tensor_t {
-    /// The memory.
+    /// Start of the memory.
     void *data;
-    /// Where that is.
+    /// Device on which the memory is.
     dtl_dlpack_device_t device;
     /// Number of dimensions.
     int32_t ndim;
-    /// What its elements are.
+    /// Type of the elements.
     dtl_dlpack_dtype_t dtype;
-    /// Elements of each dimension.
+    /// Number of elements of each dimension.
     int64_t *shape;
-    /// Distances in elements; NULL = C's order without gaps (the library always gives them).
+    /// Distances in elements; NULL = contiguous in C order. The library always sets them.
     int64_t *strides;
     /// Bytes from `data` to the first element.
     uint64_t byte_offset;
 } dtl_dlpack_tensor_t;
 
-/// A tensor with what gives it up. Equivalent: DLManagedTensor, with the same layout. In Python the
-/// capsule "dltensor".
+/// Tensor with a deleter; in Python the capsule "dltensor". The layout is that of DLManagedTensor.
+/// Equivalent: DLManagedTensor.
 typedef struct dtl_dlpack_managed_t {
     /// The tensor.
     dtl_dlpack_tensor_t tensor;
-    /// Whatever its producer needs.
+    /// Private data of the producer.
     void *manager_ctx;
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// Deletes the tensor: its consumer calls it once with the address of this struct. NULL =
     /// nothing to do.
     void (*deleter)(void *managed);
 } dtl_dlpack_managed_t;
 
-/// DLPack's version. Equivalent: DLPackVersion.
+/// Version of a DLPack struct. Equivalent: DLPackVersion.
 typedef struct dtl_dlpack_version_t {
-    /// Another one: the struct may be different from `flags` on.
+    /// If it differs, the struct may be different from `flags` on.
     uint32_t major;
     /// Higher ones only add meanings.
     uint32_t minor;
 } dtl_dlpack_version_t;
 
-/// A tensor with what gives it up, from DLPack 1.0 on. Equivalent: DLManagedTensorVersioned, with
-/// the same layout. In Python the capsule "dltensor_versioned".
+/// Tensor with a deleter, since DLPack 1.0; in Python the capsule "dltensor_versioned". The layout
+/// is that of DLManagedTensorVersioned. Equivalent: DLManagedTensorVersioned.
 typedef struct dtl_dlpack_versioned_t {
-    /// Which struct this is.
+    /// Version of this struct.
     dtl_dlpack_version_t version;
-    /// Whatever its producer needs.
+    /// Private data of the producer.
     void *manager_ctx;
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// Deletes the tensor: its consumer calls it once with the address of this struct. NULL =
     /// nothing to do.
     void (*deleter)(void *managed);
-    /// DTL_DLPACK_READ_ONLY and dlpack.h's others, ored.
+    /// DTL_DLPACK_READ_ONLY and other flags of dlpack.h, ORed.
     uint64_t flags;
     /// The tensor.
     dtl_dlpack_tensor_t tensor;
 } dtl_dlpack_versioned_t;
 
-/// Allocates an array on the calling thread's current device: one block in C's order (the last
-/// index runs fastest), aligned to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and
-/// copies know its memory, which goes with the array: it is not dtl_mem_free's, which refuses it.
-/// An array may be used by several threads at once; who writes its elements is the program's to
-/// order.
+/// Allocates an array on the current device of the calling thread.
 ///
-/// @param[in] kind  as for dtl_mem_alloc.
-/// @param[in] shape `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
-/// @param[in] ndim  number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
-/// @param[in] dtype DTL_DTYPE_... or one of dtl_dtype_create.
-/// @param[in] flags 0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the
-///                  memory.
-/// @param[out] out  the array; destroy it with dtl_array_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0 or beyond all memory, dtype, flags
-///         (the text names it);
-///         DTL_ERROR_NULL_POINTER: shape; and what dtl_mem_alloc and dtl_mem_fill answer. *out is
-///         written on success only.
-/// Equivalent: numpy.empty and numpy.zeros.
+/// The array is one block in C order (the last index varies fastest), aligned to 256 bytes. It
+/// counts in dtl_mem_stats. dtl_mem_query and copies recognise its memory. The memory belongs to
+/// the array: dtl_mem_free refuses it. Several threads may use an array at once; the program has to
+/// order accesses to its elements.
+///
+/// @param[in] kind  DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param[in] shape `ndim` numbers of elements, each at least 0. Copied. NULL for ndim 0.
+/// @param[in] ndim  Number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
+/// @param[in] dtype DTL_DTYPE_... or one from dtl_dtype_create.
+/// @param[in] flags DTL_ARRAY_ZERO, or 0: the elements are not initialised.
+/// @param[out] out  The array, written on success only. The caller owns it; destroy it with
+///                  dtl_array_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ndim`, `shape`, `dtype` or `flags` is not valid (the text
+///         names it). A shape must not be negative or exceed the address space.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host").
+/// Threads: any. Equivalent: numpy.empty and numpy.zeros.
 DTL_NODISCARD dtl_status_t dtl_array_alloc(dtl_backend_t backend, dtl_enum_word_t kind,
     const int64_t *shape, int32_t ndim, dtl_dtype_t dtype, uint64_t flags, dtl_array_t *out);
 
-/// Describes an array: shape, strides, where its elements are, how many tensors of it are with
-/// other libraries.
+/// Describes an array: shape, strides, location of its elements, number of exported tensors.
 ///
-/// @param[in,out] out_info start from DTL_ARRAY_INFO_INIT. Its pointers stay valid until the
-///                         array is destroyed.
+/// @param[in,out] out_info Start from DTL_ARRAY_INFO_INIT. Its pointers are valid until the array
+///                         is destroyed.
 DTL_NODISCARD dtl_status_t dtl_array_info(dtl_array_t array, dtl_array_info_t *out_info);
 
-/// An array as DLPack's DLTensor, for functions that take one: a view, valid until the array is
-/// destroyed. Its shape and strides must not be written.
+/// Returns an array as a DLTensor of DLPack, for functions that take one.
 ///
-/// @param[out] out_tensor cast a DLTensor's address to it.
-/// @return as dtl_array_export. *out_tensor is written on success only.
+/// @param[out] out_tensor A view, written on success only; the address of a DLTensor may be cast
+///                        to it. Valid until the array is destroyed. Its shape and strides must
+///                        not be written.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
+///         consumers could use. The text names cause and remedy.
 DTL_NODISCARD dtl_status_t dtl_array_view(dtl_array_t array, dtl_dlpack_tensor_t *out_tensor);
 
-/// Hands an array to another library without copying (DLPack 1): numpy.from_dlpack,
-/// torch.from_dlpack, JAX, TVM and others take the result, in Python inside a capsule named
-/// "dltensor_versioned".
+/// Exports an array to another library without copying (DLPack 1).
 ///
-/// The tensor is the consumer's: it calls tensor->deleter(tensor) once, in any thread, also after
-/// dtl_array_destroy; the memory stays until the array and all its tensors are gone. The deleter
-/// frees memory and may wait for a lock, but not for work; what still runs on the memory must have
-/// ended. Until all are given up, dtl_finalize answers DTL_ERROR_BUSY. In a forked child the
-/// parent's tensors may be given up; their memory stays as it is. Work on streams is not waited
-/// for: synchronise, or let the consumer's stream wait, before its elements are used. The device is
-/// what dtl_backend_dlpack_device tells: CPU for backend "host" (all kinds), CUDA for memory of
-/// kind DEVICE of backend "cuda", CUDAHost for PINNED, CUDAManaged for MANAGED. A read-only array
-/// gives a read-only tensor.
+/// numpy.from_dlpack, torch.from_dlpack, JAX, TVM and others take the result; in Python inside a
+/// capsule named "dltensor_versioned". The device is that of dtl_backend_dlpack_device: CPU for
+/// backend "host" (all kinds), for backend "cuda" CUDA (kind DEVICE), CUDAHost (PINNED) and
+/// CUDAManaged (MANAGED). A read-only array becomes a read-only tensor.
 ///
-/// @param[out] out the tensor; cast it to DLManagedTensorVersioned*.
-/// @return DTL_ERROR_NOT_SUPPORTED: DLPack has no word for its dtype (pairs, one of
-///         dtl_dtype_create) or for the backend's device, or the memory has no pointer that
-///         consumers could use (the text names the cause and the remedy). *out is written on
-///         success only.
-/// Equivalent: __dlpack__ of the Python array API.
+/// The memory exists until the array is destroyed and all its tensors are deleted. The deleter
+/// frees memory and may wait for a lock, but not for work, so work on the memory has to be
+/// complete. The export does not wait for work on streams: wait for it, or make the consumer's
+/// stream wait, before the elements are used. While tensors exist, dtl_finalize returns
+/// DTL_ERROR_BUSY. A forked child may delete the tensors of its parent; their memory stays as it
+/// is.
+///
+/// @param[out] out The tensor, written on success only; cast it to DLManagedTensorVersioned*. The
+///                 consumer owns it: it calls tensor->deleter(tensor) once, in any thread, also
+///                 after dtl_array_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
+///         consumers could use. The text names cause and remedy.
+/// Threads: any. Equivalent: __dlpack__ of the Python array API.
 DTL_NODISCARD dtl_status_t dtl_array_export(dtl_array_t array, dtl_dlpack_versioned_t **out);
 
-/// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a
-/// capsule named "dltensor".
+/// Exports an array to a consumer that predates DLPack 1.0 (NumPy before 2.1).
 ///
-/// @param[out] out the tensor; cast it to DLManagedTensor*.
-/// @return as dtl_array_export; DTL_ERROR_NOT_SUPPORTED also: the array is read-only, which this
-///         struct cannot say.
+/// In Python the tensor goes inside a capsule named "dltensor". The rules of dtl_array_export
+/// apply.
+///
+/// @param[out] out The tensor, written on success only; cast it to DLManagedTensor*. The consumer
+///                 owns it: it calls tensor->deleter(tensor) once, in any thread, also after
+///                 dtl_array_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the array is read-only, which this struct cannot express.
+///         DLPack cannot represent the dtype or the device of the backend, or the memory has no
+///         pointer that consumers could use. The text names cause and remedy.
 DTL_NODISCARD dtl_status_t dtl_array_export_unversioned(dtl_array_t array,
     dtl_dlpack_managed_t **out);
 
-/// Makes an array of another library's tensor without copying (DLPack 1). The tensor becomes the
-/// library's: its deleter is called once, when the array and all tensors exported from it are gone,
-/// by the thread that ends the last of them (dtl_array_destroy, a consumer's deleter,
-/// dtl_finalize), with no lock held; it may block and call back in. On failure the tensor stays the
-/// caller's and nothing was called. Of kinds other than HOST, dtl_mem_query and copies know the
-/// memory as the backend's while the array lives; memory of the CPU is for them memory of the
-/// program's own.
+/// Creates an array from a tensor of another library without copying (DLPack 1).
 ///
-/// @param[in] backend whose device the tensor is on: "host" for the CPU, "cuda" for CUDA,
+/// The library takes over the tensor. It calls the deleter once, when the array is destroyed and
+/// all tensors exported from it are deleted. The deleter runs in the thread that ends the last of
+/// them (dtl_array_destroy, a deleter of a consumer, dtl_finalize), with no lock held. It may block
+/// and call dtl_ functions. On failure the caller still owns the tensor and nothing was called.
+/// While the array lives, dtl_mem_query and copies recognise memory of kinds other than HOST as
+/// that of the backend. They treat CPU memory as memory of the program.
+///
+/// @param[in] backend Backend of the device of the tensor: "host" for CPU; "cuda" for CUDA,
 ///                    CUDAHost and CUDAManaged.
-/// @param[in] tensor  a DLManagedTensorVersioned*, cast.
-/// @param[out] out    the array; destroy it with dtl_array_destroy. DTL_ARRAY_READ_ONLY is kept.
-/// @return DTL_ERROR_INCOMPATIBLE_ABI: another major version than DTL_DLPACK_MAJOR;
-///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype is like its type (more
-///         than one lane), or a stride is below 0;
-///         DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0, sizes or a byte_offset beyond all
-///         memory, a first element that is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape
-///         or its data. The text names it and the remedy.
-/// Equivalent: numpy.from_dlpack.
+/// @param[in] tensor  A DLManagedTensorVersioned*, cast.
+/// @param[out] out    The array. DTL_ARRAY_READ_ONLY is preserved. The caller owns it; destroy it
+///                    with dtl_array_destroy.
+/// @return The text names the field and the remedy.
+///         DTL_ERROR_INCOMPATIBLE_ABI: the major version is not DTL_DLPACK_MAJOR.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype corresponds to the
+///         type (more than one lane), or a stride is negative.
+///         DTL_ERROR_INVALID_ARGUMENT: `ndim` is not valid, a shape is negative, sizes or
+///         byte_offset exceed the address space, or the first element is misaligned.
+///         DTL_ERROR_NULL_POINTER: `tensor`, its shape or its data is NULL.
+/// Threads: any. Equivalent: numpy.from_dlpack.
 DTL_NODISCARD dtl_status_t dtl_array_import(dtl_backend_t backend, dtl_dlpack_versioned_t *tensor,
     dtl_array_t *out);
 
-/// As dtl_array_import, of a producer of before DLPack 1.0.
+/// Creates an array from a tensor of a producer that predates DLPack 1.0. The rules of
+/// dtl_array_import apply.
 ///
-/// @param[in] tensor a DLManagedTensor*, cast.
-/// @return as dtl_array_import.
+/// @param[in] backend Backend of the device of the tensor: "host" for CPU; "cuda" for CUDA,
+///                    CUDAHost and CUDAManaged.
+/// @param[in] tensor  A DLManagedTensor*, cast.
+/// @param[out] out    The array. The caller owns it; destroy it with dtl_array_destroy.
+/// @return The text names the field and the remedy.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype corresponds to the
+///         type (more than one lane), or a stride is negative.
+///         DTL_ERROR_INVALID_ARGUMENT: `ndim` is not valid, a shape is negative, sizes or
+///         byte_offset exceed the address space, or the first element is misaligned.
+///         DTL_ERROR_NULL_POINTER: `tensor`, its shape or its data is NULL.
 DTL_NODISCARD dtl_status_t dtl_array_import_unversioned(dtl_backend_t backend,
     dtl_dlpack_managed_t *tensor, dtl_array_t *out);
 
-/// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it
-/// any more. No copy or kernel may still use it; another thread's call with this array may be
-/// running.
+/// Destroys an array. Its memory is freed when no exported tensor uses it any more.
 ///
-/// @return a failure of the backend's free: the array is gone all the same, its memory an
-///         allocation (dtl_mem_free).
+/// No copy or kernel may still use it. Another thread may be in a call with this array. Destroying
+/// DTL_ARRAY_NULL succeeds.
+///
+/// @return A failure of the free of the backend. The array is destroyed anyway, and its memory
+///         becomes an allocation (dtl_mem_free).
 DTL_NODISCARD dtl_status_t dtl_array_destroy(dtl_array_t array);
 
 /* -----------------------------------------------------------------------------------------------
@@ -1846,101 +1952,131 @@ static const dtl_stream_t dtl_stream_null_ __attribute__((unused)) = {0};
 ///         is not a status becomes DTL_ERROR_NATIVE_BACKEND; the text has the number.
 typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 
-/// Creates a stream on a device. A backend without streams of its own gets one of the library's: a
-/// host thread, made by the first work that is queued, does the work in order.
+/// Creates a stream on a device.
 ///
-/// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_wait returns it, once. On a backend's own
-/// stream, too, whatever the backend's events know: failures of callbacks, kernels from functions
-/// and copies that the library does there.
+/// A backend without streams gets a stream of the library: a host thread, which starts with the
+/// first queued work, runs the work in order.
 ///
-/// @param[in] device 0 ... count-1; 0 for a backend without devices.
-/// @param[in] flags  must be 0.
-/// @param[out] out   the stream; destroy it with dtl_stream_destroy.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_UNAVAILABLE: the backend cannot run.
+/// A failure of queued work is stored in the stream. Work behind it still runs, and events that are
+/// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. On a
+/// stream of the backend this holds for failures of callbacks, kernels from functions and copies
+/// that the library runs there, whether or not the events of the backend report them.
+///
+/// @param[in] device 0 to the device count - 1. 0 for a backend without devices.
+/// @param[in] flags  Must be 0.
+/// @param[out] out   The stream. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_INVALID_ARGUMENT: `flags` is not 0.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Equivalent: cudaStreamCreate.
 DTL_NODISCARD dtl_status_t dtl_stream_create(dtl_backend_t backend, int32_t device,
     uint64_t flags, dtl_stream_t *out);
 
-/// Destroys a stream after its work is finished. The call waits for that, except where the stream's
-/// own work makes the call. A failure that no call has returned is dropped. The null stream and
-/// default streams: nothing happens. A wrapped stream: only the handle is destroyed.
+/// Destroys a stream after its work is complete.
 ///
-/// Threads: any; threads that use the stream meanwhile get DTL_ERROR_INVALID_HANDLE or
-/// DTL_ERROR_CANCELED. Equivalent: cudaStreamDestroy (which does not wait).
+/// Blocks until then, unless work of the stream itself makes the call. A failure that no call has
+/// returned is dropped. For DTL_STREAM_NULL and default streams the call has no effect. For a
+/// wrapped stream only the handle is destroyed.
+///
+/// Threads: any. Other threads that use the stream get DTL_ERROR_INVALID_HANDLE or
+/// DTL_ERROR_CANCELED.
+/// Equivalent: cudaStreamDestroy, which does not wait.
 DTL_NODISCARD dtl_status_t dtl_stream_destroy(dtl_stream_t stream);
 
-/// Waits for all work queued so far.
+/// Blocks until all work queued so far is complete.
 ///
-/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. On
-///                       streams of a backend that can neither query streams nor record events
-///                       the limit has no effect.
-/// @return the first failure of that work since the last call; it is reported once.
-///         DTL_ERROR_TIMEOUT: not done in time; the work goes on. DTL_ERROR_INVALID_STATE: called
-///         by the stream's own work.
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+///                       The limit has no effect if the backend implements neither stream queries
+///                       nor events for its streams.
+/// @return The first failure of that work since the last call. It is reported once.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: work of the stream itself made the call.
 /// Equivalent: cudaStreamSynchronize.
 DTL_NODISCARD dtl_status_t dtl_stream_wait(dtl_stream_t stream, uint64_t timeout_ns);
 
-/// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
-/// that can neither query streams nor record events: there it waits for the stream. Called from
-/// work of the stream itself, it reports 0.
+/// Reports whether all work queued so far is complete.
 ///
-/// @param[out] out_done 1 = done, 0 = not yet.
-/// @return a failure of that work; it stays to be reported by dtl_stream_wait.
+/// Does not block, unless the backend implements neither stream queries nor events for its streams.
+/// There the call waits for the stream. Called by work of the stream itself, it reports 0.
+///
+/// @param[out] out_done 1 = complete, 0 = not yet.
+/// @return A failure of that work. dtl_stream_wait reports it again.
 /// Equivalent: cudaStreamQuery.
 DTL_NODISCARD dtl_status_t dtl_stream_query(dtl_stream_t stream, int32_t *out_done);
 
-/// Makes work queued from now on wait for an event's latest record; recording it again later does
-/// not change this wait. The event may be of another stream or backend. Its failure becomes the
-/// stream's. Returns at once, except for a backend whose streams cannot wait for events: then this
-/// call waits.
+/// Makes work that is queued later on a stream wait for the latest record of an event.
 ///
+/// A later record of the event does not change this wait. The event may belong to another stream or
+/// backend. Its failure becomes a failure of the stream. Does not block, unless the streams of the
+/// backend cannot wait for events. There the call itself waits.
+///
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for itself, because work of the stream made
+///         it.
 /// Equivalent: cudaStreamWaitEvent.
 DTL_NODISCARD dtl_status_t dtl_stream_wait_event(dtl_stream_t stream, dtl_event_t event);
 
-/// The default stream of a device: what DTL_STREAM_NULL means where that device is current. Made
-/// at its first use; destroying it does nothing.
+/// Returns the default stream of a device.
 ///
-/// @param[in] device 0 ... count-1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device.
+/// DTL_STREAM_NULL refers to this stream where the device is current. It is created at its first
+/// use. Destroying it has no effect.
+///
+/// @param[in] device 0 to the device count - 1. 0 for a backend without devices.
+/// @param[out] out   The stream. The library owns it.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 DTL_NODISCARD dtl_status_t dtl_stream_default(dtl_backend_t backend, int32_t device,
     dtl_stream_t *out);
 
-/// Makes a handle for a stream that the program made with the backend's own interface (a CUstream,
-/// a cl_command_queue) on the calling thread's current device. The stream stays the program's: it
-/// must live until the handle is destroyed and its work is done, and is never destroyed here.
+/// Creates a handle for a stream that the program created with the interface of the backend (a
+/// CUstream, a cl_command_queue).
 ///
-/// @param[in] native as the backend defines it; NULL if that means a stream there.
-/// @param[out] out   the handle; give it back with dtl_stream_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// The stream has to belong to the current device of the calling thread. The program continues to
+/// own it: the library never destroys it. It must live until the handle is destroyed and its work
+/// is complete.
+///
+/// @param[in] native The native stream, as the backend defines it. NULL if that denotes a stream
+///                   there.
+/// @param[out] out   The handle. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams.
 DTL_NODISCARD dtl_status_t dtl_stream_wrap(dtl_backend_t backend, void *native,
     dtl_stream_t *out);
 
-/// The backend's own pointer for a stream, for calls of its own interface. Lives as long as the
-/// stream.
+/// Returns the native stream of the backend, for calls of its own interface.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// @param[out] out_native The native stream. Valid as long as the stream.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams, so the library implements this one.
 DTL_NODISCARD dtl_status_t dtl_stream_native(dtl_stream_t stream, void **out_native);
 
-/// Calls fn(user) once the work queued before is done; work queued later waits for it. It is called
-/// even if work before it failed. Its status, unless DTL_SUCCESS, is a failure of the stream.
+/// Queues a call of fn(user) on a stream.
 ///
-/// @param[in] fn Thread: the stream's. Locks held: none. It may block and may call dtl_
-///               functions, except to wait for this stream or an event behind itself; it must not
-///               throw. On a backend's stream the backend's rules come on top (CUDA: no calls
-///               that reach CUDA).
+/// It runs once the work queued before it is complete, even if that work failed. Work queued later
+/// waits for it. A status other than DTL_SUCCESS is a failure of the stream. Does not block, unless
+/// the backend has no callbacks on its streams. There the call waits for the stream and then calls
+/// `fn` in the calling thread.
+///
+/// @param[in] fn   Thread: one of the stream. Locks held: none. It may block and call dtl_
+///                 functions, except to wait for this stream or for an event behind itself. It
+///                 must not throw. On a stream of a backend the rules of that backend apply too
+///                 (CUDA: no calls that reach CUDA).
+/// @param[in] user Passed to `fn`.
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaLaunchHostFunc.
 DTL_NODISCARD dtl_status_t dtl_stream_host_callback(dtl_stream_t stream, dtl_task_fn_t fn,
     void *user);
 
-/// Waits for all work on a device: the backend's own way if it has one, and every stream that was
-/// made here on it.
+/// Blocks until all work on a device is complete.
 ///
-/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. The
-///                       limit covers the streams made here (see dtl_stream_wait), but not work
-///                       that the program queued through the backend's own interface.
-/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_TIMEOUT: not
-///         done in time; the work goes on.
+/// Waits for every stream that was created or wrapped by the library on the device, and uses the
+/// device wait of the backend if it has one.
+///
+/// @param[in] device     0 to the device count - 1. 0 for a backend without devices.
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+///                       It limits the wait for the streams (see dtl_stream_wait). It does not
+///                       limit the wait for work that the program queued through the interface of
+///                       the backend.
+/// @return The first failure found. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: work of a stream of the device made the call.
 /// Equivalent: cudaDeviceSynchronize.
 DTL_NODISCARD dtl_status_t dtl_device_wait(dtl_backend_t backend, int32_t device,
     uint64_t timeout_ns);
@@ -1949,26 +2085,41 @@ DTL_NODISCARD dtl_status_t dtl_device_wait(dtl_backend_t backend, int32_t device
  * Copies and fills: in stream order.
  * -------------------------------------------------------------------------------------------- */
 
-/// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its
-/// driver takes no such copy, both sides are the host's, one is another backend's), the call waits
-/// for the stream's work and copies itself. CUDA queues no copies from or to host memory that is
-/// not page-locked: one that is not the stream's only work waits.
+/// Queues a copy between any two kinds of memory on a stream.
 ///
-/// @param[out] dst size_bytes each, valid (and not written by others) until the copy is done,
-///                 which an event or dtl_stream_wait tells; they must not overlap.
-/// @param[in] src  size_bytes each, valid (and not written by others) until the copy is done,
-///                 which an event or dtl_stream_wait tells; they must not overlap.
-/// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
-///         is queued then. What fails later is the stream's failure.
+/// If the backend of the stream cannot queue the copy, the call waits for the work of the stream
+/// and copies in the calling thread. This is the case if the driver has no such copy, if both sides
+/// are host memory, or if one side belongs to another backend. CUDA queues no copies from or to
+/// host memory that is not page-locked: such a copy waits, unless it is the only work of the
+/// stream. On a stream of the library the copy is always queued.
+///
+/// @param[out] dst       `size_bytes` bytes, valid and not accessed by others until the copy is
+///                       complete. NULL only for 0 bytes.
+/// @param[in] src        `size_bytes` bytes, valid and not written until the copy is complete.
+///                       Must not overlap `dst`. NULL only for 0 bytes.
+/// @param[in] size_bytes Bytes to copy.
+/// @return Failures that occur later are failures of the stream; dtl_stream_wait returns them. With
+///         these statuses nothing is queued:
+///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemcpyAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_copy_async(dtl_stream_t stream, void *dst, const void *src,
     uint64_t size_bytes);
 
-/// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for
-/// dtl_mem_copy_async.
+/// Queues a fill of memory with a byte value on a stream.
 ///
-/// @param[out] dst size_bytes, valid until the fill is done.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.
+/// If the backend of the stream cannot queue the fill, the call waits for the work of the stream
+/// and fills in the calling thread.
+///
+/// @param[out] dst       `size_bytes` bytes, valid and not accessed by others until the fill is
+///                       complete. NULL only for 0 bytes.
+/// @param[in] value      Value of each byte.
+/// @param[in] size_bytes Bytes to fill.
+/// @return Failures that occur later are failures of the stream. With these statuses nothing is
+///         queued:
+///         DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemsetAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_fill_async(dtl_stream_t stream, void *dst, uint8_t value,
     uint64_t size_bytes);
@@ -1993,55 +2144,70 @@ static const dtl_event_t dtl_event_null_ __attribute__((unused)) = {0};
 #define DTL_EVENT_NULL ((dtl_event_t){0})
 #endif
 
-/// Flag of `dtl_event_create`: no time stamps, `dtl_event_elapsed_ns` is refused.
+/// Flag of `dtl_event_create`: no time stamps; `dtl_event_elapsed_ns` is refused.
 #define DTL_EVENT_NO_TIMING UINT64_C(1)
 
-/// Creates an event, to be recorded on streams of the same backend.
+/// Creates an event, which can be recorded on streams of the same backend.
 ///
-/// @param[in] flags 0, or DTL_EVENT_NO_TIMING (cheaper where the hardware takes the time).
-/// @param[out] out  the event; destroy it with dtl_event_destroy.
-/// Equivalent: cudaEventCreateWithFlags.
+/// @param[in] flags 0 or DTL_EVENT_NO_TIMING, which is cheaper where the hardware takes time
+///                  stamps.
+/// @param[out] out  The event. The caller owns it; destroy it with dtl_event_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `flags` has unknown bits.
+/// Threads: any. Does not block. Equivalent: cudaEventCreateWithFlags.
 DTL_NODISCARD dtl_status_t dtl_event_create(dtl_backend_t backend, uint64_t flags,
     dtl_event_t *out);
 
-/// Destroys an event at once, recorded or not. Waits for it that are queued on streams stay in
-/// effect. The null event: nothing happens.
+/// Destroys an event immediately, recorded or not. Waits for it that are queued on streams stay in
+/// effect. Destroying DTL_EVENT_NULL succeeds.
 ///
-/// Threads: any; threads that wait for the event get DTL_ERROR_CANCELED (those inside a backend's
-/// own wait return when it does). Equivalent: cudaEventDestroy.
+/// Threads: any. Threads that wait for the event get DTL_ERROR_CANCELED; threads inside a wait of
+/// the backend return when that wait does.
+/// Equivalent: cudaEventDestroy.
 DTL_NODISCARD dtl_status_t dtl_event_destroy(dtl_event_t event);
 
-/// Marks the stream's present end. An earlier record is replaced for calls that come later; those
-/// that already wait go on waiting for the record they found. Returns at once, except on a
-/// backend's streams that have no events: there it waits for the stream.
+/// Records an event at the current end of a stream.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: event and stream are of different backends that do not mix.
+/// A later record replaces an earlier one for the calls that follow it. Waits in progress continue
+/// to wait for the record that they found. An exception is a wait with a time limit for an event
+/// that the backend implements: it follows the new record. Does not block, except on a backend that
+/// has streams but no events. There the call waits for the stream.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: event and stream belong to different backends. Only backends
+///         that have neither streams nor events of their own can be mixed.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaEventRecord.
 DTL_NODISCARD dtl_status_t dtl_event_record(dtl_event_t event, dtl_stream_t stream);
 
-/// Waits until the work before the record is done. An event never recorded is done.
+/// Blocks until the work before the latest record of an event is complete. An event that was never
+/// recorded is complete.
 ///
-/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the first failure of that work that no call had returned before the record.
-///         DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. DTL_ERROR_CANCELED: another
-///         thread destroyed the event. DTL_ERROR_INVALID_STATE: called by a callback or task that
-///         the event is recorded behind, so that it would wait for itself.
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The first failure of that work that no call had returned before the record.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. The event is unchanged.
+///         DTL_ERROR_CANCELED: another thread destroyed the event.
+///         DTL_ERROR_INVALID_STATE: the event is recorded behind the callback or task that made the
+///         call, which would wait for itself.
 /// Equivalent: cudaEventSynchronize.
 DTL_NODISCARD dtl_status_t dtl_event_wait(dtl_event_t event, uint64_t timeout_ns);
 
-/// Reports whether the work before the record is done. Does not wait.
+/// Reports whether the work before the latest record of an event is complete. Does not block.
 ///
-/// @param[out] out_done 1 = done, 0 = not yet. An event never recorded is done.
-/// @return the failure of that work, as dtl_event_wait.
+/// @param[out] out_done 1 = complete, 0 = not yet. An event that was never recorded is complete.
+/// @return The first failure of that work that no call had returned before the record.
 /// Equivalent: cudaEventQuery.
 DTL_NODISCARD dtl_status_t dtl_event_query(dtl_event_t event, int32_t *out_done);
 
-/// Nanoseconds between the records of two events that are done.
+/// Computes the time between the records of two complete events, in nanoseconds.
 ///
-/// @return DTL_ERROR_INVALID_STATE: one was never recorded or is not done (wait for it first).
-///         DTL_ERROR_INVALID_ARGUMENT: stop came before start, one has DTL_EVENT_NO_TIMING, or
-///         they are of different backends. DTL_ERROR_NOT_SUPPORTED: the backend does not time.
-/// Equivalent: cudaEventElapsedTime (which gives milliseconds).
+/// @param[in] start   Event that was recorded first.
+/// @param[in] stop    Event of the same backend that was recorded later.
+/// @param[out] out_ns Time from `start` to `stop` in nanoseconds.
+/// @return DTL_ERROR_INVALID_STATE: one of the events was never recorded or is not complete. Wait
+///         for it first.
+///         DTL_ERROR_INVALID_ARGUMENT: `stop` came before `start`, one of the events has
+///         DTL_EVENT_NO_TIMING, or they belong to different backends.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not time its events.
+/// Threads: any. Does not block. Equivalent: cudaEventElapsedTime, which returns milliseconds.
 DTL_NODISCARD dtl_status_t dtl_event_elapsed_ns(dtl_event_t start, dtl_event_t stop,
     uint64_t *out_ns);
 
@@ -2066,23 +2232,23 @@ static const dtl_executor_t dtl_executor_null_ __attribute__((unused)) = {0};
 #define DTL_EXECUTOR_NULL ((dtl_executor_t){0})
 #endif
 
-/// Runs everything at once in the calling thread.
+/// Executor that runs everything immediately in the calling thread.
 #define DTL_EXECUTOR_INLINE 1u
-/// Runs one thing after another on one thread of its own.
+/// Executor that runs one item after another in a thread of its own.
 #define DTL_EXECUTOR_SEQUENTIAL 2u
-/// Runs loops on several threads, the caller among them.
+/// Executor that runs loops on several threads, including the calling one.
 #define DTL_EXECUTOR_POOL 3u
-/// Whatever the backend's own exec table offers.
+/// Executor that uses the host execution of the backend.
 #define DTL_EXECUTOR_BACKEND 4u
 
-/// What `dtl_executor_create` makes. Start from DTL_EXECUTOR_DESC_INIT.
+/// Description of an executor for `dtl_executor_create`. Start from DTL_EXECUTOR_DESC_INIT.
 typedef struct dtl_executor_desc_t {
     /// sizeof(dtl_executor_desc_t), set by DTL_EXECUTOR_DESC_INIT.
     uint32_t struct_size;
-    /// DTL_EXECUTOR_... ; 0 = the backend's own if it has one, else POOL.
+    /// DTL_EXECUTOR_...; 0 = that of the backend if it has one, otherwise POOL.
     uint32_t kind;
-    /// Threads of a pool, the caller included; 0 = OMP_NUM_THREADS, else what affinity and the
-    /// control group allow.
+    /// Threads of a pool, including the calling one. 0 = OMP_NUM_THREADS if that is set, otherwise
+    /// the number that affinity and control group allow.
     uint32_t threads;
     /// Must be 0.
     uint32_t reserved;
@@ -2091,118 +2257,152 @@ typedef struct dtl_executor_desc_t {
 /// Initial value of a dtl_executor_desc_t.
 #define DTL_EXECUTOR_DESC_INIT {sizeof(dtl_executor_desc_t), 0, 0, 0}
 
-/// What `dtl_executor_info` tells. Start from DTL_EXECUTOR_INFO_INIT.
+/// Kind and parallelism of an executor, see `dtl_executor_info`. Start from DTL_EXECUTOR_INFO_INIT.
 typedef struct dtl_executor_info_t {
     /// sizeof(dtl_executor_info_t), set by DTL_EXECUTOR_INFO_INIT.
     uint32_t struct_size;
-    /// DTL_EXECUTOR_... that it is.
+    /// DTL_EXECUTOR_..., never 0.
     uint32_t kind;
-    /// Most iterations that ever run at the same time.
+    /// Maximum number of iterations that run at the same time.
     uint32_t max_parallelism;
-    /// How many pieces a loop is best cut into.
+    /// Recommended number of chunks of a loop.
     uint32_t suggested_parallelism;
 } dtl_executor_info_t;
 
 /// Initial value of a dtl_executor_info_t.
 #define DTL_EXECUTOR_INFO_INIT {sizeof(dtl_executor_info_t), 0, 0, 0}
 
-/// Body of a parallel loop: does the iterations begin ... end-1. A status other than DTL_SUCCESS
-/// stops the loop at the next piece and becomes its result.
-/// Thread: any of the executor's, several at once. Locks held: none. It may block and may call
-/// dtl_ functions, nested loops included; it must not throw.
+/// Body of a parallel loop: runs the iterations begin to end - 1.
+///
+/// A status other than DTL_SUCCESS stops the loop at the next chunk and becomes its result. Thread:
+/// any of the executor, several at once. Locks held: none. It may block and call dtl_ functions,
+/// including nested loops. It must not throw.
 typedef dtl_status_t (*dtl_range_fn_t)(uint64_t begin, uint64_t end, void *user);
 
-/// Body of a parallel reduction: folds the iterations begin ... end-1 into `*acc` (which starts as
-/// a copy of the identity). Rules as for dtl_range_fn_t.
+/// Body of a parallel reduction: folds the iterations begin to end - 1 into `*acc`, which starts as
+/// a copy of the identity.
+///
+/// A status other than DTL_SUCCESS stops the reduction at the next chunk and becomes its result.
+/// Thread: any of the executor, several at once. Locks held: none. It may block and call dtl_
+/// functions. It must not throw.
 typedef dtl_status_t (*dtl_fold_fn_t)(uint64_t begin, uint64_t end, void *acc, void *user);
 
-/// Joins two partial results: `*into = *into op *from`, `into` being the lower iterations. Called
-/// in order of iterations, in the calling thread. It must not throw.
+/// Combines two partial results: `*into = *into op *from`, where `into` covers the lower
+/// iterations.
+///
+/// Called in the order of the iterations, in the calling thread. It must not throw.
 typedef void (*dtl_combine_fn_t)(void *into, const void *from, void *user);
 
-/// Creates an executor. Threads are made when there is work for them; they run where the thread may
-/// run whose call made them. Without work a pool's threads look for more for at most 0.2 ms, then
-/// they sleep and use no processor time. In a forked child executors are gone
-/// (dtl_init_after_fork).
+/// Creates an executor, which runs functions and loops on the host.
 ///
-/// @param[in] desc NULL = all defaults: the backend's own execution if it has one, else a pool.
-/// @param[out] out the executor; destroy it with dtl_executor_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: DTL_EXECUTOR_BACKEND of a backend that has none.
-///         DTL_ERROR_INVALID_ARGUMENT: an unknown kind, or more threads than are allowed.
+/// Threads are started when there is work for them. They run on the cores that are allowed for the
+/// thread whose call starts them. Idle threads of a pool look for work for at most 0.2 ms; then
+/// they sleep and use no processor time. A forked child has no executors (dtl_init_after_fork).
+///
+/// @param[in] desc Start from DTL_EXECUTOR_DESC_INIT. NULL = all defaults: the host execution of
+///                 the backend if it has one, otherwise a pool.
+/// @param[out] out The executor. The caller owns it; destroy it with dtl_executor_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the kind is DTL_EXECUTOR_BACKEND, and the backend has no host
+///         execution.
+///         DTL_ERROR_INVALID_ARGUMENT: the kind is unknown, or a pool has more than 4096 threads.
 DTL_NODISCARD dtl_status_t dtl_executor_create(dtl_backend_t backend,
     const dtl_executor_desc_t *desc, dtl_executor_t *out);
 
-/// Destroys an executor after what dtl_executor_run_async started has run (it waits for that;
-/// called by the executor's own work it does not wait). The null executor: nothing happens.
+/// Destroys an executor after the functions that dtl_executor_run_async started have run.
+///
+/// Blocks until then, unless work of the executor itself makes the call. Destroying
+/// DTL_EXECUTOR_NULL succeeds.
 DTL_NODISCARD dtl_status_t dtl_executor_destroy(dtl_executor_t executor);
 
-/// Runs fn(user) and returns when it has run: in the calling thread (INLINE, POOL), on the
-/// executor's thread (SEQUENTIAL), or where the backend likes.
+/// Runs fn(user) and returns when it has run.
 ///
-/// @param[in] fn Locks held: none. It may block and call dtl_ functions; it must not throw.
-/// @return the function's status.
+/// INLINE and POOL run it in the calling thread, SEQUENTIAL in the thread of the executor, BACKEND
+/// wherever the backend does.
+///
+/// @param[in] fn   Locks held: none. It may block and call dtl_ functions. It must not throw.
+/// @param[in] user Passed to `fn`.
+/// @return The status of `fn`.
 DTL_NODISCARD dtl_status_t dtl_executor_run(dtl_executor_t executor, dtl_task_fn_t fn,
     void *user);
 
-/// Starts fn(user) and returns (INLINE: when it has run). SEQUENTIAL and BACKEND run one after
-/// another, POOL several at once.
+/// Starts fn(user) and returns. On INLINE the call returns when `fn` has run. SEQUENTIAL and
+/// BACKEND run such functions one after another, POOL several at once.
 ///
-/// @param[in] fn    Thread: the executor's. Locks held: none. It may block and call dtl_
-///                  functions, except to wait for this executor; it must not throw.
-/// @param[in] event completed when the function has run, with its failure; it replaces a record.
-///                  Made for a backend without events of its own, such as "host". Null = none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
-///         The function's failure is the event's and the next dtl_executor_wait's.
+/// @param[in] fn    Thread: one of the executor. Locks held: none. It may block and call dtl_
+///                  functions, except to wait for this executor. It must not throw.
+/// @param[in] user  Passed to `fn`.
+/// @param[in] event Event that is complete when `fn` has run, and reports its failure. The call
+///                  replaces an earlier record. Create it for a backend without events, such as
+///                  "host". DTL_EVENT_NULL = none.
+/// @return The failure of `fn` is that of the event and of the next dtl_executor_wait, not of this
+///         call. DTL_ERROR_INVALID_ARGUMENT: the event belongs to a backend that implements events.
 DTL_NODISCARD dtl_status_t dtl_executor_run_async(dtl_executor_t executor, dtl_task_fn_t fn,
     void *user, dtl_event_t event);
 
-/// Runs the iterations begin ... end-1 in pieces and returns when all have run. Loops may be nested
-/// and several threads may use one executor at once. POOL: each thread has the same share of the
-/// pieces in every loop of the same size, so data stays where it was touched first; who is through
-/// takes pieces of others. The caller takes part. One piece (a range of at most `grain` iterations)
-/// runs in the calling thread alone. So does a loop when seven others are in progress on the
-/// executor. A loop waits for no thread that has not begun a piece of it.
+/// Runs the iterations begin to end - 1 in chunks and returns when all have run.
 ///
-/// @param[in] grain iterations of a piece: piece k begins at begin + k * grain, the last may be
-///                  smaller. 0 = choose: four pieces for each thread, or one for each iteration
-///                  if those are fewer.
-/// @param[in] fn    the body; may run on several threads at once, the caller among them.
-/// @return the status of the first piece that failed; pieces not yet begun are then left out.
-///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
+/// The calling thread takes part. On POOL each thread has the same share of the chunks in every
+/// loop of the same size, so data stays where it was touched first. A thread that has finished its
+/// share takes chunks of others. A range of at most `grain` iterations is one chunk and runs in the
+/// calling thread alone. With seven loops in progress on the executor, a further one runs in the
+/// calling thread alone. A loop never waits for a thread that has not started one of its chunks.
+/// Loops may be nested, and several threads may use one executor at once.
+///
+/// @param[in] begin First iteration.
+/// @param[in] end   One after the last iteration. An empty range is a success.
+/// @param[in] grain Iterations per chunk: chunk k begins at begin + k * grain, and the last one
+///                  may be smaller. 0 = four chunks per thread, or one per iteration if that
+///                  gives fewer.
+/// @param[in] fn    The body. It may run in several threads at once, including the calling one.
+/// @param[in] user  Passed to `fn`.
+/// @return The status of the first chunk that failed. Chunks that had not started are skipped.
+///         DTL_ERROR_INVALID_ARGUMENT: `begin` is greater than `end`.
 /// Equivalent: #pragma omp parallel for schedule(dynamic, grain).
 DTL_NODISCARD dtl_status_t dtl_executor_parallel_for(dtl_executor_t executor, uint64_t begin,
     uint64_t end, uint64_t grain, dtl_range_fn_t fn, void *user);
 
-/// Reduces the iterations begin ... end-1. The range is cut into pieces by `grain` alone; each is
-/// folded into a copy of the identity, and the partial results are combined in order: the result
-/// is the same, bit for bit, for every number of threads.
+/// Reduces the iterations begin to end - 1 to one result, deterministically.
 ///
-/// @param[in] grain          iterations of a piece; 0 = the range over 64.
-/// @param[in] acc_size_bytes size of a partial result, at least 1; plain bytes, 64-byte aligned.
-/// @param[in] identity       acc_size_bytes.
-/// @param[in] combine        called in the calling thread.
-/// @param[out] out_result    acc_size_bytes; written on success only. May be `identity`.
-/// @return the status of the first fold that failed. DTL_ERROR_INVALID_ARGUMENT: begin > end, or
-///         acc_size_bytes is 0. DTL_ERROR_OUT_OF_MEMORY. An empty range gives the identity.
-/// Equivalent: #pragma omp parallel for reduction (but deterministic).
+/// The range is cut into chunks by `grain` alone. Each chunk is folded into a copy of the identity,
+/// and the partial results are combined in order. So the result is the same, bit for bit, for every
+/// number of threads.
+///
+/// @param[in] begin          First iteration.
+/// @param[in] end            One after the last iteration. For an empty range the result is the
+///                           identity.
+/// @param[in] grain          Iterations per chunk. 0 = a 64th of the range, rounded up.
+/// @param[in] acc_size_bytes Size of a partial result in bytes, at least 1. Partial results are
+///                           plain bytes, aligned to 64.
+/// @param[in] identity       `acc_size_bytes` bytes from which each partial result starts.
+/// @param[in] fold           Folds a chunk into a partial result. It may run in several threads
+///                           at once.
+/// @param[in] combine        Combines two partial results. Called in the calling thread.
+/// @param[in] user           Passed to `fold` and `combine`.
+/// @param[out] out_result    `acc_size_bytes` bytes for the result, written on success only. May
+///                           be `identity`.
+/// @return The status of the first fold that failed.
+///         DTL_ERROR_INVALID_ARGUMENT: `begin` is greater than `end`, or `acc_size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the partial results.
+/// Equivalent: #pragma omp parallel for reduction, which is not deterministic.
 DTL_NODISCARD dtl_status_t dtl_executor_parallel_reduce(dtl_executor_t executor, uint64_t begin,
     uint64_t end, uint64_t grain, uint64_t acc_size_bytes, const void *identity,
     dtl_fold_fn_t fold, dtl_combine_fn_t combine, void *user, void *out_result);
 
-/// Waits for everything that dtl_executor_run_async started.
+/// Blocks until everything that dtl_executor_run_async started has run. On INLINE there is nothing
+/// to wait for.
 ///
-/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the first failure since the last call; it is reported once. DTL_ERROR_TIMEOUT: not done
-///         in time; the work goes on. DTL_ERROR_INVALID_STATE: called by the executor's own work,
-///         which it would wait for: a function of dtl_executor_run_async, and on SEQUENTIAL a
-///         loop's body too. On INLINE nothing is left to wait for, and on POOL a loop's body is not
-///         waited for: there the call succeeds (on POOL, while such functions run, only in the
-///         thread that started the loop).
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The first failure since the last call. It is reported once.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function of
+///         dtl_executor_run_async, or on SEQUENTIAL the body of a loop. On POOL the body of a loop
+///         may make the call. While such functions run, it may do so only in the thread that
+///         started the loop.
 DTL_NODISCARD dtl_status_t dtl_executor_wait(dtl_executor_t executor, uint64_t timeout_ns);
 
-/// Tells what an executor is and how parallel.
+/// Returns the kind and the parallelism of an executor.
 ///
-/// @param[in,out] out_info start from DTL_EXECUTOR_INFO_INIT.
+/// @param[in,out] out_info Start from DTL_EXECUTOR_INFO_INIT.
 DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
     dtl_executor_info_t *out_info);
 
@@ -2226,123 +2426,134 @@ static const dtl_module_t dtl_module_null_ __attribute__((unused)) = {0};
 #define DTL_MODULE_NULL ((dtl_module_t){0})
 #endif
 
-/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before
-/// any file on disk. Write the whole name also in other files ("folder/x.h"): not every compiler
-/// looks beside them. An element of a list: it never grows.
+/// File that accompanies a source, found by `#include "name"` and `#include <name>` before any file
+/// on disk.
+///
+/// Use the whole name ("folder/x.h") in the files too, because not every compiler searches beside
+/// them. It is an element of an array, so it never grows.
 typedef struct dtl_source_file_t {
-    /// Its name, "x.h" or "folder/x.h": no '/' in front, no "..", and not dtl_kernel.h, which is
-    /// the library's.
+    /// Name, such as "x.h" or "folder/x.h". No '/' at the beginning, no "..", and not
+    /// "dtl_kernel.h", which the library provides.
     const char *name;
-    /// The text. NULL = it is empty.
+    /// Text of the file. NULL = empty.
     const void *text;
-    /// Bytes of it; 0 = up to its NUL.
+    /// Size of `text` in bytes. 0 = up to its NUL.
     uint64_t size_bytes;
     /// Must be 0.
     uint64_t reserved;
 } dtl_source_file_t;
 
-/// What `dtl_module_compile` compiles. Start from DTL_SOURCE_INIT.
+/// Source for `dtl_module_compile`. Start from DTL_SOURCE_INIT.
 typedef struct dtl_source_t {
     /// sizeof(dtl_source_t), set by DTL_SOURCE_INIT.
     uint32_t struct_size;
-    /// Number of options.
+    /// Number of options, at most 1024.
     uint32_t option_count;
-    /// DTL_LANGUAGE_... ; 0 = whichever the backend compiles: the text uses the macros of
+    /// DTL_LANGUAGE_...; 0 = whichever the backend compiles. The text then uses the macros of
     /// dtl_kernel.h and is C on the host, OpenCL C or CUDA C++ on a device.
     dtl_enum_word_t language;
     /// The text, or the bytes of a binary.
     const void *text;
-    /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL:
-    /// DTL_ERROR_INVALID_ARGUMENT.
+    /// Size of `text` in bytes. 0 = up to its NUL. A text in C, OpenCL C or CUDA C++ that contains
+    /// a NUL fails with DTL_ERROR_INVALID_ARGUMENT.
     uint64_t size_bytes;
-    /// Options for the compiler, each one word of its command line, after the library's own; NULL
-    /// if there are none.
+    /// Options for the compiler, appended to those of the library. Each is one word of the command
+    /// line. NULL if there are none.
     const char *const *options;
-    /// What messages call it; NULL = "source".
+    /// Name of the source in messages; NULL = "source".
     const char *name;
-    /// Files that come with it; NULL if there are none. Not for binaries, PTX and SPIR-V.
+    /// Files that accompany the source; NULL if there are none. Not for binaries, PTX and SPIR-V.
     const dtl_source_file_t *files;
-    /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are
-    /// required before it is compiled, for as long as the module is there. Their folders of
-    /// headers, and those of what they depend on, are searched after those of `options`; their
-    /// libraries are linked by the host's compiler (a device's links none).
+    /// Environments ("name" or "name>=version") that the source needs; NULL if there are none.
+    ///
+    /// They are required before the compilation and released when the module is destroyed. Their
+    /// header folders and those of their dependencies are searched after those of `options`. The
+    /// compiler of the host links their libraries; that of a device links none.
     const char *const *environments;
-    /// Number of files; at most 1024.
+    /// Number of files, at most 1024.
     uint32_t file_count;
-    /// Number of environments; at most 256.
+    /// Number of environments, at most 256.
     uint32_t environment_count;
 } dtl_source_t;
 
 /// Initial value of a dtl_source_t.
 #define DTL_SOURCE_INIT {sizeof(dtl_source_t), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, 0, 0}
 
-/// Takes a piece of text that is not terminated, during the call. Called any number of times, one
-/// after another.
+/// Receives a piece of text without a NUL. Called any number of times, one after another. `text` is
+/// valid during the call only.
 typedef void (*dtl_text_fn_t)(void *user, const char *text, uint64_t size_bytes);
 
-/// Compiles source for a device, and waits for that. The result can be kept by the backend: the
-/// host's lies in a folder on disk and is taken from there the next time
-/// (docs/how-to/kernels-from-source.md). Loading it may wait for all work of the device (CUDA), so
-/// do not compile while a stream waits for the calling thread.
+/// Compiles source for a device into a module, and blocks until that is done.
 ///
-/// @param[in] backend one that supports "modules" (dtl_backend_supports).
-/// @param[in] device  0 ... count-1; 0 for a backend without devices. A language that the default
-///                    dispatcher has a handler for (DTL_OPERATION_COMPILE) is compiled by that,
-///                    and the module is what it made, of whichever backend.
-/// @param[in] source  start from DTL_SOURCE_INIT; read during the call.
-/// @param[out] out    the module; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not
-///         linked with; dtl_last_error has the first, dtl_module_log all.
-///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text
-///         has those that it takes.
-///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text
-///         names the remedy.
-///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of
-///         an environment: as dtl_environment_require.
-///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT:
-///         no space on disk, or a limit on the size of files (ulimit -f).
-/// Threads: any, several at once.
-/// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
+/// The backend may cache the result: that of "host" is stored in a folder on disk and reused the
+/// next time (docs/how-to/kernels-from-source.md). If the default dispatcher has a handler for the
+/// language (DTL_OPERATION_COMPILE), that handler compiles, and the module is the one it returns,
+/// whatever backend it belongs to. Loading the module may wait for all work of the device (CUDA),
+/// so do not compile while a stream waits for the calling thread.
+///
+/// @param[in] backend A backend with "modules" (dtl_backend_supports).
+/// @param[in] device  0 to the device count - 1. 0 for a backend without devices.
+/// @param[in] source  Start from DTL_SOURCE_INIT. Read during the call only.
+/// @param[out] out    The module. The caller owns it; destroy it with dtl_module_destroy.
+/// @return DTL_ERROR_COMPILE_FAILED: the source has errors or uses something that it is not linked
+///         with. dtl_last_error has the first errors, dtl_module_log the whole log.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not compile, or not this language. The text
+///         lists the languages that it compiles.
+///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for its output. The text names
+///         the remedy.
+///         DTL_ERROR_ALREADY_EXISTS: two files have one name, or the name of one is a folder of the
+///         other.
+///         DTL_ERROR_INVALID_ARGUMENT: the text is empty or contains a NUL, or a name, a file or a
+///         reserved field is not valid. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT.
+///         DTL_ERROR_LIMIT: the disk is full, files are limited in size (ulimit -f), the source or
+///         its files exceed 1 GiB, or there are more than 1024 options or files.
+///         DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_ERROR_INVALID_STATE or the status of a
+///         probe or init: an environment cannot be required (see dtl_environment_require).
+/// Threads: any, several at once. Equivalent: nvrtcCompileProgram and cuModuleLoadData.
 DTL_NODISCARD dtl_status_t dtl_module_compile(dtl_backend_t backend, int32_t device,
     const dtl_source_t *source, dtl_module_t *out);
 
-/// Gives what the compiler said, warnings included.
+/// Returns the output of the compiler, including warnings.
 ///
-/// @param[in] module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile
-///                     that failed, empty if none did.
-/// @param[out] buf     room for the text and its NUL; NULL with cap 0 asks for the length alone.
-/// @param[in] cap      bytes of room.
-/// @param[out] out_len bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written.
+/// @param[in] module   DTL_MODULE_NULL = the log of the last dtl_module_compile that failed in
+///                     the calling thread; empty if none did.
+/// @param[out] buf     Buffer for the text and its NUL. NULL with cap 0 to query only the length.
+/// @param[in] cap      Size of `buf` in bytes.
+/// @param[out] out_len Length of the text in bytes without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. *out_len was written.
 /// Equivalent: nvrtcGetProgramLog, CL_PROGRAM_BUILD_LOG.
 DTL_NODISCARD dtl_status_t dtl_module_log(dtl_module_t module, char *buf, uint64_t cap,
     uint64_t *out_len);
 
-/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need.
-/// Host code that was loaded stays loaded until the process ends. The null module: nothing happens.
+/// Destroys a module. Kernels obtained from it remain valid: they keep the resources that they
+/// need.
+///
+/// Host code that was loaded stays loaded until the process ends. Destroying DTL_MODULE_NULL
+/// succeeds.
+///
 /// Equivalent: cuModuleUnload.
 DTL_NODISCARD dtl_status_t dtl_module_destroy(dtl_module_t module);
 
-/// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
+/// Returns a kernel of a module. dtl_kernel_launch launches it like one created from a function.
 ///
-/// @param[in] name      as in the source.
-/// @param[in] signature the types of its arguments, a letter for each, which launches are checked
-///                      against:
+/// The signature has a letter for the type of each argument. "pfI" is a pointer, a float and an
+/// unsigned int.
 ///
-///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper
-///                                 case: unsigned)
-///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
+///     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits   (upper case: unsigned)
+///     e f d floats of 16, 32 and 64 bits     [n] a struct of n bytes
 ///
-///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as
-///                   far as the module knows the sizes (host and cuda do; OpenCL knows those of its
-///                   own types).
-/// @param[out] out      the kernel; destroy it with dtl_kernel_destroy.
-/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the
-///         signature cannot be read, or does not fit the source (the text names the argument), or
-///         is needed because the module tells nothing of the arguments; or the kernel has more
-///         memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has
-///         for one.
-/// Equivalent: cuModuleGetFunction, clCreateKernel.
+/// @param[in] name      Name of the kernel in the source.
+/// @param[in] signature Types of the arguments, against which launches are checked. NULL =
+///                      launches are checked against the sizes that the module has ("host" and
+///                      "cuda" have all of them, OpenCL those of its own types).
+/// @param[out] out      The kernel. The caller owns it; destroy it with dtl_kernel_destroy.
+/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel.
+///         DTL_ERROR_INVALID_ARGUMENT: the signature is malformed or does not match the source (the
+///         text names the argument), or it is required because the module has no information about
+///         the arguments. Also if the source declares more shared memory (OpenCL `__local`,
+///         DTL_SHARED) than the device has for a block.
+/// Threads: any. Does not block. Equivalent: cuModuleGetFunction, clCreateKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_get(dtl_module_t module, const char *name,
     const char *signature, dtl_kernel_t *out);
 
@@ -2366,80 +2577,91 @@ static const dtl_kernel_t dtl_kernel_null_ __attribute__((unused)) = {0};
 #define DTL_KERNEL_NULL ((dtl_kernel_t){0})
 #endif
 
-/// Number of blocks and threads of a launch. Start from DTL_LAUNCH_INIT (one thread).
+/// Grid and block dimensions of a launch. Start from DTL_LAUNCH_INIT (one thread).
 /// Equivalent: gridDim and blockDim of CUDA.
 typedef struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     uint32_t struct_size;
-    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is
-    /// `__local`. More than the device has for a block (host code: 64 MiB):
-    /// DTL_ERROR_INVALID_ARGUMENT.
+    /// Shared memory per block in bytes; on OpenCL, of each `__local` argument. If it exceeds the
+    /// limit of the device (host code: 64 MiB), the launch fails with DTL_ERROR_INVALID_ARGUMENT.
     uint32_t shared_bytes;
-    /// Blocks in x, y, z; each at least 1.
+    /// Number of blocks in x, y, z; each at least 1.
     uint32_t grid[3];
-    /// Threads of a block in x, y, z; each at least 1.
+    /// Number of threads per block in x, y, z; each at least 1.
     uint32_t block[3];
-    /// DTL_SCHEDULE_... or a registered one: who runs the grid is the handler's of this schedule in
-    /// the default dispatcher (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a
-    /// handler for: the stream's backend.
+    /// DTL_SCHEDULE_... or a registered schedule. The default dispatcher's handler for it runs the
+    /// grid (DTL_OPERATION_LAUNCH). For 0, and for a built-in schedule without a handler, the
+    /// backend of the stream does.
     dtl_enum_word_t schedule;
 } dtl_launch_t;
 
 /// Initial value of a dtl_launch_t.
 #define DTL_LAUNCH_INIT {sizeof(dtl_launch_t), 0, {1, 1, 1}, {1, 1, 1}, 0}
 
-/// Where a host kernel's call stands in the launch. Valid during the call only.
+/// Position of a call of a host kernel in its launch. Valid during the call only.
 typedef struct dtl_kernel_context_t {
-    /// sizeof(dtl_kernel_context_t) of the library; read only fields inside it.
+    /// sizeof(dtl_kernel_context_t) of the library. Read only fields that it covers.
     uint32_t struct_size;
-    /// Bytes at `shared`.
+    /// Size of `shared` in bytes.
     uint32_t shared_bytes;
-    /// Number of blocks.
+    /// Number of blocks in x, y, z.
     uint32_t grid[3];
-    /// Number of threads in each block.
+    /// Number of threads per block in x, y, z.
     uint32_t block[3];
-    /// This block: 0 ... grid-1.
+    /// Index of this block: 0 to grid - 1.
     uint32_t block_index[3];
-    /// This thread in its block: 0 ... block-1.
+    /// Index of this thread in its block: 0 to block - 1.
     uint32_t thread_index[3];
-    /// Memory of this block, zeroed before its first thread; NULL if none was requested.
+    /// Shared memory of this block, zeroed before its first thread. NULL if none was requested.
     void *shared;
-    /// As given to `dtl_kernel_from_function`.
+    /// `user` of `dtl_kernel_from_function`.
     void *user;
 } dtl_kernel_context_t;
 
-/// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
-/// the i-th argument, made at the launch. Thread: a worker of the stream; the threads of a block
-/// one after another. Locks held: none. It may block; it must not throw and must not wait for the
-/// stream that it runs on. The library's own threads have a stack of 2 MiB.
+/// Host function of a kernel, called once for each thread of the grid.
+///
+/// `args[i]` points to a copy of the i-th argument, made at the launch. Thread: a worker of the
+/// stream, which runs the threads of a block one after another. Threads of the library have a stack
+/// of 2 MiB. Locks held: none. It may block. It must not throw, and must not wait for the stream
+/// that it runs on.
 typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
     const void *const *args);
 
-/// Makes a kernel from a function.
+/// Creates a kernel from a host function.
 ///
-/// @param[in] fn   called once for each thread of a launch; see dtl_kernel_fn_t.
-/// @param[in] user handed to each call; must live until the last launch is done.
-/// @param[out] out the kernel; destroy it with dtl_kernel_destroy.
+/// @param[in] fn   Called once for each thread of a launch, see dtl_kernel_fn_t.
+/// @param[in] user Passed to each call of `fn`. It must live until the last launch is complete.
+/// @param[out] out The kernel. The caller owns it; destroy it with dtl_kernel_destroy.
+/// Threads: any. Does not block.
 DTL_NODISCARD dtl_status_t dtl_kernel_from_function(dtl_backend_t backend, dtl_kernel_fn_t fn,
     void *user, dtl_kernel_t *out);
 
-/// Destroys a kernel; launches already queued still run. The null kernel: nothing happens.
+/// Destroys a kernel. Launches that are already queued still run. Destroying DTL_KERNEL_NULL
+/// succeeds.
 DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 
-/// Queues a kernel: it is called for every thread of every block. On the host the blocks may run
-/// on several cores, the threads of a block run one after another. The arguments are copied before
-/// this call returns. The first thread that fails stops the launch; its status is the stream's
-/// failure, as with any work.
+/// Queues the launch of a kernel on a stream: it runs for every thread of every block.
 ///
-/// @param[in] launch start from DTL_LAUNCH_INIT.
-/// @param[in] args   `count` pointers to the arguments; NULL if there are none.
-/// @param[in] sizes  their sizes in bytes; NULL if there are none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
-///         kernel is of another backend than the stream, or a kernel of a module has other
-///         arguments (the text names the first that differs). DTL_ERROR_LIMIT: more than 4096
-///         arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a registered one that the default
-///         dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is called
-///         after these checks; what it fails with.
+/// On the host the blocks may run on several cores, and the threads of a block run one after
+/// another. The arguments are copied before the call returns. The first thread that fails stops the
+/// launch, and its status is a failure of the stream. Does not block, except for host code on
+/// streams of a backend that has neither launches of host functions nor callbacks. There the call
+/// waits for the stream and runs the kernel itself.
+///
+/// @param[in] launch Start from DTL_LAUNCH_INIT. Read during the call only.
+/// @param[in] args   `count` pointers to the arguments. NULL if there are none.
+/// @param[in] sizes  `count` sizes of the arguments in bytes. NULL if there are none.
+/// @param[in] count  Number of arguments, at most 4096.
+/// @return The failure of the handler of launch->schedule, which is called after the checks below.
+///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
+///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
+///         module has other arguments (the text names the first difference).
+///         DTL_ERROR_LIMIT: there are more than 4096 arguments.
+///         DTL_ERROR_NOT_FOUND: launch->schedule is a registered schedule for which the default
+///         dispatcher has no handler.
+///         DTL_ERROR_NOT_SUPPORTED: the backend runs its kernels only on its own streams, and this
+///         stream is one of the library.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint64_t count);

@@ -575,11 +575,13 @@ typedef struct dtl_transfer_vtable_t {
  * Backend tables: execution, the table of tables, registration.
  * -------------------------------------------------------------------------------------------- */
 
-/// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle
-/// stays valid as long as allocations, streams, events, executors, communicators or handlers of it
-/// are alive, or memory is adopted by it or registered with it. After the last of them (at once if
-/// there are none) the old backend is unregistered: its handle becomes stale and its table's
-/// `destroy` is called. A built-in backend stays until dtl_finalize.
+/// Flag of `dtl_backend_register`: replaces a backend of the same name.
+///
+/// The handle of the old backend stays valid while allocations, streams, events, executors,
+/// communicators or handlers of it are alive, or memory is adopted by it or registered with it.
+/// After the last of them (immediately if there are none) the old backend is unregistered: its
+/// handle becomes stale, and the slot `destroy` of its table is called. A built-in backend stays
+/// until dtl_finalize.
 #define DTL_REGISTER_REPLACE UINT64_C(1)
 
 /// Component of execution. The rules of dtl_device_vtable_t apply.

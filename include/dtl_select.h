@@ -593,118 +593,126 @@ static const dtl_policy_t dtl_policy_null_ __attribute__((unused)) = {0};
 #define DTL_POLICY_NULL ((dtl_policy_t){0})
 #endif
 
-/// Flag of `dtl_policy_create`: resources are given later, to dtl_policy_initialize.
+/// Flag of `dtl_policy_create`: dtl_policy_initialize sets the resources later.
 #define DTL_POLICY_DEFER UINT64_C(1)
 
-/// Resources are anything; a task does what it likes with the one that it is given. Nothing is
-/// reported of tasks, so only policies that need no reports take them. For dtl_policy_opts_t::kind,
-/// where 0 = CUSTOM if there is a table, GENERIC if there is a list, else STREAMS; with
-/// DTL_POLICY_DEFER and no table 0 is refused, as there is no list yet.
+/// Kind of resources: anything, which the task uses as it likes.
+///
+/// Nothing is reported about tasks, so only policies that need no reports accept them. In
+/// dtl_policy_opts_t::kind 0 means CUSTOM if there is a table, GENERIC if there is a list,
+/// otherwise STREAMS. With DTL_POLICY_DEFER and no table 0 is refused, because there is no list
+/// yet.
 #define DTL_RESOURCES_GENERIC 1u
-/// Resources are anything on the host; a task has ended when its function returns, and what that
-/// has left running is waited for by the submit.
+/// Kind of resources: anything on the host. A task ends when its function returns; the submit waits
+/// for work that the function left running.
 #define DTL_RESOURCES_INLINE 2u
-/// Resources are streams; a task queues work on its stream and has ended when that work has. As for
-/// streams, a failure is that of the work behind it too, until dtl_policy_wait_all.
+/// Kind of resources: streams. A task queues work on its stream and ends when that work does. As on
+/// any stream, a failure is also that of the work behind it, until dtl_policy_wait_all.
 #define DTL_RESOURCES_STREAMS 3u
-/// Resources are defined by the program's own table, dtl_policy_opts_t::ops.
+/// Kind of resources: defined by a table of the program, dtl_policy_opts_t::ops.
 #define DTL_RESOURCES_CUSTOM 4u
 
-/// Information on tasks: when a task is submitted.
+/// Information on a task: its submission.
 #define DTL_INFO_TASK_SUBMISSION UINT64_C(1)
-/// When a task has ended.
+/// Information on a task: its end.
 #define DTL_INFO_TASK_COMPLETION UINT64_C(2)
-/// How long a task took, in nanoseconds.
+/// Information on a task: its duration in nanoseconds.
 #define DTL_INFO_TASK_TIME UINT64_C(4)
 
-/// One thing that tasks run on. The stride of arrays is fixed for ever.
+/// Resource on which tasks run. It is an element of an array, so it never grows.
 typedef struct dtl_resource_t {
-    /// What it is: a pointer (as uintptr_t), a handle's id, a number. With DTL_RESOURCES_STREAMS
-    /// and no adapter the id of a dtl_stream_t.
+    /// Value of the resource: a pointer (as uintptr_t), the id of a handle, a number. With
+    /// DTL_RESOURCES_STREAMS and no adapter, the id of a dtl_stream_t.
     uint64_t value;
-    /// The program's own; handed to every task of this resource.
+    /// Private data of the program, passed to every task on this resource.
     void *user;
 } dtl_resource_t;
 
-/// Names a task to policies that learn how long it takes. {0, 0} = the address of its function.
+/// Key that identifies a task in policies that learn its duration. {0, 0} = the address of its
+/// function.
 typedef struct dtl_task_key_t {
-    /// Which task.
+    /// Number of the task.
     uint64_t task;
-    /// Which variant of it: its size, for example. Each is tuned by itself.
+    /// Variant of the task, such as its size. Each variant is tuned separately.
     uint64_t variant;
 } dtl_task_key_t;
 
-/// Waits for what a task has started. `timeout_ns` 0 = only look. Returns DTL_SUCCESS or the task's
-/// failure once that has ended, DTL_ERROR_TIMEOUT before. After any other status than that it is
-/// not called again. Thread: any that submits or waits, one at a time. Locks held: none. It may
-/// call dtl_ functions; it must not throw.
+/// Waits for work that a task left running, for at most `timeout_ns` nanoseconds; 0 = only check.
+///
+/// Returns DTL_ERROR_TIMEOUT while the work is in progress, then DTL_SUCCESS or the failure of the
+/// task. After any status but DTL_ERROR_TIMEOUT it is not called again. Thread: any that submits or
+/// waits, one at a time. Locks held: none. It may call dtl_ functions. It must not throw.
 typedef dtl_status_t (*dtl_waitable_fn_t)(void *object, uint64_t timeout_ns);
 
-/// What a task has left running when its function returns. All zero = nothing: the task is over.
-/// Not looked at if the function returns a failure.
+/// Work that a task left running when its function returned. All zero = none: the task has ended.
+/// Ignored if the function returns a failure.
 typedef struct dtl_waitable_t {
-    /// Its record at this moment is waited for; a later record changes nothing for an event of the
-    /// library's own.
+    /// Event to wait for, at its current record. For an event that the library implements, a later
+    /// record changes nothing.
     dtl_event_t event;
-    /// Or this is called until it reports that all has ended.
+    /// Function to call instead, until it reports that all work has ended.
     dtl_waitable_fn_t wait;
-    /// For `wait`.
+    /// Passed to `wait`.
     void *object;
 } dtl_waitable_t;
 
-/// A task. `resource` is the element of the list that was selected (not what an adapter made of
-/// it), valid during the call. `out_wait` is all zero; the task may say there what it has left
-/// running. A status other than DTL_SUCCESS is the task's failure: it has ended all the same. A
-/// number that is not a status makes calls that return the task's status return
-/// DTL_ERROR_NATIVE_BACKEND; the text and dtl_submission_t have the number. Thread: the one that
-/// submits; of a program's own table, whichever that chooses. Locks held: none. It may block, call
-/// dtl_ functions and submit to the same policy; it must not throw.
+/// Function of a task.
+///
+/// `resource` is the selected element of the list (not the result of an adapter), valid during the
+/// call. `out_wait` is all zero; the task may describe there the work that it left running. A
+/// status other than DTL_SUCCESS is the failure of the task, which has ended anyway. If the number
+/// is not a status, calls that return the status of the task return DTL_ERROR_NATIVE_BACKEND; the
+/// text and dtl_submission_t have the number. Thread: the one that submits, or with a table of the
+/// program whichever that chooses. Locks held: none. It may block, call dtl_ functions and submit
+/// to the same policy. It must not throw.
 typedef dtl_status_t (*dtl_policy_task_fn_t)(const dtl_resource_t *resource, void *arg,
     dtl_waitable_t *out_wait);
 
-/// A program's own kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied, `self`
-/// is not. Every slot: locks held: none; several threads at once; it may call dtl_ functions, but
-/// not wait for the policy; it must not throw.
+/// Table of a custom kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied,
+/// `self` is not.
+///
+/// For every slot: several threads may call it at once. Locks held: none. It may call dtl_
+/// functions, except to wait for the policy. It must not throw.
 typedef struct dtl_resource_ops_t {
     /// sizeof(dtl_resource_ops_t), set by DTL_RESOURCE_OPS_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// DTL_INFO_... that it can report. TASK_SUBMISSION always works and need not be said.
+    /// DTL_INFO_... that it can report, ORed. TASK_SUBMISSION always works and need not be set.
     uint64_t supported_info;
-    /// Optional. All resources there are: writes at most `cap` of them, and their number. Asked if
-    /// a list is NULL.
+    /// Optional. Writes at most `cap` of all existing resources to `out`, and their number to
+    /// `out_n`. Called if a list is NULL.
     dtl_status_t (*default_resources)(void *self,
                                       dtl_resource_t *out,
                                       uint64_t cap,
                                       uint64_t *out_n);
-    /// Optional. Whether a resource can be used where `needed_info` is to be reported; if not, why
-    /// (`cap` bytes with NUL). Those that cannot are left out of the policy.
+    /// Optional. Checks whether a resource can be used if `needed_info` is to be reported;
+    /// otherwise writes the reason to `why` (`cap` bytes with NUL). The policy omits resources that
+    /// cannot.
     dtl_status_t (*accept)(void *self,
                            uint64_t core,
                            uint64_t needed_info,
                            int32_t *out_yes,
                            char *why,
                            uint64_t cap);
-    /// Optional. Bytes of scratch memory for each selection in flight, where `needed_info` is to be
-    /// reported.
+    /// Optional. Returns the scratch memory in bytes for each selection in flight if `needed_info`
+    /// is to be reported.
     uint64_t (*scratch_bytes)(void *self, uint64_t needed_info);
-    /// Required. Runs task(&selection->resource, arg, &wait) now or later, here or in another
-    /// thread; calls dtl_selection_end exactly once when it has ended. A status other than
-    /// DTL_SUCCESS = it did not take the task and will not call dtl_selection_end;
+    /// Required. Runs task(&selection->resource, arg, &wait) now or later, in this or another
+    /// thread, and calls dtl_selection_end exactly once when it has ended. A status other than
+    /// DTL_SUCCESS means that it did not accept the task and will not call dtl_selection_end;
     /// dtl_policy_submit returns that status.
     dtl_status_t (*submit)(void *self,
                            const dtl_selection_t *selection,
                            dtl_policy_task_fn_t task,
                            void *arg);
-    /// Optional. Waits for all that was submitted to a resource: called by dtl_policy_wait_all. May
+    /// Optional. Waits for everything submitted to a resource. Called by dtl_policy_wait_all. May
     /// block.
     dtl_status_t (*wait_resource)(void *self, uint64_t core);
-    /// Optional. For those that learn of ends by looking: looks, and calls dtl_selection_end for
-    /// what has ended. Called before a selection that needs reports, and again and again while
-    /// somebody waits. Must not block.
+    /// Optional. Polls for tasks that have ended and calls dtl_selection_end for them. Called
+    /// before a selection that needs reports, and repeatedly while a thread waits. Must not block.
     dtl_status_t (*lazy_report)(void *self);
-    /// Optional. Called once, after the policy's last user.
+    /// Optional. Called once, after the last user of the policy.
     void (*destroy)(void *self);
 } dtl_resource_ops_t;
 
@@ -712,73 +720,73 @@ typedef struct dtl_resource_ops_t {
 #define DTL_RESOURCE_OPS_INIT \
     {sizeof(dtl_resource_ops_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
-/// A program's own policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
-/// Every slot: thread: the one that submits or reports, several at once; locks held: none; it must
-/// not block or throw.
+/// Table of a custom policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
+///
+/// For every slot: thread: the one that submits or reports, several at once. Locks held: none. It
+/// must not block or throw.
 typedef struct dtl_policy_ops_t {
     /// sizeof(dtl_policy_ops_t), set by DTL_POLICY_OPS_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// DTL_INFO_... that `report` needs.
+    /// DTL_INFO_... that `report` needs, ORed.
     uint64_t needed_info;
-    /// Optional. The resources are known: called once, before the first select.
+    /// Optional. Receives the resources. Called once, before the first `select`.
     dtl_status_t (*initialize)(void *self, const dtl_resource_t *resources, uint64_t count);
-    /// Required. Chooses a resource. DTL_ERROR_BUSY = none is free now: dtl_policy_submit asks
-    /// again until its time is over. Any other failure is the submit's.
+    /// Required. Selects a resource. DTL_ERROR_BUSY = none is free now: dtl_policy_submit calls
+    /// again until its time limit. Any other failure is that of the submit.
     dtl_status_t (*select)(void *self, dtl_task_key_t key, uint32_t *out_index);
-    /// Required if needed_info is not 0. One call for each bit of it, for each task: SUBMISSION
-    /// with value 0, COMPLETION with the task's status, TIME with nanoseconds (-1 if it failed or
-    /// was not taken).
+    /// Required if needed_info is not 0. Called once for each bit of it and each task: SUBMISSION
+    /// with value 0, COMPLETION with the status of the task, TIME with nanoseconds (-1 if the task
+    /// failed or was not accepted).
     void (*report)(void *self,
                    uint32_t index,
                    dtl_task_key_t key,
                    uint64_t info,
                    int64_t value);
-    /// Optional. Called once, after the policy's last user.
+    /// Optional. Called once, after the last user of the policy.
     void (*destroy)(void *self);
 } dtl_policy_ops_t;
 
 /// Initial value of a dtl_policy_ops_t.
 #define DTL_POLICY_OPS_INIT {sizeof(dtl_policy_ops_t), 0, 0, NULL, NULL, NULL, NULL}
 
-/// Makes of an element of the list what the kind of resources deals with: of a wrapper's pointer
-/// the stream in it, for example. Called once for each resource, by the thread that creates or
-/// initialises. It must not throw.
+/// Converts an element of the list to the value that the kind of resources uses: the pointer of a
+/// wrapper to the stream in it, for example.
+///
+/// Called once for each resource, by the thread that creates or initialises the policy. It must not
+/// throw.
 typedef uint64_t (*dtl_resource_adapter_fn_t)(void *user, const dtl_resource_t *resource);
 
-/// How `dtl_policy_create` makes a policy. Start from DTL_POLICY_OPTS_INIT; 0 everywhere is the
-/// default.
+/// Options of `dtl_policy_create`. Start from DTL_POLICY_OPTS_INIT; 0 everywhere is the default.
 typedef struct dtl_policy_opts_t {
     /// sizeof(dtl_policy_opts_t), set by DTL_POLICY_OPTS_INIT.
     uint32_t struct_size;
     /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
     uint32_t kind;
-    /// 0, or DTL_POLICY_DEFER.
+    /// 0 or DTL_POLICY_DEFER.
     uint64_t flags;
-    /// The program's own kind of resources; NULL = none.
+    /// Table of a custom kind of resources; NULL = none.
     const dtl_resource_ops_t *ops;
-    /// Handed to the slots of `ops`.
+    /// Passed to the slots of `ops`.
     void *ops_self;
-    /// Streams: whose devices are meant by a NULL list; null = those of every backend that "auto"
-    /// may choose.
+    /// Streams: backend whose devices a NULL list refers to; null = those of every backend that
+    /// "auto" may choose.
     dtl_backend_t backend;
-    /// NULL = elements of the list are used as they are.
+    /// Adapter; NULL = elements of the list are used unchanged.
     dtl_resource_adapter_fn_t adapter;
-    /// Handed to the adapter.
+    /// Passed to the adapter.
     void *adapter_user;
-    /// "fixed": which resource, an index into the list as it is given, also if others are left out
-    /// of the policy.
+    /// "fixed": index of the resource in the list as it is passed, even if the policy omits others.
     uint32_t fixed_index;
-    /// "capacity": tasks in flight that each resource takes; 0 = 1.
+    /// "capacity": maximum number of tasks in flight on each resource; 0 = 1.
     uint32_t capacity;
-    /// "auto_tune": timings of each resource that count; 0 = 3.
+    /// "auto_tune": number of timed runs on each resource; 0 = 3.
     uint32_t samples;
-    /// "auto_tune": runs on each resource before those, whose time is thrown away; UINT32_MAX =
-    /// none, 0 = 1.
+    /// "auto_tune": number of untimed runs on each resource before those; UINT32_MAX = none, 0 = 1.
     uint32_t warmups;
-    /// "auto_tune": after so many submits of a tuned task by one thread it is tuned anew; 0 =
-    /// never.
+    /// "auto_tune": number of submits of a tuned task by one thread after which it is tuned again;
+    /// 0 = never.
     uint64_t resample_submits;
 } dtl_policy_opts_t;
 
@@ -786,64 +794,68 @@ typedef struct dtl_policy_opts_t {
 #define DTL_POLICY_OPTS_INIT \
     {sizeof(dtl_policy_opts_t), 0, 0, NULL, NULL, {0}, NULL, NULL, 0, 0, 0, 0, 0}
 
-/// What is true of a policy. Start from DTL_POLICY_TRAITS_INIT.
+/// Properties of a policy, see `dtl_policy_traits`. Start from DTL_POLICY_TRAITS_INIT.
 typedef struct dtl_policy_traits_t {
     /// sizeof(dtl_policy_traits_t), set by DTL_POLICY_TRAITS_INIT.
     uint32_t struct_size;
     /// DTL_RESOURCES_....
     uint32_t kind;
-    /// 1: a task may still run when submit returns. 0: it never does.
+    /// 1 = a task may still run when submit returns, 0 = it never does.
     uint32_t has_wait_type;
-    /// 1: ends are learnt by looking, before selections that need them.
+    /// 1 = ends are detected by polling, before selections that need them.
     uint32_t lazy_report;
-    /// Memory for each selection in flight, in bytes.
+    /// Scratch memory for each selection in flight, in bytes.
     uint64_t scratch_bytes;
-    /// DTL_INFO_... that its resources can report.
+    /// DTL_INFO_... that its resources can report, ORed.
     uint64_t supported_info;
-    /// DTL_INFO_... that the policy needs to choose.
+    /// DTL_INFO_... that the policy needs to select, ORed.
     uint64_t needed_info;
-    /// Resources; 0 = not initialised yet.
+    /// Number of resources; 0 = not initialised yet.
     uint64_t resource_count;
 } dtl_policy_traits_t;
 
 /// Initial value of a dtl_policy_traits_t.
 #define DTL_POLICY_TRAITS_INIT {sizeof(dtl_policy_traits_t), 0, 0, 0, 0, 0, 0, 0}
 
-/// What happened on a resource. The stride of arrays is fixed for ever.
+/// Statistics of a resource of a policy. It is an element of an array, so it never grows.
 typedef struct dtl_policy_stats_t {
-    /// Tasks for which it was selected.
+    /// Number of tasks for which it was selected.
     uint64_t submitted;
-    /// Those of them that have failed, or were not taken.
+    /// Number of those that failed or were not accepted.
     uint64_t failed;
-    /// Tasks on it that are not known to have ended, in policies that count them (dynamic_load,
-    /// capacity); else 0.
+    /// Number of tasks on it whose end has not been detected, in policies that count them
+    /// (dynamic_load, capacity); otherwise 0.
     uint64_t load;
-    /// 0.
+    /// Always 0.
     uint64_t reserved;
 } dtl_policy_stats_t;
 
-/// Creates a policy: it chooses one of its resources for each task.
+/// Creates a policy, which selects one of its resources for each task. By its name it selects:
 ///
-/// @param[in] name      "fixed": always opts.fixed_index. "round_robin": one after another, by
-///                      each thread, so that the counts of a thread differ by at most one.
-///                      "dynamic_load": the one with the fewest tasks that have not ended.
-///                      "auto_tune": the one where this task was fastest, see dtl_task_key_t.
-///                      "capacity": one that has less than opts.capacity tasks; without any,
-///                      submits wait.
-/// @param[in] resources `count` of them, copied. NULL with count 0 = the defaults of the kind:
-///                      new streams on all devices found (see opts.backend), one for inline,
-///                      those of the table's default_resources.
-/// @param[in] opts      NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0,
-///                      and dtl_policy_initialize gives them later; until then submits return
-///                      DTL_ERROR_INVALID_STATE. Their kind is set now: by opts.kind or opts.ops.
-/// @param[out] out      the policy; give it back with dtl_policy_release.
-/// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
-///         resources, fixed_index beyond the list, unknown flags or kind,
-///         DTL_POLICY_DEFER without a kind or table.
+///     "fixed"         always opts.fixed_index
+///     "round_robin"   one after another, for each thread: its counts differ by at most one
+///     "dynamic_load"  the resource with the fewest tasks that have not ended
+///     "auto_tune"     the resource on which this task was fastest, see dtl_task_key_t
+///     "capacity"      one with fewer than opts.capacity tasks; if there is none, submits wait
+///
+/// With DTL_POLICY_DEFER, `resources` is NULL and `count` 0. dtl_policy_initialize sets the
+/// resources later; until then submits return DTL_ERROR_INVALID_STATE. opts.kind or opts.ops sets
+/// their kind now.
+///
+/// @param[in] name      Name of the policy.
+/// @param[in] resources `count` resources. Copied. NULL with count 0 = the defaults of the kind:
+///                      new streams on all devices found (see opts.backend), one resource for
+///                      inline, those of the table's default_resources.
+/// @param[in] count     Number of resources, at most 4096.
+/// @param[in] opts      Start from DTL_POLICY_OPTS_INIT. NULL = all defaults.
+/// @param[out] out      The policy. The caller owns it; release it with dtl_policy_release.
+/// @return DTL_ERROR_NOT_FOUND: there is no policy of that name.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, fixed_index is beyond the list, a flag or
+///         the kind is unknown, or DTL_POLICY_DEFER is set without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
-///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
-///         fixed_index; the text gives the reason.
-///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
+///         DTL_ERROR_UNAVAILABLE: no resource, or not that of fixed_index, can be used. The text
+///         has the reason. DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources or policies.
 /// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy,
 /// dynamic_load_policy, auto_tune_policy.
 DTL_NODISCARD dtl_status_t dtl_policy_create(const char *name, const dtl_resource_t *resources,
@@ -851,189 +863,250 @@ DTL_NODISCARD dtl_status_t dtl_policy_create(const char *name, const dtl_resourc
 
 /// Creates a policy whose selections are made by a table of the program.
 ///
-/// @param[in] ops  the table; copied. Its destroy is called after the policy's last user; not if
-///                 this call fails.
-/// @param[in] self handed to its slots.
-/// Else as dtl_policy_create.
-/// @return as dtl_policy_create; a failure of the table's initialize. DTL_ERROR_NULL_POINTER: a
-///         required slot is missing.
+/// @param[in] ops       The table. Start from DTL_POLICY_OPS_INIT. Copied. Its `destroy` is
+///                      called after the last user of the policy, and not if this call fails.
+/// @param[in] self      Passed to the slots of `ops`. It must live until `destroy` is called.
+/// @param[in] resources See dtl_policy_create.
+/// @param[in] count     Number of resources, at most 4096.
+/// @param[in] opts      Start from DTL_POLICY_OPTS_INIT. NULL = all defaults.
+/// @param[out] out      The policy. The caller owns it; release it with dtl_policy_release.
+/// @return The status of the table's `initialize` if that fails.
+///         DTL_ERROR_NULL_POINTER: a required slot is missing.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, a flag, the kind or needed_info is
+///         unknown, or DTL_POLICY_DEFER is set without a kind or table.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource can be used. The text has the reason.
+///         DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources or policies.
 DTL_NODISCARD dtl_status_t dtl_policy_create_custom(const dtl_policy_ops_t *ops, void *self,
     const dtl_resource_t *resources, uint64_t count, const dtl_policy_opts_t *opts,
     dtl_policy_t *out);
 
-/// Gives a policy made with DTL_POLICY_DEFER its resources, once.
+/// Sets the resources of a policy that was created with DTL_POLICY_DEFER, once. After a failure the
+/// call may be repeated.
 ///
-/// @param[in] resources as for dtl_policy_create.
-/// @param[in] count     as for dtl_policy_create.
-/// @param[in] opts      only its adapter is looked at; without one (or NULL) that of
+/// @param[in] resources `count` resources. Copied. NULL with count 0 = the defaults of the kind,
+///                      see dtl_policy_create.
+/// @param[in] count     Number of resources, at most 4096.
+/// @param[in] opts      Only its adapter is read. If that or `opts` is NULL, the adapter of
 ///                      dtl_policy_create is used.
-/// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be
-///         tried again.
+/// @return The status of the policy table's `initialize` if that fails.
+///         DTL_ERROR_INVALID_STATE: the policy has resources already.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, fixed_index is beyond the list, or a flag
+///         is unknown.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource, or not that of fixed_index, can be used. The text
+///         has the reason. DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources.
 DTL_NODISCARD dtl_status_t dtl_policy_initialize(dtl_policy_t policy,
     const dtl_resource_t *resources, uint64_t count, const dtl_policy_opts_t *opts);
 
-/// One more share of a policy: the same handle, the same state, to be released once more.
+/// Adds a reference to a policy. The handle stays the same; each reference is released once more.
 DTL_NODISCARD dtl_status_t dtl_policy_retain(dtl_policy_t policy);
 
-/// Gives a share of a policy back; with the last one the policy goes, and its submissions with it.
-/// Does not wait for tasks, except for the work on streams that the policy made: wait with
-/// dtl_policy_wait_all before. The null policy: nothing happens.
+/// Releases a reference to a policy. The last one destroys the policy and its submissions.
 ///
-/// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
-/// share goes.
+/// Does not wait for tasks, except for work on streams that the policy created. Call
+/// dtl_policy_wait_all before. Releasing DTL_POLICY_NULL succeeds.
+///
+/// Threads: any. Threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
+/// reference is released.
 DTL_NODISCARD dtl_status_t dtl_policy_release(dtl_policy_t policy);
 
-/// The list that a policy chooses from: what the indices of submissions, selections, stats and a
-/// program's own policy mean. It has the order of the list that was given; resources that cannot be
-/// used (see dtl_resource_ops_t::accept) are not in it, and those behind them move up. Only
-/// opts.fixed_index counts in the list as it was given.
+/// Returns the resources from which a policy selects, in the order that the indices of submissions,
+/// selections, statistics and custom policies refer to.
 ///
-/// @param[out] out     room for `cap` resources; NULL with cap 0 asks for the number.
-/// @param[out] out_len their number. NULL = not wanted.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number; nothing written but *out_len.
-///         DTL_ERROR_INVALID_STATE: not initialised.
+/// The order is that of the list that was passed. Resources that cannot be used (see
+/// dtl_resource_ops_t::accept) are omitted, and later ones move up. Only opts.fixed_index refers to
+/// the original list.
+///
+/// @param[out] out     Array of `cap` resources. NULL with cap 0 to query only the number.
+/// @param[in] cap      Number of elements of `out`.
+/// @param[out] out_len Number of resources; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than the number. Only *out_len was written.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 DTL_NODISCARD dtl_status_t dtl_policy_resources(dtl_policy_t policy, dtl_resource_t *out,
     uint64_t cap, uint64_t *out_len);
 
-/// What happened on each resource of dtl_policy_resources so far. While other threads submit,
-/// numbers may be a moment old.
+/// Returns statistics for each resource of dtl_policy_resources. While other threads submit, the
+/// numbers may lag behind.
 ///
-/// @param[out] out     as for dtl_policy_resources.
-/// @param[in] cap      as for dtl_policy_resources.
-/// @param[out] out_len as for dtl_policy_resources.
+/// @param[out] out     Array of `cap` elements. NULL with cap 0 to query only the number.
+/// @param[in] cap      Number of elements of `out`.
+/// @param[out] out_len Number of resources; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than the number. Only *out_len was written.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 DTL_NODISCARD dtl_status_t dtl_policy_stats(dtl_policy_t policy, dtl_policy_stats_t *out,
     uint64_t cap, uint64_t *out_len);
 
-/// What is true of a policy and its kind of resources.
+/// Returns the properties of a policy and of its kind of resources.
 ///
-/// @param[in,out] out start from DTL_POLICY_TRAITS_INIT.
+/// @param[in,out] out Start from DTL_POLICY_TRAITS_INIT.
 DTL_NODISCARD dtl_status_t dtl_policy_traits(dtl_policy_t policy, dtl_policy_traits_t *out);
 
 /* -----------------------------------------------------------------------------------------------
  * Policies: submit tasks, wait.
  * -------------------------------------------------------------------------------------------- */
 
-/// A task that was submitted: a value, nothing to be destroyed once it is complete.
+/// Submitted task. It is a plain value: once it is complete, there is nothing to destroy.
 typedef struct dtl_submission_t {
-    /// The policy it went through.
+    /// Policy to which the task was submitted.
     dtl_policy_t policy;
-    /// 0 = complete: `status` is the task's. Else it is in flight, to be given to
-    /// dtl_submission_wait, or to dtl_submission_release if nobody will wait.
+    /// 0 = complete, and `status` is that of the task. Otherwise in flight: pass the submission to
+    /// dtl_submission_wait, or to dtl_submission_release if no call will wait.
     uint64_t ticket;
-    /// Which resource: index into the policy's list.
+    /// Selected resource: index into the list of the policy.
     uint32_t resource;
-    /// How the task ended, once it is complete.
+    /// Status of the task, once it is complete.
     dtl_status_t status;
 } dtl_submission_t;
 
-/// A task on its way to a resource of a program's own table. May be copied; `dtl_selection_end`
-/// takes any copy.
+/// Task that is passed to a custom kind of resources. May be copied; `dtl_selection_end` accepts
+/// any copy.
 struct dtl_selection_t {
     /// The policy.
     dtl_policy_t policy;
-    /// Names this selection in the policy; never 0.
+    /// Identifies this selection in the policy; never 0.
     uint64_t ticket;
-    /// The element of the list: what the task's function is given.
+    /// Element of the list, which the function of the task receives.
     dtl_resource_t resource;
-    /// What the adapter made of resource.value; the same without an adapter.
+    /// Result of the adapter for the resource; without an adapter, resource.value.
     uint64_t core;
-    /// DTL_INFO_... that the policy wants to know of this task. TASK_TIME costs something: measure
-    /// only if it is there.
+    /// DTL_INFO_... that the policy needs about this task, ORed. TASK_TIME has a cost: measure only
+    /// if it is set.
     uint64_t wanted_info;
-    /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL
-    /// if none was requested. Not initialised: it may contain data of an earlier selection.
+    /// Memory of scratch_bytes for this selection, aligned to 16 bytes, valid until
+    /// dtl_selection_end; NULL if none was requested. Not initialised: it may contain data of an
+    /// earlier selection.
     void *scratch;
     /// Index of the resource.
     uint32_t index;
-    /// 0.
+    /// Always 0.
     uint32_t reserved;
 };
 
-/// Submits a task: chooses a resource and hands the task to it. Generic, inline and stream
-/// resources: the calling thread calls the task's function. Ended tasks are values: nothing is
-/// allocated for a task that runs inline.
+/// Submits a task: selects a resource and passes the task to it.
 ///
-/// @param[in] key        for policies that learn; {0, 0} = the function's address.
-/// @param[in] task       see dtl_policy_task_fn_t. What it returns is the task's status, not this
-///                       call's.
-/// @param[in] timeout_ns how long to wait for a resource, where the policy may have none free
-///                       ("capacity"); 0 = not at all, DTL_TIMEOUT_INFINITE = no limit. Does not
-///                       limit the task.
-/// @param[out] out       the submission; wait for it or release it, if its ticket is not 0. NULL
-///                       = not wanted: a failure of the task is then returned by the next
-///                       dtl_policy_wait_all.
-/// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no
-///         resources yet.
-///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or the
-///         status that the program's tables returned: the task was not accepted then, and no longer
-///         counts as a task on its resource. DTL_ERROR_INVALID_HANDLE: `policy` is none; or the
-///         task has run, and the event that it left in out_wait is none. The text names which; the
-///         task counts as failed then, and nothing waits for the work that it left running.
+/// For generic, inline and stream resources the calling thread calls the function of the task. For
+/// inline resources the call also waits, without a limit, for work that the function left running.
+/// Tasks that have ended need no cleanup, and a task that runs inline allocates nothing.
+///
+/// @param[in] key        Key for policies that learn. {0, 0} = the address of the function.
+/// @param[in] task       Function of the task, see dtl_policy_task_fn_t. Its result is the status
+///                       of the task, not of this call.
+/// @param[in] arg        Passed to `task`.
+/// @param[in] timeout_ns Time limit in nanoseconds for a resource to become free ("capacity"). 0
+///                       = do not wait, DTL_TIMEOUT_INFINITE = no limit. It does not limit the
+///                       task.
+/// @param[out] out       The submission. Unless its ticket is 0, pass it to dtl_submission_wait
+///                       or dtl_submission_release. NULL = not wanted: a failure of the task is
+///                       then returned by the next dtl_policy_wait_all.
+/// @return The status of a table of the program that did not accept the task; the task no longer
+///         counts on its resource. DTL_ERROR_TIMEOUT: no resource became free.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid. Or the task has run, and the event in
+///         its out_wait is not valid: the task counts as failed, and nothing waits for the work
+///         that it left running. The text states which.
 /// Equivalent: oneDPL's submit(policy, f).
 DTL_NODISCARD dtl_status_t dtl_policy_submit(dtl_policy_t policy, dtl_task_key_t key,
     dtl_policy_task_fn_t task, void *arg, uint64_t timeout_ns, dtl_submission_t *out);
 
-/// As dtl_policy_submit, without waiting for a resource.
+/// Submits a task without waiting for a resource.
 ///
-/// @return DTL_ERROR_BUSY: none is free. Else as dtl_policy_submit.
+/// Otherwise it acts like dtl_policy_submit. In particular, for inline resources it waits for work
+/// that the task left running.
+///
+/// @param[in] key  Key for policies that learn. {0, 0} = the address of the function.
+/// @param[in] task Function of the task, see dtl_policy_task_fn_t.
+/// @param[in] arg  Passed to `task`.
+/// @param[out] out The submission; see dtl_policy_submit. NULL = not wanted.
+/// @return The status of a table of the program that did not accept the task.
+///         DTL_ERROR_BUSY: no resource is free.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid, or the event that the task left is not.
 /// Equivalent: oneDPL's try_submit.
 DTL_NODISCARD dtl_status_t dtl_policy_try_submit(dtl_policy_t policy, dtl_task_key_t key,
     dtl_policy_task_fn_t task, void *arg, dtl_submission_t *out);
 
-/// As dtl_policy_submit, and waits until the task has ended.
+/// Submits a task and blocks until it has ended.
 ///
-/// @param[in] timeout_ns for a resource and for the end together.
-/// @return the task's status. DTL_ERROR_TIMEOUT: no resource became free (the task does not run),
-///         or it has not ended (it goes on; its failure is the next dtl_policy_wait_all's). Else as
-///         dtl_policy_submit.
+/// @param[in] key        Key for policies that learn. {0, 0} = the address of the function.
+/// @param[in] task       Function of the task, see dtl_policy_task_fn_t.
+/// @param[in] arg        Passed to `task`.
+/// @param[in] timeout_ns Time limit in nanoseconds for a resource and the end together. 0 = do
+///                       not wait, DTL_TIMEOUT_INFINITE = no limit. It does not interrupt a
+///                       function that the calling thread runs. For inline resources it does not
+///                       limit the wait for work that the function left running.
+/// @return The status of the task, or of a table of the program that did not accept it.
+///         DTL_ERROR_TIMEOUT: no resource became free (the task does not run), or the task has not
+///         ended (it continues, and the next dtl_policy_wait_all returns its failure).
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid, or the event that the task left is not.
 /// Equivalent: oneDPL's submit_and_wait.
 DTL_NODISCARD dtl_status_t dtl_policy_submit_and_wait(dtl_policy_t policy, dtl_task_key_t key,
     dtl_policy_task_fn_t task, void *arg, uint64_t timeout_ns);
 
-/// Waits until a submission has ended; then it is complete, and `status` in it is the task's.
+/// Blocks until a submission is complete; its `status` is then that of the task.
 ///
-/// @param[in,out] submission [externally synchronised]; a complete one answers at once.
-/// @param[in] timeout_ns     0 = only look, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
-///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for
-///         before.
-///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the
-///         task have said is not kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell
-///         that.
+/// @param[in,out] submission The submission, updated. A complete one returns immediately.
+///                           [externally synchronised]
+/// @param[in] timeout_ns     In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no
+///                           limit.
+/// @return The status of the task. Error texts of dtl_ calls inside the task are not preserved
+///         here; use dtl_policy_submit_and_wait or dtl_policy_wait_all for that.
+///         DTL_ERROR_TIMEOUT: the task has not ended. The submission is unchanged.
+///         DTL_ERROR_INVALID_HANDLE: the policy was destroyed, or a copy of the submission was
+///         waited for before. DTL_ERROR_CANCELED: the policy was released during the call.
 DTL_NODISCARD dtl_status_t dtl_submission_wait(dtl_submission_t *submission, uint64_t timeout_ns);
 
-/// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure
-/// is the next dtl_policy_wait_all's. A complete submission: nothing happens.
+/// Releases a submission for which no call will wait; its ticket becomes 0.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
+/// The task continues, and the next dtl_policy_wait_all returns its failure. A complete submission
+/// is not changed.
+///
+/// @param[in,out] submission The submission, updated. [externally synchronised]
+/// @return DTL_ERROR_INVALID_HANDLE: the policy was destroyed, or a copy of the submission was
+///         waited for or released before.
 DTL_NODISCARD dtl_status_t dtl_submission_release(dtl_submission_t *submission);
 
-/// The resource that a submission's task was given: the element of the policy's list.
+/// Returns the resource that was selected for a submission.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: the policy is gone.
+/// @param[out] out The element of the list of the policy.
+/// @return DTL_ERROR_INVALID_HANDLE: the policy was destroyed.
 DTL_NODISCARD dtl_status_t dtl_submission_resource(const dtl_submission_t *submission,
     dtl_resource_t *out);
 
-/// Waits for everything that was submitted before; not for tasks that other threads' submits are
-/// running now. Not to be called by a task.
+/// Blocks until everything that was submitted before has ended.
 ///
-/// @param[in] timeout_ns 0 = only look, DTL_TIMEOUT_INFINITE = no limit. Only without a limit the
-///                       table's wait_resource is called.
-/// @return the first failure of a task whose submission nobody has, once, else of a stream or
-///         wait_resource.
-///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released
-///         meanwhile.
+/// Does not wait for tasks that submits of other threads are running at the moment. A task must not
+/// call it.
+///
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+///                       The table's wait_resource is called only without a limit.
+/// @return The first failure of a task whose submission is not owned by anyone, reported once;
+///         otherwise that of a stream or of wait_resource. DTL_ERROR_TIMEOUT: a task has not ended.
+///         DTL_ERROR_CANCELED: the policy was released during the call.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 /// Equivalent: oneDPL's wait(policy.get_submission_group()).
 DTL_NODISCARD dtl_status_t dtl_policy_wait_all(dtl_policy_t policy, uint64_t timeout_ns);
 
-/// For a program's own kind of resources: a task has ended. Exactly once for each selection whose
-/// submit succeeded, from any thread, also before that submit returns.
+/// Reports that a task on a custom kind of resources has ended.
 ///
-/// @param[in] selection what submit was given, or a copy.
-/// @param[in] status    the task's.
-/// @param[in] time_ns   how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME;
-///                      else ignored.
-/// @return DTL_ERROR_INVALID_HANDLE: reported before, or the policy is gone. Nothing happens then.
+/// Call it exactly once for each selection whose submit succeeded, in any thread, also before that
+/// submit returns.
+///
+/// @param[in] selection The selection passed to submit, or a copy of it.
+/// @param[in] status    Status of the task.
+/// @param[in] time_ns   Duration of the task in nanoseconds if wanted_info has
+///                      DTL_INFO_TASK_TIME; otherwise ignored.
+/// @return DTL_ERROR_INVALID_HANDLE: the end was reported before, or the policy was destroyed. The
+///         call has no effect.
 DTL_NODISCARD dtl_status_t dtl_selection_end(const dtl_selection_t *selection,
     dtl_status_t status, uint64_t time_ns);
 
@@ -1074,82 +1147,80 @@ static const dtl_registration_t dtl_registration_null_ __attribute__((unused)) =
 #define DTL_REGISTRATION_NULL ((dtl_registration_t){0})
 #endif
 
-/// In a key: every value, also those that are registered later. In a query: there is none.
+/// In a key: every value, including those registered later. In a query: no value.
 #define DTL_DISPATCH_ANY UINT64_C(0)
 
-/// Flag of `dtl_dispatcher_create`: a key whose predicates are all false hides the predicated
-/// handlers of later keys (rule 2), as in DaCe.
+/// Flag of `dtl_dispatcher_create`: a key whose predicates are all false hides the handlers with
+/// predicates of later keys (rule 2), as in DaCe.
 #define DTL_DISPATCHER_STRICT_DACE UINT64_C(1)
 
-/// Flag of a handler without a predicate: it stands before the one of the same key, until it is
+/// Flag of a handler without a predicate: it precedes the one of the same key until it is
 /// unregistered.
 #define DTL_DISPATCH_REPLACE UINT64_C(1)
 /// Flag of a handler that refuses: a query that selects it fails with its reason (rule 7).
 #define DTL_DISPATCH_ILLEGAL UINT64_C(2)
-/// Flag of a handler that is the default of its operation (rule 4): its key has DTL_DISPATCH_ANY in
+/// Flag of a handler that is the default of its operation (rule 4). Its key has DTL_DISPATCH_ANY in
 /// all three slots.
 #define DTL_DISPATCH_DEFAULT UINT64_C(4)
 
-/// What a handler is for. An element of an array: it never grows.
+/// Key under which a handler is registered. It is an element of an array, so it never grows.
 ///
-/// A slot is a plain member, a template, an instance of one, or DTL_DISPATCH_ANY. A template's key
-/// (lower 32 bits 0) fits the template and every instance of it; an instance's key fits that
-/// instance alone.
+/// A slot is a plain member, a template, an instance of a template, or DTL_DISPATCH_ANY. The key of
+/// a template (lower 32 bits 0) matches the template and all its instances; that of an instance
+/// matches this instance alone.
 ///
-/// Rules by which a dispatcher chooses:
+/// A dispatcher chooses by these rules:
 ///
-///  1. Keys are walked from specific to general, with s = source, d = destination, h = schedule:
+///  1. Keys are tried from specific to general, with s = source, d = destination, h = schedule:
 ///     (s,d,h) (s,d,any) (s,any,h) (s,any,any) (any,d,h) (any,d,any) (any,any,h) (any,any,any).
-///     Within one of these forms a key with an instance comes before one with its template; where
-///     keys have instances in different slots, the source counts first, then the destination.
-///  2. Handlers with a predicate come first. At the first key where a predicate is true the highest
-///     priority wins; if two have that priority and both are true, the query is DTL_ERROR_AMBIGUOUS
-///     and the text names both. A key whose predicates are all false does not hide the keys after
-///     it (it does with DTL_DISPATCHER_STRICT_DACE).
-///  3. Then handlers without a predicate, by the same walk.
-///  4. Then the default of the operation (DTL_DISPATCH_DEFAULT).
-///  5. Then DTL_ERROR_NOT_FOUND: the text names source, destination and schedule.
-///  6. Two handlers without a predicate for one key, or two defaults of one operation, are
-///     DTL_ERROR_ALREADY_EXISTS, unless the new one has DTL_DISPATCH_REPLACE. Of several keys that
-///     are registered at once all are taken or none.
-///  7. A handler can be DTL_DISPATCH_ILLEGAL: where it is chosen, the query fails with
-///     DTL_ERROR_NOT_SUPPORTED and its reason.
-///  8. Predicates run without any lock, each at most once for a query, and may query the dispatcher
+///     Within one of these forms a key with an instance precedes the key with its template. If keys
+///     have instances in different slots, the source counts first, then the destination.
+///  2. Handlers with a predicate come first. At the first key with a true predicate the highest
+///     priority wins. If two handlers with this priority both have true predicates, the query fails
+///     with DTL_ERROR_AMBIGUOUS, and the text names both. A key whose predicates are all false does
+///     not hide later keys (with DTL_DISPATCHER_STRICT_DACE it does).
+///  3. Then come handlers without a predicate, in the same order of keys.
+///  4. Then comes the default of the operation (DTL_DISPATCH_DEFAULT).
+///  5. Otherwise the query fails with DTL_ERROR_NOT_FOUND. The text names source, destination and
+///     schedule.
+///  6. A second handler without a predicate for a key, and a second default of an operation, are
+///     refused with DTL_ERROR_ALREADY_EXISTS, unless the new one has DTL_DISPATCH_REPLACE. Of
+///     several keys that are registered at once, either all are registered or none.
+///  7. If a DTL_DISPATCH_ILLEGAL handler is chosen, the query fails with DTL_ERROR_NOT_SUPPORTED
+///     and the reason of the handler.
+///  8. Predicates run without a lock, each at most once per query, and may query the dispatcher
 ///     themselves. A predicate that fails (below 0) ends the query with its status.
-///  9. A handler may be unregistered while it runs: from then on it is not chosen any more, and
-///     `destroy` of its data runs after the last user has left.
-/// 10. DTL_DISPATCH_ANY also fits values that are registered later.
+///  9. A handler may be unregistered while it runs. From then on it is not chosen, and `destroy`
+///     runs after its last user has returned.
+/// 10. DTL_DISPATCH_ANY also matches values that are registered later.
 ///
-/// Source of the rules: DaCe's TargetDispatcher, without what goes wrong there: the order of
-/// registration never decides.
+/// The rules come from the TargetDispatcher of DaCe, with one correction: the order of registration
+/// never decides.
 typedef struct dtl_dispatch_key_t {
-    /// DTL_OPERATION_... or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
+    /// DTL_OPERATION_... or a registered member of DTL_ENUM_OPERATION; not an instance, not 0.
     dtl_enum_word_t operation;
-    /// Where data comes from: a word of any enumeration that was given out in this process, or
-    /// DTL_DISPATCH_ANY. In keys of the library's own operations a slot takes only words of the
-    /// enumeration that dtl_dispatch_query_t lists for it, and `schedule` takes only schedules.
+    /// Origin of the data, or DTL_DISPATCH_ANY. Any word that an enumeration in this process has
+    /// assigned. For the library's own operations, a slot accepts only words of the enumeration
+    /// that dtl_dispatch_query_t lists for it, and `schedule` accepts only schedules.
     dtl_enum_word_t source;
-    /// Where it goes, or DTL_DISPATCH_ANY.
+    /// Destination of the data, or DTL_DISPATCH_ANY.
     dtl_enum_word_t destination;
-    /// How work is run, or DTL_DISPATCH_ANY.
+    /// How the work runs, or DTL_DISPATCH_ANY.
     dtl_enum_word_t schedule;
     /// Must be 0.
     uint64_t reserved[2];
 } dtl_dispatch_key_t;
 
-/// What a handler is wanted for. Start from DTL_DISPATCH_QUERY_INIT.
+/// Query for a handler. Start from DTL_DISPATCH_QUERY_INIT. The library itself makes these queries
+/// to the default dispatcher:
 ///
-/// What the library asks the default dispatcher itself:
+///     operation              source       destination  schedule        args
+///     DTL_OPERATION_ALLOC    -            memory kind  -               dtl_dispatch_alloc_t
+///     DTL_OPERATION_COPY     memory kind  memory kind  -               dtl_dispatch_copy_t
+///     DTL_OPERATION_LAUNCH   -            -            of the launch   dtl_dispatch_launch_t
+///     DTL_OPERATION_COMPILE  language     -            -               dtl_dispatch_compile_t
 ///
-///     operation              source        destination   schedule                args
-///     DTL_OPERATION_ALLOC    -             memory kind   -
-///                            dtl_dispatch_alloc_t
-///     DTL_OPERATION_COPY     memory kind   memory kind   -
-///                            dtl_dispatch_copy_t
-///     DTL_OPERATION_LAUNCH   -             -             dtl_launch_t.schedule
-///                            dtl_dispatch_launch_t
-///     DTL_OPERATION_COMPILE  language      -             -
-///                            dtl_dispatch_compile_t
+/// The schedule of a launch is dtl_launch_t.schedule.
 typedef struct dtl_dispatch_query_t {
     /// sizeof(dtl_dispatch_query_t), set by DTL_DISPATCH_QUERY_INIT.
     uint32_t struct_size;
@@ -1157,66 +1228,71 @@ typedef struct dtl_dispatch_query_t {
     uint32_t reserved;
     /// DTL_OPERATION_... or a registered one.
     dtl_enum_word_t operation;
-    /// A value, or DTL_DISPATCH_ANY: there is none, and only keys with DTL_DISPATCH_ANY fit.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     dtl_enum_word_t source;
-    /// As source.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     dtl_enum_word_t destination;
-    /// As source.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     dtl_enum_word_t schedule;
-    /// Handed to predicates and to the handler as it is: the operation's own struct. May be NULL
-    /// for a mere question.
+    /// Struct of the operation, passed unchanged to predicates and to the handler. May be NULL if
+    /// nothing is invoked.
     void *args;
 } dtl_dispatch_query_t;
 
 /// Initial value of a dtl_dispatch_query_t.
 #define DTL_DISPATCH_QUERY_INIT {sizeof(dtl_dispatch_query_t), 0, 0, 0, 0, 0, NULL}
 
-/// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the
-/// query fails (its text: dtl_backend_set_error, or that of the dtl_ call which gave the status).
-/// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher;
-/// it should not block and must not throw.
+/// Returns whether a handler accepts a query: above 0 = yes, 0 = no, below 0 = minus a status, with
+/// which the query fails.
+///
+/// The text of the failure is that of dtl_backend_set_error, or of the dtl_ call that returned the
+/// status. Thread: the one that makes the query. Locks held: none. It may call dtl_ functions, also
+/// with the dispatcher. It should not block and must not throw.
 typedef int32_t (*dtl_dispatch_predicate_fn_t)(const dtl_dispatch_query_t *query, void *user);
 
 /// Performs the requested operation.
-/// @param[out] out_event an event for the end of work that goes on after the return; the caller
-///                       of dtl_dispatch_invoke then owns it. Left null: all is done. Anything
-///                       but a live event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nothing
-///                       waits for an event, so do all before returning; that is the case in
-///                       every query of the library itself.
-/// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions; it
-/// must not throw. A call of the library that would lead to the handler which makes it goes the
-/// library's own way instead.
+///
+/// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions. It
+/// must not throw. A call of the library that would lead to the handler that makes it is performed
+/// by the library itself.
+/// @param[out] out_event Event for the end of work that continues after the return; the caller of
+///                       dtl_dispatch_invoke owns it. If it stays null, all work is complete.
+///                       Anything but a live event is DTL_ERROR_NATIVE_BACKEND. The pointer is
+///                       NULL if nothing waits for an event, as in every query of the library
+///                       itself: complete all work before returning.
 typedef dtl_status_t (*dtl_dispatch_fn_t)(const dtl_dispatch_query_t *query,
     dtl_event_t *out_event, void *user);
 
-/// The handler's data are used no more. Thread: the one that unregistered it, or the last one that
-/// used it when that leaves the library. Locks held: none. It may call dtl_ functions (during
-/// dtl_finalize they fail); it must not throw.
+/// Frees the data of a handler after its last use.
+///
+/// Thread: the one that unregistered the handler, or the last one that used it, when it leaves the
+/// library. Locks held: none. It may call dtl_ functions (during dtl_finalize they fail). It must
+/// not throw.
 typedef void (*dtl_dispatch_destroy_fn_t)(void *user);
 
-/// A handler. Start from DTL_DISPATCH_HANDLER_INIT.
+/// Handler of a dispatcher. Start from DTL_DISPATCH_HANDLER_INIT.
 typedef struct dtl_dispatch_handler_t {
     /// sizeof(dtl_dispatch_handler_t), set by DTL_DISPATCH_HANDLER_INIT.
     uint32_t struct_size;
-    /// Among handlers with a predicate of the same key the higher one wins.
+    /// Priority among handlers with a predicate of the same key: the highest wins.
     int32_t priority;
-    /// DTL_DISPATCH_REPLACE, DTL_DISPATCH_ILLEGAL, DTL_DISPATCH_DEFAULT.
+    /// DTL_DISPATCH_REPLACE, DTL_DISPATCH_ILLEGAL and DTL_DISPATCH_DEFAULT, ORed.
     uint64_t flags;
-    /// For texts, 1 to 127 bytes of UTF-8; copied, need not be unique.
+    /// Name for texts, 1 to 127 bytes of UTF-8. Copied. It need not be unique.
     const char *name;
-    /// Why what it is chosen for cannot be done, for DTL_DISPATCH_ILLEGAL; copied. Else NULL.
+    /// Reason for the refusal of a DTL_DISPATCH_ILLEGAL handler. Copied. Otherwise NULL.
     const char *reason;
-    /// NULL = it takes every query that its keys fit.
+    /// Predicate. NULL = the handler accepts every query that its keys match.
     dtl_dispatch_predicate_fn_t predicate;
-    /// Performs the operation. NULL where `backend` or DTL_DISPATCH_ILLEGAL determines the result.
+    /// Performs the operation. NULL if `backend` or DTL_DISPATCH_ILLEGAL determines the result.
     dtl_dispatch_fn_t invoke;
-    /// NULL = there is nothing to destroy.
+    /// Frees `user`. NULL = nothing to do.
     dtl_dispatch_destroy_fn_t destroy;
-    /// Handed to the three.
+    /// Passed to `predicate`, `invoke` and `destroy`.
     void *user;
-    /// Instead of `invoke`, for DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE:
-    /// this backend's memory, transfer or compiler does it. The backend cannot be unregistered
-    /// before the handler. Else null.
+    /// Backend whose memory, transfer or compiler performs the operation instead of `invoke`, for
+    /// DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE. It cannot be unregistered
+    /// before the handler. Otherwise null.
     dtl_backend_t backend;
 } dtl_dispatch_handler_t;
 
@@ -1230,23 +1306,23 @@ typedef struct dtl_dispatch_alloc_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// The requested backend; the stream's, where there is one.
+    /// Requested backend; that of the stream if there is one.
     dtl_backend_t backend;
-    /// The requested kind.
+    /// Requested memory kind.
     dtl_enum_word_t kind;
-    /// At least 1.
+    /// Size in bytes, at least 1.
     uint64_t size_bytes;
-    /// A power of two; 0 = the kind's own.
+    /// Power of two in bytes; 0 = that of the kind.
     uint64_t alignment;
-    /// Set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on `stream`, of
-    /// any backend (not of backend "host" for another: name that in
-    /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that
-    /// it requested, or the memory's own. The library owns it once the handler succeeds. If it
-    /// lacks that size or alignment, it is refused with DTL_ERROR_NATIVE_BACKEND, and freed if
-    /// dtl_mem_alloc gave it.
+    /// Result, set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on
+    /// `stream`, of any backend. (Not of backend "host" for another one: name "host" in
+    /// dtl_dispatch_handler_t.backend.) The program frees it by dtl_mem_free with the backend that
+    /// it requested or with that of the memory. The library owns it once the handler succeeds. If
+    /// its size or alignment is insufficient, it is refused with DTL_ERROR_NATIVE_BACKEND, and
+    /// freed if it came from dtl_mem_alloc.
     void *ptr;
-    /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will
-    /// do. Null = in no stream's.
+    /// Stream in whose order the memory is requested (dtl_mem_alloc_async). Memory that is
+    /// available immediately is sufficient. Null = no stream.
     dtl_stream_t stream;
 } dtl_dispatch_alloc_t;
 
@@ -1257,25 +1333,25 @@ typedef struct dtl_dispatch_alloc_t {
 typedef struct dtl_dispatch_copy_t {
     /// sizeof(dtl_dispatch_copy_t), set by DTL_DISPATCH_COPY_INIT.
     uint32_t struct_size;
-    /// 0: size_bytes in a row; else axes of `shape` and of the strides.
+    /// Number of axes in `shape` and strides; 0 = `size_bytes` contiguous bytes.
     int32_t ndim;
-    /// Where the first element goes.
+    /// First element of the destination.
     void *dst;
-    /// Where it is.
+    /// First element of the source.
     const void *src;
-    /// Bytes of all elements.
+    /// Size of all elements together in bytes.
     uint64_t size_bytes;
-    /// Whose memory dst is; null = the program's own.
+    /// Backend of the destination; null = memory of the program.
     dtl_backend_t dst_backend;
-    /// Whose memory src is; null = the program's own.
+    /// Backend of the source; null = memory of the program.
     dtl_backend_t src_backend;
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     uint64_t element_bytes;
-    /// Elements along each axis.
+    /// Number of elements along each axis.
     const int64_t *shape;
-    /// Elements from one element to the next along each axis.
+    /// Distances in the destination from one element to the next along each axis, in elements.
     const int64_t *dst_strides;
-    /// As dst_strides.
+    /// Distances in the source from one element to the next along each axis, in elements.
     const int64_t *src_strides;
 } dtl_dispatch_copy_t;
 
@@ -1288,17 +1364,17 @@ typedef struct dtl_dispatch_copy_t {
 typedef struct dtl_dispatch_launch_t {
     /// sizeof(dtl_dispatch_launch_t), set by DTL_DISPATCH_LAUNCH_INIT.
     uint32_t struct_size;
-    /// 0.
+    /// Always 0.
     uint32_t reserved;
     /// The stream.
     dtl_stream_t stream;
     /// The kernel.
     dtl_kernel_t kernel;
-    /// The grid, with the schedule.
+    /// Grid and block dimensions, with the schedule.
     const dtl_launch_t *launch;
     /// Pointers to the arguments.
     const void *const *args;
-    /// Their sizes in bytes.
+    /// Sizes of the arguments in bytes.
     const uint64_t *sizes;
     /// Number of arguments.
     uint64_t count;
@@ -1312,117 +1388,133 @@ typedef struct dtl_dispatch_launch_t {
 typedef struct dtl_dispatch_compile_t {
     /// sizeof(dtl_dispatch_compile_t), set by DTL_DISPATCH_COMPILE_INIT.
     uint32_t struct_size;
-    /// The device.
+    /// Requested device.
     int32_t device;
-    /// The requested backend.
+    /// Requested backend.
     dtl_backend_t backend;
     /// The source.
     const dtl_source_t *source;
-    /// Set by the handler: the module, which becomes the caller's.
+    /// Result, set by the handler: the module. The caller of dtl_module_compile owns it.
     dtl_module_t module;
 } dtl_dispatch_compile_t;
 
 /// Initial value of a dtl_dispatch_compile_t.
 #define DTL_DISPATCH_COMPILE_INIT {sizeof(dtl_dispatch_compile_t), 0, {0}, NULL, {0}}
 
-/// Creates a dispatcher without handlers. The rules are at dtl_dispatch_key_t.
+/// Creates a dispatcher without handlers. dtl_dispatch_key_t states the rules.
 ///
-/// @param[in] flags 0, or DTL_DISPATCHER_STRICT_DACE.
-/// @param[out] out  the dispatcher; destroy it with dtl_dispatcher_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT: flags. DTL_ERROR_LIMIT: no handle is left.
+/// @param[in] flags 0 or DTL_DISPATCHER_STRICT_DACE.
+/// @param[out] out  The dispatcher. The caller owns it; destroy it with dtl_dispatcher_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `flags` has unknown bits.
+///         DTL_ERROR_LIMIT: no handle is left.
 /// Threads: any. Equivalent: DaCe's TargetDispatcher.
 DTL_NODISCARD dtl_status_t dtl_dispatcher_create(uint64_t flags, dtl_dispatcher_t *out);
 
-/// Destroys a dispatcher and unregisters all of its handlers. Invocations that run go on; `destroy`
-/// of their data follows them. The null dispatcher and the default one: nothing happens.
+/// Destroys a dispatcher and unregisters all its handlers.
 ///
-/// Threads: any.
+/// Invocations in progress continue, and `destroy` of their data is called after them. For
+/// DTL_DISPATCHER_NULL and the default dispatcher the call has no effect.
 DTL_NODISCARD dtl_status_t dtl_dispatcher_destroy(dtl_dispatcher_t dispatcher);
 
-/// The dispatcher that the library itself consults before it allocates, copies, launches or
-/// compiles: handlers that are registered here also serve programs that are unaware of them. The
-/// library's built-in way is the default of each of its operations here (rule 4);
-/// dtl_dispatch_explain shows it. It exists whenever the library does.
+/// Returns the dispatcher that the library itself queries before it allocates, copies, launches or
+/// compiles.
 ///
-/// Without handlers here nothing becomes slower. Pools, fills and the memory of communicators and
-/// windows are not dispatched.
+/// Handlers registered here also serve programs that are unaware of them. The library's
+/// implementation is the default of each of its operations here (rule 4 of dtl_dispatch_key_t), as
+/// dtl_dispatch_explain shows. The dispatcher exists while the library is initialised. Without
+/// handlers it costs no time. Pools, fills, and the memory of communicators and windows are not
+/// dispatched.
 dtl_dispatcher_t dtl_dispatcher_default(void);
 
-/// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
-/// under none. Calls that begin after it has returned find it; others may.
+/// Registers a handler under one or several keys: under all of them, or under none if one is
+/// refused.
 ///
-/// @param[in] dispatcher dtl_dispatcher_default() or one of dtl_dispatcher_create.
-/// @param[in] keys       key_count of them, all different; copied.
-/// @param[in] key_count  1 to 1024. Of each operation a dispatcher takes 1024 keys with
+/// Calls that begin after the return find it; calls in progress may.
+///
+/// @param[in] dispatcher dtl_dispatcher_default(), or one from dtl_dispatcher_create.
+/// @param[in] keys       `key_count` keys, all different. Copied.
+/// @param[in] key_count  1 to 1024. For each operation a dispatcher accepts 1024 keys with
 ///                       predicates and 1024 without.
-/// @param[in] handler    start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until
+/// @param[in] handler    Start from DTL_DISPATCH_HANDLER_INIT. Copied. `user` must live until
 ///                       `destroy` is called.
-/// @param[out] out       the registration: dtl_dispatch_unregister ends it,
-///                       dtl_dispatcher_destroy and dtl_finalize do too.
-/// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler.
-///         DTL_ERROR_INVALID_ARGUMENT: a key (the text has its index), for example one of the
-///         library's operations with a word of the wrong enumeration in a slot (see
-///         dtl_dispatch_query_t); flags, name, or parts that do not go together.
-///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT:
-///         too many keys. After a failure `destroy` is not called.
-/// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
+/// @param[out] out       The registration. End it with dtl_dispatch_unregister;
+///                       dtl_dispatcher_destroy and dtl_finalize end it too.
+/// @return After a failure `destroy` is not called.
+///         DTL_ERROR_ALREADY_EXISTS: rule 6 of dtl_dispatch_key_t. The text names key and handler.
+///         DTL_ERROR_INVALID_ARGUMENT: a key is not valid (the text has its index), for example
+///         because a slot of one of the library's operations has a word of a wrong enumeration (see
+///         dtl_dispatch_query_t). Also if flags, name or a combination of fields of the handler is
+///         not valid. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
+///         DTL_ERROR_LIMIT: there are too many keys.
+/// Threads: any. Equivalent: DaCe's register_copy_dispatcher and similar functions.
 DTL_NODISCARD dtl_status_t dtl_dispatch_register(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_key_t *keys, uint64_t key_count, const dtl_dispatch_handler_t *handler,
     dtl_registration_t *out);
 
-/// Ends a registration: its handler is not chosen any more. A handler that it replaced is there
-/// again. Invocations that run go on; `destroy` is called before this returns if nobody is in the
-/// library meanwhile, else after the last of them left.
+/// Unregisters a handler: it is no longer chosen.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: unregistered before. DTL_ERROR_INVALID_ARGUMENT: it is another
-///         dispatcher's, or the library's own.
-/// Threads: any; also in the handler itself.
+/// A handler that it replaced becomes active again. Invocations in progress continue. `destroy` is
+/// called before the return if no other thread is inside the library, otherwise after the last of
+/// them has left.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: it was unregistered before.
+///         DTL_ERROR_INVALID_ARGUMENT: it belongs to another dispatcher or to the library.
+/// Threads: any, also in the handler itself.
 DTL_NODISCARD dtl_status_t dtl_dispatch_unregister(dtl_dispatcher_t dispatcher,
     dtl_registration_t registration);
 
-/// Finds the handler of a query, by the rules at dtl_dispatch_key_t. Asks predicates; invokes
+/// Finds the handler of a query by the rules of dtl_dispatch_key_t. Calls predicates; invokes
 /// nothing.
 ///
-/// @param[in] query start from DTL_DISPATCH_QUERY_INIT.
-/// @param[out] out  its registration; may be stale as soon as another thread unregisters it.
-/// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED:
-///         it is illegal, with the handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is
-///         none (where a key fits, the query's words are not looked up). Else what a predicate
-///         failed with.
+/// @param[in] query Start from DTL_DISPATCH_QUERY_INIT.
+/// @param[out] out  The registration. It becomes stale when another thread unregisters it.
+/// @return The status of a predicate that failed. DTL_ERROR_NOT_FOUND: no key matches.
+///         DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
+///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration. (If a key matches, the
+///         words of the query are not verified.)
 /// Threads: any; takes no lock.
 DTL_NODISCARD dtl_status_t dtl_dispatch_find(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_registration_t *out);
 
-/// Finds the handler of a query and has it perform the operation. The library's built-in operations
-/// can be invoked like any other, with the args that the table at dtl_dispatch_query_t names.
+/// Finds the handler of a query and performs the operation with it.
 ///
-/// @param[in] query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
-/// @param[out] out_event NULL: all is done when this returns. Else an event for work that goes
-///                       on, to be destroyed with dtl_event_destroy; null if all is done.
-/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers
-///         run within each other on this thread, so one invokes what it does itself; the handler is
-///         not called. (A query of the library itself, as in dtl_mem_copy, never leads to a handler
-///         that the thread is in.)
-/// Threads: any; takes no lock. May block as the handler does.
+/// Built-in operations of the library can be invoked like any other, with the args that
+/// dtl_dispatch_query_t lists. Blocks as long as the handler does.
+///
+/// @param[in] query      Start from DTL_DISPATCH_QUERY_INIT. `args` is the struct of the
+///                       operation.
+/// @param[out] out_event NULL = all work is complete when the call returns. Otherwise it receives
+///                       an event for work that continues, which the caller owns and destroys
+///                       with dtl_event_destroy, or null if all work is complete.
+/// @return The status of the handler or of a predicate that failed.
+///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
+///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration.
+///         DTL_ERROR_NATIVE_BACKEND: the handler returned an event that is not live.
+///         DTL_ERROR_LIMIT: 64 handlers are nested on this thread, so one invokes itself. The
+///         handler is not called. (A query of the library itself, as in dtl_mem_copy, never leads
+///         to a handler that is running on the thread.)
+/// Threads: any; takes no lock.
 DTL_NODISCARD dtl_status_t dtl_dispatch_invoke(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_event_t *out_event);
 
-/// Describes how the handler of a query is chosen: a line for each one whose key fits, in the order
-/// of the rules, with the result of its predicate (all of them are called), then the choice or the
-/// refusal. For the default dispatcher there is also a line for each built-in operation that fits:
-/// for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it
-/// has (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
-/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY)
-/// fits all of these. The handlers that other values there would lead to follow as lines
-/// "elsewhere".
+/// Describes how the handler of a query is chosen.
 ///
-/// @param[in] query    start from DTL_DISPATCH_QUERY_INIT.
-/// @param[out] buf     room for the text and its NUL; NULL with cap 0 asks for the length alone.
-/// @param[in] cap      bytes of room.
-/// @param[out] out_len bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds
-///         nothing is no failure here.
-/// Threads: any.
+/// The text has a line for each handler whose key matches, in the order of the rules, with the
+/// result of its predicate (all predicates are called). Then comes the choice or the refusal. For
+/// the default dispatcher there is also a line for each built-in operation that matches: for
+/// DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it has
+/// (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
+/// DTL_OPERATION_COMPILE of every compiler. DTL_DISPATCH_ANY in the query matches all of these.
+/// Handlers to which other values there would lead follow as lines "elsewhere".
+///
+/// @param[in] query    Start from DTL_DISPATCH_QUERY_INIT.
+/// @param[out] buf     Buffer for the text and its NUL. NULL with cap 0 to query only the length.
+/// @param[in] cap      Size of `buf` in bytes.
+/// @param[out] out_len Length of the text in bytes without the NUL; may be NULL.
+/// @return A query without a handler is not a failure here.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. *out_len was written.
 DTL_NODISCARD dtl_status_t dtl_dispatch_explain(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, char *buf, uint64_t cap, uint64_t *out_len);
 

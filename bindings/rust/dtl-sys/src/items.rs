@@ -942,11 +942,13 @@ pub const DTL_TRACE_CALLBACKS_INIT: dtl_trace_callbacks_t = dtl_trace_callbacks_
 // -----------------------------------------------------------------------------------------------
 // Backends, devices, memory kinds: the info structs that calls fill in.
 
-/// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle
-/// stays valid as long as allocations, streams, events, executors, communicators or handlers of it
-/// are alive, or memory is adopted by it or registered with it. After the last of them (at once if
-/// there are none) the old backend is unregistered: its handle becomes stale and its table's
-/// `destroy` is called. A built-in backend stays until dtl_finalize.
+/// Flag of `dtl_backend_register`: replaces a backend of the same name.
+///
+/// The handle of the old backend stays valid while allocations, streams, events, executors,
+/// communicators or handlers of it are alive, or memory is adopted by it or registered with it.
+/// After the last of them (immediately if there are none) the old backend is unregistered: its
+/// handle becomes stale, and the slot `destroy` of its table is called. A built-in backend stays
+/// until dtl_finalize.
 pub const DTL_REGISTER_REPLACE: u64 = 1;
 
 /// The backend has a device table.
@@ -964,21 +966,21 @@ pub const DTL_COMPONENT_EXEC: u32 = 8;
 /// The backend has a comm table.
 pub const DTL_COMPONENT_COMM: u32 = 16;
 
-/// What `dtl_backend_info` tells. Start from DTL_BACKEND_INFO_INIT.
+/// Description of a backend, see `dtl_backend_info`. Start from DTL_BACKEND_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_backend_info_t {
     /// sizeof(dtl_backend_info_t), set by DTL_BACKEND_INFO_INIT.
     pub struct_size: u32,
-    /// Its own components: DTL_COMPONENT_... ored.
+    /// Components of its own: DTL_COMPONENT_..., ORed.
     pub components: u32,
-    /// Rank in the automatic choice: the highest available one wins. INT32_MIN = never chosen.
+    /// Rank for the choice of "auto": the highest available one wins. INT32_MIN = never chosen.
     pub auto_priority: i32,
     /// 1 = part of the library, 0 = registered by the program or a plugin.
     pub is_builtin: i32,
-    /// The flags of its table.
+    /// Flags of its table.
     pub flags: u64,
-    /// Its name; valid as long as the backend is registered.
+    /// Name of the backend. Valid as long as the backend is registered.
     pub name: *const c_char,
 }
 
@@ -992,29 +994,30 @@ pub const DTL_BACKEND_INFO_INIT: dtl_backend_info_t = dtl_backend_info_t {
     name: ptr::null(),
 };
 
-/// What `dtl_device_info` tells. Start from DTL_DEVICE_INFO_INIT. 0 or an empty text = unknown.
+/// Description of a device, see `dtl_device_info`. Start from DTL_DEVICE_INFO_INIT. 0 or an empty
+/// text = unknown.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_device_info_t {
     /// sizeof(dtl_device_info_t), set by DTL_DEVICE_INFO_INIT.
     pub struct_size: u32,
-    /// NUMA node it hangs on; -1 = unknown.
+    /// NUMA node of the device; -1 = unknown.
     pub numa_node: i32,
     /// DTL_DEVICE_... or a registered device kind.
     pub kind: dtl_enum_word_t,
-    /// Its memory in bytes.
+    /// Total memory in bytes.
     pub total_bytes: u64,
-    /// Cores of a CPU, multiprocessors of a GPU.
+    /// Number of cores of a CPU, of multiprocessors of a GPU.
     pub compute_units: u32,
-    /// Most threads in one block of a launch.
+    /// Maximum number of threads per block of a launch.
     pub max_block_threads: u32,
-    /// Largest block, per dimension.
+    /// Maximum block size in x, y, z.
     pub max_block: [u32; 3],
-    /// Largest grid (in blocks), per dimension.
+    /// Maximum grid size (in blocks) in x, y, z.
     pub max_grid: [u32; 3],
-    /// Its name, NUL-terminated.
+    /// Name of the device, NUL-terminated.
     pub name: [c_char; 128],
-    /// PCI address "0000:65:00.0", NUL-terminated; empty if it has none.
+    /// PCI address, such as "0000:65:00.0", NUL-terminated; empty if there is none.
     pub pci: [c_char; 32],
 }
 
@@ -1032,31 +1035,31 @@ pub const DTL_DEVICE_INFO_INIT: dtl_device_info_t = dtl_device_info_t {
     pci: [0; 32],
 };
 
-/// The memory of this kind can be read and written by the host.
+/// Property of a memory kind: the host can read and write it.
 pub const DTL_MEMORY_HOST_ACCESSIBLE: u64 = 1;
 
-/// ... by the device.
+/// Property of a memory kind: the device can read and write it.
 pub const DTL_MEMORY_DEVICE_ACCESSIBLE: u64 = 2;
 
-/// One address is valid on both sides.
+/// Property of a memory kind: one address is valid on host and device.
 pub const DTL_MEMORY_UNIFIED: u64 = 4;
 
-/// Atomic operations between host and device work on it.
+/// Property of a memory kind: atomic operations between host and device work.
 pub const DTL_MEMORY_ATOMICS: u64 = 8;
 
-/// The operating system may page it out.
+/// Property of a memory kind: the operating system may page it out.
 pub const DTL_MEMORY_PAGEABLE: u64 = 16;
 
-/// alloc and free may be called from several threads at once.
+/// Property of a memory kind: several threads may call alloc and free at once.
 pub const DTL_MEMORY_THREAD_SAFE: u64 = 32;
 
-/// `dtl_mem_export` works on it: other processes of the node can have the same memory.
+/// Property of a memory kind: `dtl_mem_export` shares it with other processes of the node.
 pub const DTL_MEMORY_EXPORTABLE: u64 = 64;
 
-/// The `device` of `dtl_mem_prefetch` that stands for the host.
+/// Value of `device` in `dtl_mem_prefetch` that denotes the host.
 pub const DTL_PREFETCH_HOST: i32 = -1;
 
-/// What `dtl_mem_kind_info` tells. Start from DTL_MEM_KIND_INFO_INIT.
+/// Description of a memory kind, see `dtl_mem_kind_info`. Start from DTL_MEM_KIND_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_kind_info_t {
@@ -1064,11 +1067,11 @@ pub struct dtl_mem_kind_info_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// DTL_MEMORY_HOST_ACCESSIBLE and its like, ored.
+    /// DTL_MEMORY_HOST_ACCESSIBLE and the other properties, ORed.
     pub properties: u64,
-    /// Alignment in bytes that every allocation has at least.
+    /// Minimum alignment of every allocation, in bytes.
     pub alignment: u64,
-    /// For people, e.g. "host (page-locked)", NUL-terminated.
+    /// Name for display, such as "host (page-locked)", NUL-terminated.
     pub name: [c_char; 64],
 }
 
@@ -1081,8 +1084,8 @@ pub const DTL_MEM_KIND_INFO_INIT: dtl_mem_kind_info_t = dtl_mem_kind_info_t {
     name: [0; 64],
 };
 
-/// What `dtl_mem_stats` tells: allocations made through `dtl_mem_alloc` and not yet freed.
-/// Start from DTL_MEM_STATS_INIT.
+/// Statistics of live allocations, see `dtl_mem_stats` and `dtl_pool_stats`. Start from
+/// DTL_MEM_STATS_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_stats_t {
@@ -1090,21 +1093,21 @@ pub struct dtl_mem_stats_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Bytes allocated now. What was imported counts as if it had been allocated here (in
-    /// reserved_bytes and the counts, too), so memory that n processes have counts n times.
+    /// Bytes allocated now. Imported memory counts as if it had been allocated here (also in
+    /// reserved_bytes and the counts), so memory shared by n processes counts n times.
     pub live_bytes: u64,
-    /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else
-    /// it may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each
-    /// thread.
+    /// Maximum of live_bytes so far. For host memory it is exact if one thread allocates. Otherwise
+    /// it may be too high by the amount that each thread freed in its last 256 frees, or by 1 MiB
+    /// per thread.
     pub peak_bytes: u64,
-    /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its
-    /// pools, and what is kept without use. These are addresses: pages of them that were never
-    /// touched, or whose memory went back while their neighbours are used, take no memory, so a
-    /// process' resident set may be smaller.
+    /// Bytes taken from the system for these allocations (at least live_bytes). For host memory
+    /// this includes its pools and cached free memory. It counts addresses: pages that were never
+    /// touched, or were returned while their neighbours are in use, take no memory, so the resident
+    /// set of a process may be smaller.
     pub reserved_bytes: u64,
-    /// Allocations alive now.
+    /// Number of allocations that are live now.
     pub live_count: u64,
-    /// Allocations made in all.
+    /// Number of allocations so far.
     pub total_count: u64,
 }
 
@@ -1119,7 +1122,7 @@ pub const DTL_MEM_STATS_INIT: dtl_mem_stats_t = dtl_mem_stats_t {
     total_count: 0,
 };
 
-/// What `dtl_pool_create` makes. Start from DTL_POOL_DESC_INIT.
+/// Description of a memory pool for `dtl_pool_create`. Start from DTL_POOL_DESC_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_pool_desc_t {
@@ -1127,10 +1130,10 @@ pub struct dtl_pool_desc_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// Most bytes that the pool keeps without use; what is freed beyond goes back to the backend. 0
-    /// = 256 MiB, UINT64_MAX = everything. Without effect for the kinds HOST, DEVICE and MANAGED of
-    /// backend "host": their memory is kept for all pools and dtl_mem_alloc together, within one
-    /// budget (DTL_MEMORY_KEEP).
+    /// Maximum number of unused bytes that the pool caches; what is freed beyond that returns to
+    /// the backend. 0 = 256 MiB, UINT64_MAX = no limit. No effect for kinds HOST, DEVICE and
+    /// MANAGED of backend "host": their memory is cached for all pools and dtl_mem_alloc together,
+    /// within one budget (DTL_MEMORY_KEEP).
     pub keep_bytes: u64,
 }
 
@@ -1141,19 +1144,20 @@ pub const DTL_POOL_DESC_INIT: dtl_pool_desc_t = dtl_pool_desc_t {
     keep_bytes: 0,
 };
 
-/// What `dtl_mem_query` tells of a pointer. Start from DTL_MEM_INFO_INIT.
+/// Description of the memory that a pointer refers to, see `dtl_mem_query`. Start from
+/// DTL_MEM_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_info_t {
     /// sizeof(dtl_mem_info_t), set by DTL_MEM_INFO_INIT.
     pub struct_size: u32,
-    /// The device it was allocated on.
+    /// Device on which the memory was allocated.
     pub device: i32,
-    /// The backend it was allocated by.
+    /// Backend of the memory.
     pub backend: dtl_backend_t,
     /// DTL_MEMORY_... or a registered kind.
     pub kind: dtl_enum_word_t,
-    /// First byte of the allocation that the pointer lies in.
+    /// First byte of the allocation that contains the pointer.
     pub base: *mut c_void,
     /// Size of that allocation in bytes.
     pub size_bytes: u64,
@@ -1169,40 +1173,40 @@ pub const DTL_MEM_INFO_INIT: dtl_mem_info_t = dtl_mem_info_t {
     size_bytes: 0,
 };
 
-/// An allocation in words that another process understands: made by `dtl_mem_export`, read by
-/// `dtl_mem_import`. Plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any
-/// way.
+/// Handle of exported memory: written by `dtl_mem_export`, read by `dtl_mem_import` in another
+/// process. It is plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any
+/// means.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_handle_t {
-    /// For the library alone. All 0 = null.
+    /// Private to the library. All 0 = null.
     pub opaque: [u64; 16],
 }
 
-/// What a backend's export_handle has room for, in bytes.
+/// Size in bytes of the handle that the slot export_handle of a backend may write.
 pub const DTL_MEM_HANDLE_ROOM: u64 = 64;
 
 // -----------------------------------------------------------------------------------------------
-// Arrays, and DLPack's structs: how libraries hand each other arrays without copying.
+// Arrays, and the structs of DLPack, with which libraries exchange arrays without copying.
 
-/// Most dimensions of an array.
+/// Maximum number of dimensions of an array.
 pub const DTL_ARRAY_MAX_NDIM: i32 = 64;
 
 /// Flag of `dtl_array_alloc`: every byte is 0.
 pub const DTL_ARRAY_ZERO: u64 = 1;
 
-/// Told by `dtl_array_info`: it came from a library that does not want it written.
+/// Flag in dtl_array_info_t: the array comes from a library that does not allow writes.
 pub const DTL_ARRAY_READ_ONLY: u64 = 2;
 
-/// Told by `dtl_array_info`: its elements lie one after the other, the last dimension's together
-/// (C's order).
+/// Flag in dtl_array_info_t: the elements are contiguous in C order (the last index varies
+/// fastest).
 pub const DTL_ARRAY_CONTIGUOUS: u64 = 4;
 
-/// Told by `dtl_array_info`: its memory is another library's (`dtl_array_import`).
+/// Flag in dtl_array_info_t: the memory belongs to another library (`dtl_array_import`).
 pub const DTL_ARRAY_IMPORTED: u64 = 8;
 
-/// What `dtl_array_info` tells. Start from DTL_ARRAY_INFO_INIT. Its pointers are valid as long as
-/// the array.
+/// Description of an array, see `dtl_array_info`. Start from DTL_ARRAY_INFO_INIT. Its pointers are
+/// valid as long as the array.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_array_info_t {
@@ -1210,17 +1214,17 @@ pub struct dtl_array_info_t {
     pub struct_size: u32,
     /// Number of dimensions; 0 = one element.
     pub ndim: i32,
-    /// The backend whose memory it is.
+    /// Backend that owns the memory.
     pub backend: dtl_backend_t,
-    /// The device that the memory is on.
+    /// Device on which the memory is.
     pub device: i32,
-    /// DTL_DTYPE_... or one of dtl_dtype_create.
+    /// DTL_DTYPE_... or one from dtl_dtype_create.
     pub dtype: dtl_dtype_t,
     /// DTL_MEMORY_... or a registered kind.
     pub kind: dtl_enum_word_t,
-    /// DTL_ARRAY_READ_ONLY, CONTIGUOUS, IMPORTED, ored.
+    /// DTL_ARRAY_READ_ONLY, CONTIGUOUS and IMPORTED, ORed.
     pub flags: u64,
-    /// Its first element; NULL if it has none.
+    /// First element; NULL if there are no elements.
     pub data: *mut c_void,
     /// `ndim` numbers of elements, one for each dimension.
     pub shape: *const i64,
@@ -1230,7 +1234,7 @@ pub struct dtl_array_info_t {
     pub count: u64,
     /// Bytes from the first element to the end of the last one.
     pub size_bytes: u64,
-    /// Tensors exported from it that their consumers have not given up yet.
+    /// Number of tensors exported from the array that their consumers have not deleted yet.
     pub export_count: u64,
 }
 
@@ -1251,97 +1255,98 @@ pub const DTL_ARRAY_INFO_INIT: dtl_array_info_t = dtl_array_info_t {
     export_count: 0,
 };
 
-/// The version of DLPack's structs that exports have, and the only major version that is imported.
+/// Major version of the DLPack structs that are exported, and the only one that is imported.
 pub const DTL_DLPACK_MAJOR: u32 = 1;
 
-/// ... its minor part. Others are imported, too.
+/// Minor version of the DLPack structs that are exported. Every minor version is imported.
 pub const DTL_DLPACK_MINOR: u32 = 0;
 
-/// In `flags` of a dtl_dlpack_versioned_t: it must not be written. Equivalent:
+/// Flag in dtl_dlpack_versioned_t: the tensor must not be written. Equivalent:
 /// DLPACK_FLAG_BITMASK_READ_ONLY.
 pub const DTL_DLPACK_READ_ONLY: u64 = 1;
 
-/// Where a tensor is, in the numbers of dlpack.h. Equivalent: DLDevice.
+/// Device of a tensor, in the numbers of dlpack.h. Equivalent: DLDevice.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_device_t {
-    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL ... Equivalent: DLDeviceType.
+    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL, and so on. Equivalent:
+    /// DLDeviceType.
     pub device_type: i32,
     /// Number of the device among those of its type.
     pub device_id: i32,
 }
 
-/// What elements are, in the numbers of dlpack.h. Equivalent: DLDataType.
+/// Type of the elements of a tensor, in the numbers of dlpack.h. Equivalent: DLDataType.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_dtype_t {
-    /// 0 = signed, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool ...
-    /// Equivalent: DLDataTypeCode.
+    /// 0 = signed integer, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool,
+    /// and so on. Equivalent: DLDataTypeCode.
     pub code: u8,
-    /// Bits of an element.
+    /// Bits per number.
     pub bits: u8,
-    /// Numbers in an element: 1, or more for vector types.
+    /// Numbers per element: 1, or more for vector types.
     pub lanes: u16,
 }
 
-/// An array as it lies in memory; owns nothing. Equivalent: DLTensor, with the same layout: cast
-/// the pointer.
+/// Array in memory, without ownership. The layout is that of DLTensor: cast the pointer.
+/// Equivalent: DLTensor.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_tensor_t {
-    /// The memory.
+    /// Start of the memory.
     pub data: *mut c_void,
-    /// Where that is.
+    /// Device on which the memory is.
     pub device: dtl_dlpack_device_t,
     /// Number of dimensions.
     pub ndim: i32,
-    /// What its elements are.
+    /// Type of the elements.
     pub dtype: dtl_dlpack_dtype_t,
-    /// Elements of each dimension.
+    /// Number of elements of each dimension.
     pub shape: *mut i64,
-    /// Distances in elements; NULL = C's order without gaps (the library always gives them).
+    /// Distances in elements; NULL = contiguous in C order. The library always sets them.
     pub strides: *mut i64,
     /// Bytes from `data` to the first element.
     pub byte_offset: u64,
 }
 
-/// A tensor with what gives it up. Equivalent: DLManagedTensor, with the same layout. In Python the
-/// capsule "dltensor".
+/// Tensor with a deleter; in Python the capsule "dltensor". The layout is that of DLManagedTensor.
+/// Equivalent: DLManagedTensor.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_managed_t {
     /// The tensor.
     pub tensor: dtl_dlpack_tensor_t,
-    /// Whatever its producer needs.
+    /// Private data of the producer.
     pub manager_ctx: *mut c_void,
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// Deletes the tensor: its consumer calls it once with the address of this struct. NULL =
     /// nothing to do.
     pub deleter: Option<unsafe extern "C" fn(managed: *mut c_void)>,
 }
 
-/// DLPack's version. Equivalent: DLPackVersion.
+/// Version of a DLPack struct. Equivalent: DLPackVersion.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dlpack_version_t {
-    /// Another one: the struct may be different from `flags` on.
+    /// If it differs, the struct may be different from `flags` on.
     pub major: u32,
     /// Higher ones only add meanings.
     pub minor: u32,
 }
 
-/// A tensor with what gives it up, from DLPack 1.0 on. Equivalent: DLManagedTensorVersioned, with
-/// the same layout. In Python the capsule "dltensor_versioned".
+/// Tensor with a deleter, since DLPack 1.0; in Python the capsule "dltensor_versioned". The layout
+/// is that of DLManagedTensorVersioned. Equivalent: DLManagedTensorVersioned.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dlpack_versioned_t {
-    /// Which struct this is.
+    /// Version of this struct.
     pub version: dtl_dlpack_version_t,
-    /// Whatever its producer needs.
+    /// Private data of the producer.
     pub manager_ctx: *mut c_void,
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// Deletes the tensor: its consumer calls it once with the address of this struct. NULL =
     /// nothing to do.
     pub deleter: Option<unsafe extern "C" fn(managed: *mut c_void)>,
-    /// DTL_DLPACK_READ_ONLY and dlpack.h's others, ored.
+    /// DTL_DLPACK_READ_ONLY and other flags of dlpack.h, ORed.
     pub flags: u64,
     /// The tensor.
     pub tensor: dtl_dlpack_tensor_t,
@@ -1350,31 +1355,31 @@ pub struct dtl_dlpack_versioned_t {
 // -----------------------------------------------------------------------------------------------
 // Streams, events, executors, kernels, their source: flags, descriptions and function types.
 
-/// Flag of `dtl_event_create`: no time stamps, `dtl_event_elapsed_ns` is refused.
+/// Flag of `dtl_event_create`: no time stamps; `dtl_event_elapsed_ns` is refused.
 pub const DTL_EVENT_NO_TIMING: u64 = 1;
 
-/// Runs everything at once in the calling thread.
+/// Executor that runs everything immediately in the calling thread.
 pub const DTL_EXECUTOR_INLINE: u32 = 1;
 
-/// Runs one thing after another on one thread of its own.
+/// Executor that runs one item after another in a thread of its own.
 pub const DTL_EXECUTOR_SEQUENTIAL: u32 = 2;
 
-/// Runs loops on several threads, the caller among them.
+/// Executor that runs loops on several threads, including the calling one.
 pub const DTL_EXECUTOR_POOL: u32 = 3;
 
-/// Whatever the backend's own exec table offers.
+/// Executor that uses the host execution of the backend.
 pub const DTL_EXECUTOR_BACKEND: u32 = 4;
 
-/// What `dtl_executor_create` makes. Start from DTL_EXECUTOR_DESC_INIT.
+/// Description of an executor for `dtl_executor_create`. Start from DTL_EXECUTOR_DESC_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_executor_desc_t {
     /// sizeof(dtl_executor_desc_t), set by DTL_EXECUTOR_DESC_INIT.
     pub struct_size: u32,
-    /// DTL_EXECUTOR_... ; 0 = the backend's own if it has one, else POOL.
+    /// DTL_EXECUTOR_...; 0 = that of the backend if it has one, otherwise POOL.
     pub kind: u32,
-    /// Threads of a pool, the caller included; 0 = OMP_NUM_THREADS, else what affinity and the
-    /// control group allow.
+    /// Threads of a pool, including the calling one. 0 = OMP_NUM_THREADS if that is set, otherwise
+    /// the number that affinity and control group allow.
     pub threads: u32,
     /// Must be 0.
     pub reserved: u32,
@@ -1388,17 +1393,17 @@ pub const DTL_EXECUTOR_DESC_INIT: dtl_executor_desc_t = dtl_executor_desc_t {
     reserved: 0,
 };
 
-/// What `dtl_executor_info` tells. Start from DTL_EXECUTOR_INFO_INIT.
+/// Kind and parallelism of an executor, see `dtl_executor_info`. Start from DTL_EXECUTOR_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_executor_info_t {
     /// sizeof(dtl_executor_info_t), set by DTL_EXECUTOR_INFO_INIT.
     pub struct_size: u32,
-    /// DTL_EXECUTOR_... that it is.
+    /// DTL_EXECUTOR_..., never 0.
     pub kind: u32,
-    /// Most iterations that ever run at the same time.
+    /// Maximum number of iterations that run at the same time.
     pub max_parallelism: u32,
-    /// How many pieces a loop is best cut into.
+    /// Recommended number of chunks of a loop.
     pub suggested_parallelism: u32,
 }
 
@@ -1410,42 +1415,48 @@ pub const DTL_EXECUTOR_INFO_INIT: dtl_executor_info_t = dtl_executor_info_t {
     suggested_parallelism: 0,
 };
 
-/// Body of a parallel loop: does the iterations begin ... end-1. A status other than DTL_SUCCESS
-/// stops the loop at the next piece and becomes its result.
-/// Thread: any of the executor's, several at once. Locks held: none. It may block and may call
-/// dtl_ functions, nested loops included; it must not throw.
+/// Body of a parallel loop: runs the iterations begin to end - 1.
+///
+/// A status other than DTL_SUCCESS stops the loop at the next chunk and becomes its result. Thread:
+/// any of the executor, several at once. Locks held: none. It may block and call dtl_ functions,
+/// including nested loops. It must not throw.
 pub type dtl_range_fn_t =
     Option<extern "C" fn(begin: u64, end: u64, user: *mut c_void) -> dtl_status_t>;
 
-/// Body of a parallel reduction: folds the iterations begin ... end-1 into `*acc` (which starts as
-/// a copy of the identity). Rules as for dtl_range_fn_t.
+/// Body of a parallel reduction: folds the iterations begin to end - 1 into `*acc`, which starts as
+/// a copy of the identity.
+///
+/// A status other than DTL_SUCCESS stops the reduction at the next chunk and becomes its result.
+/// Thread: any of the executor, several at once. Locks held: none. It may block and call dtl_
+/// functions. It must not throw.
 pub type dtl_fold_fn_t = Option<
     extern "C" fn(begin: u64, end: u64, acc: *mut c_void, user: *mut c_void) -> dtl_status_t,
 >;
 
-/// Joins two partial results: `*into = *into op *from`, `into` being the lower iterations. Called
-/// in order of iterations, in the calling thread. It must not throw.
+/// Combines two partial results: `*into = *into op *from`, where `into` covers the lower
+/// iterations.
+///
+/// Called in the order of the iterations, in the calling thread. It must not throw.
 pub type dtl_combine_fn_t =
     Option<extern "C" fn(into: *mut c_void, from: *const c_void, user: *mut c_void)>;
 
-/// Number of blocks and threads of a launch. Start from DTL_LAUNCH_INIT (one thread).
+/// Grid and block dimensions of a launch. Start from DTL_LAUNCH_INIT (one thread).
 /// Equivalent: gridDim and blockDim of CUDA.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     pub struct_size: u32,
-    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is
-    /// `__local`. More than the device has for a block (host code: 64 MiB):
-    /// DTL_ERROR_INVALID_ARGUMENT.
+    /// Shared memory per block in bytes; on OpenCL, of each `__local` argument. If it exceeds the
+    /// limit of the device (host code: 64 MiB), the launch fails with DTL_ERROR_INVALID_ARGUMENT.
     pub shared_bytes: u32,
-    /// Blocks in x, y, z; each at least 1.
+    /// Number of blocks in x, y, z; each at least 1.
     pub grid: [u32; 3],
-    /// Threads of a block in x, y, z; each at least 1.
+    /// Number of threads per block in x, y, z; each at least 1.
     pub block: [u32; 3],
-    /// DTL_SCHEDULE_... or a registered one: who runs the grid is the handler's of this schedule in
-    /// the default dispatcher (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a
-    /// handler for: the stream's backend.
+    /// DTL_SCHEDULE_... or a registered schedule. The default dispatcher's handler for it runs the
+    /// grid (DTL_OPERATION_LAUNCH). For 0, and for a built-in schedule without a handler, the
+    /// backend of the stream does.
     pub schedule: dtl_enum_word_t,
 }
 
@@ -1458,84 +1469,89 @@ pub const DTL_LAUNCH_INIT: dtl_launch_t = dtl_launch_t {
     schedule: 0,
 };
 
-/// Where a host kernel's call stands in the launch. Valid during the call only.
+/// Position of a call of a host kernel in its launch. Valid during the call only.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_kernel_context_t {
-    /// sizeof(dtl_kernel_context_t) of the library; read only fields inside it.
+    /// sizeof(dtl_kernel_context_t) of the library. Read only fields that it covers.
     pub struct_size: u32,
-    /// Bytes at `shared`.
+    /// Size of `shared` in bytes.
     pub shared_bytes: u32,
-    /// Number of blocks.
+    /// Number of blocks in x, y, z.
     pub grid: [u32; 3],
-    /// Number of threads in each block.
+    /// Number of threads per block in x, y, z.
     pub block: [u32; 3],
-    /// This block: 0 ... grid-1.
+    /// Index of this block: 0 to grid - 1.
     pub block_index: [u32; 3],
-    /// This thread in its block: 0 ... block-1.
+    /// Index of this thread in its block: 0 to block - 1.
     pub thread_index: [u32; 3],
-    /// Memory of this block, zeroed before its first thread; NULL if none was requested.
+    /// Shared memory of this block, zeroed before its first thread. NULL if none was requested.
     pub shared: *mut c_void,
-    /// As given to `dtl_kernel_from_function`.
+    /// `user` of `dtl_kernel_from_function`.
     pub user: *mut c_void,
 }
 
-/// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
-/// the i-th argument, made at the launch. Thread: a worker of the stream; the threads of a block
-/// one after another. Locks held: none. It may block; it must not throw and must not wait for the
-/// stream that it runs on. The library's own threads have a stack of 2 MiB.
+/// Host function of a kernel, called once for each thread of the grid.
+///
+/// `args[i]` points to a copy of the i-th argument, made at the launch. Thread: a worker of the
+/// stream, which runs the threads of a block one after another. Threads of the library have a stack
+/// of 2 MiB. Locks held: none. It may block. It must not throw, and must not wait for the stream
+/// that it runs on.
 pub type dtl_kernel_fn_t = Option<
     extern "C" fn(context: *const dtl_kernel_context_t, args: *const *const c_void) -> dtl_status_t,
 >;
 
-/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before
-/// any file on disk. Write the whole name also in other files ("folder/x.h"): not every compiler
-/// looks beside them. An element of a list: it never grows.
+/// File that accompanies a source, found by `#include "name"` and `#include <name>` before any file
+/// on disk.
+///
+/// Use the whole name ("folder/x.h") in the files too, because not every compiler searches beside
+/// them. It is an element of an array, so it never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_source_file_t {
-    /// Its name, "x.h" or "folder/x.h": no '/' in front, no "..", and not dtl_kernel.h, which is
-    /// the library's.
+    /// Name, such as "x.h" or "folder/x.h". No '/' at the beginning, no "..", and not
+    /// "dtl_kernel.h", which the library provides.
     pub name: *const c_char,
-    /// The text. NULL = it is empty.
+    /// Text of the file. NULL = empty.
     pub text: *const c_void,
-    /// Bytes of it; 0 = up to its NUL.
+    /// Size of `text` in bytes. 0 = up to its NUL.
     pub size_bytes: u64,
     /// Must be 0.
     pub reserved: u64,
 }
 
-/// What `dtl_module_compile` compiles. Start from DTL_SOURCE_INIT.
+/// Source for `dtl_module_compile`. Start from DTL_SOURCE_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_source_t {
     /// sizeof(dtl_source_t), set by DTL_SOURCE_INIT.
     pub struct_size: u32,
-    /// Number of options.
+    /// Number of options, at most 1024.
     pub option_count: u32,
-    /// DTL_LANGUAGE_... ; 0 = whichever the backend compiles: the text uses the macros of
+    /// DTL_LANGUAGE_...; 0 = whichever the backend compiles. The text then uses the macros of
     /// dtl_kernel.h and is C on the host, OpenCL C or CUDA C++ on a device.
     pub language: dtl_enum_word_t,
     /// The text, or the bytes of a binary.
     pub text: *const c_void,
-    /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL:
-    /// DTL_ERROR_INVALID_ARGUMENT.
+    /// Size of `text` in bytes. 0 = up to its NUL. A text in C, OpenCL C or CUDA C++ that contains
+    /// a NUL fails with DTL_ERROR_INVALID_ARGUMENT.
     pub size_bytes: u64,
-    /// Options for the compiler, each one word of its command line, after the library's own; NULL
-    /// if there are none.
+    /// Options for the compiler, appended to those of the library. Each is one word of the command
+    /// line. NULL if there are none.
     pub options: *const *const c_char,
-    /// What messages call it; NULL = "source".
+    /// Name of the source in messages; NULL = "source".
     pub name: *const c_char,
-    /// Files that come with it; NULL if there are none. Not for binaries, PTX and SPIR-V.
+    /// Files that accompany the source; NULL if there are none. Not for binaries, PTX and SPIR-V.
     pub files: *const dtl_source_file_t,
-    /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are
-    /// required before it is compiled, for as long as the module is there. Their folders of
-    /// headers, and those of what they depend on, are searched after those of `options`; their
-    /// libraries are linked by the host's compiler (a device's links none).
+    /// Environments ("name" or "name>=version") that the source needs; NULL if there are none.
+    ///
+    /// They are required before the compilation and released when the module is destroyed. Their
+    /// header folders and those of their dependencies are searched after those of `options`. The
+    /// compiler of the host links their libraries; that of a device links none.
     pub environments: *const *const c_char,
-    /// Number of files; at most 1024.
+    /// Number of files, at most 1024.
     pub file_count: u32,
-    /// Number of environments; at most 256.
+    /// Number of environments, at most 256.
     pub environment_count: u32,
 }
 
@@ -1554,92 +1570,98 @@ pub const DTL_SOURCE_INIT: dtl_source_t = dtl_source_t {
     environment_count: 0,
 };
 
-/// Takes a piece of text that is not terminated, during the call. Called any number of times, one
-/// after another.
+/// Receives a piece of text without a NUL. Called any number of times, one after another. `text` is
+/// valid during the call only.
 pub type dtl_text_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, text: *const c_char, size_bytes: u64)>;
 
 // -----------------------------------------------------------------------------------------------
 // Policies: resources, tasks, reports of their owners, tables.
 
-/// Flag of `dtl_policy_create`: resources are given later, to dtl_policy_initialize.
+/// Flag of `dtl_policy_create`: dtl_policy_initialize sets the resources later.
 pub const DTL_POLICY_DEFER: u64 = 1;
 
-/// Resources are anything; a task does what it likes with the one that it is given. Nothing is
-/// reported of tasks, so only policies that need no reports take them. For dtl_policy_opts_t::kind,
-/// where 0 = CUSTOM if there is a table, GENERIC if there is a list, else STREAMS; with
-/// DTL_POLICY_DEFER and no table 0 is refused, as there is no list yet.
+/// Kind of resources: anything, which the task uses as it likes.
+///
+/// Nothing is reported about tasks, so only policies that need no reports accept them. In
+/// dtl_policy_opts_t::kind 0 means CUSTOM if there is a table, GENERIC if there is a list,
+/// otherwise STREAMS. With DTL_POLICY_DEFER and no table 0 is refused, because there is no list
+/// yet.
 pub const DTL_RESOURCES_GENERIC: u32 = 1;
 
-/// Resources are anything on the host; a task has ended when its function returns, and what that
-/// has left running is waited for by the submit.
+/// Kind of resources: anything on the host. A task ends when its function returns; the submit waits
+/// for work that the function left running.
 pub const DTL_RESOURCES_INLINE: u32 = 2;
 
-/// Resources are streams; a task queues work on its stream and has ended when that work has. As for
-/// streams, a failure is that of the work behind it too, until dtl_policy_wait_all.
+/// Kind of resources: streams. A task queues work on its stream and ends when that work does. As on
+/// any stream, a failure is also that of the work behind it, until dtl_policy_wait_all.
 pub const DTL_RESOURCES_STREAMS: u32 = 3;
 
-/// Resources are defined by the program's own table, dtl_policy_opts_t::ops.
+/// Kind of resources: defined by a table of the program, dtl_policy_opts_t::ops.
 pub const DTL_RESOURCES_CUSTOM: u32 = 4;
 
-/// Information on tasks: when a task is submitted.
+/// Information on a task: its submission.
 pub const DTL_INFO_TASK_SUBMISSION: u64 = 1;
 
-/// When a task has ended.
+/// Information on a task: its end.
 pub const DTL_INFO_TASK_COMPLETION: u64 = 2;
 
-/// How long a task took, in nanoseconds.
+/// Information on a task: its duration in nanoseconds.
 pub const DTL_INFO_TASK_TIME: u64 = 4;
 
-/// One thing that tasks run on. The stride of arrays is fixed for ever.
+/// Resource on which tasks run. It is an element of an array, so it never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_resource_t {
-    /// What it is: a pointer (as uintptr_t), a handle's id, a number. With DTL_RESOURCES_STREAMS
-    /// and no adapter the id of a dtl_stream_t.
+    /// Value of the resource: a pointer (as uintptr_t), the id of a handle, a number. With
+    /// DTL_RESOURCES_STREAMS and no adapter, the id of a dtl_stream_t.
     pub value: u64,
-    /// The program's own; handed to every task of this resource.
+    /// Private data of the program, passed to every task on this resource.
     pub user: *mut c_void,
 }
 
-/// Names a task to policies that learn how long it takes. {0, 0} = the address of its function.
+/// Key that identifies a task in policies that learn its duration. {0, 0} = the address of its
+/// function.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_task_key_t {
-    /// Which task.
+    /// Number of the task.
     pub task: u64,
-    /// Which variant of it: its size, for example. Each is tuned by itself.
+    /// Variant of the task, such as its size. Each variant is tuned separately.
     pub variant: u64,
 }
 
-/// Waits for what a task has started. `timeout_ns` 0 = only look. Returns DTL_SUCCESS or the task's
-/// failure once that has ended, DTL_ERROR_TIMEOUT before. After any other status than that it is
-/// not called again. Thread: any that submits or waits, one at a time. Locks held: none. It may
-/// call dtl_ functions; it must not throw.
+/// Waits for work that a task left running, for at most `timeout_ns` nanoseconds; 0 = only check.
+///
+/// Returns DTL_ERROR_TIMEOUT while the work is in progress, then DTL_SUCCESS or the failure of the
+/// task. After any status but DTL_ERROR_TIMEOUT it is not called again. Thread: any that submits or
+/// waits, one at a time. Locks held: none. It may call dtl_ functions. It must not throw.
 pub type dtl_waitable_fn_t =
     Option<extern "C" fn(object: *mut c_void, timeout_ns: u64) -> dtl_status_t>;
 
-/// What a task has left running when its function returns. All zero = nothing: the task is over.
-/// Not looked at if the function returns a failure.
+/// Work that a task left running when its function returned. All zero = none: the task has ended.
+/// Ignored if the function returns a failure.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_waitable_t {
-    /// Its record at this moment is waited for; a later record changes nothing for an event of the
-    /// library's own.
+    /// Event to wait for, at its current record. For an event that the library implements, a later
+    /// record changes nothing.
     pub event: dtl_event_t,
-    /// Or this is called until it reports that all has ended.
+    /// Function to call instead, until it reports that all work has ended.
     pub wait: dtl_waitable_fn_t,
-    /// For `wait`.
+    /// Passed to `wait`.
     pub object: *mut c_void,
 }
 
-/// A task. `resource` is the element of the list that was selected (not what an adapter made of
-/// it), valid during the call. `out_wait` is all zero; the task may say there what it has left
-/// running. A status other than DTL_SUCCESS is the task's failure: it has ended all the same. A
-/// number that is not a status makes calls that return the task's status return
-/// DTL_ERROR_NATIVE_BACKEND; the text and dtl_submission_t have the number. Thread: the one that
-/// submits; of a program's own table, whichever that chooses. Locks held: none. It may block, call
-/// dtl_ functions and submit to the same policy; it must not throw.
+/// Function of a task.
+///
+/// `resource` is the selected element of the list (not the result of an adapter), valid during the
+/// call. `out_wait` is all zero; the task may describe there the work that it left running. A
+/// status other than DTL_SUCCESS is the failure of the task, which has ended anyway. If the number
+/// is not a status, calls that return the status of the task return DTL_ERROR_NATIVE_BACKEND; the
+/// text and dtl_submission_t have the number. Thread: the one that submits, or with a table of the
+/// program whichever that chooses. Locks held: none. It may block, call dtl_ functions and submit
+/// to the same policy. It must not throw.
 pub type dtl_policy_task_fn_t = Option<
     extern "C" fn(
         resource: *const dtl_resource_t,
@@ -1648,49 +1670,52 @@ pub type dtl_policy_task_fn_t = Option<
     ) -> dtl_status_t,
 >;
 
-/// A task that was submitted: a value, nothing to be destroyed once it is complete.
+/// Submitted task. It is a plain value: once it is complete, there is nothing to destroy.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_submission_t {
-    /// The policy it went through.
+    /// Policy to which the task was submitted.
     pub policy: dtl_policy_t,
-    /// 0 = complete: `status` is the task's. Else it is in flight, to be given to
-    /// dtl_submission_wait, or to dtl_submission_release if nobody will wait.
+    /// 0 = complete, and `status` is that of the task. Otherwise in flight: pass the submission to
+    /// dtl_submission_wait, or to dtl_submission_release if no call will wait.
     pub ticket: u64,
-    /// Which resource: index into the policy's list.
+    /// Selected resource: index into the list of the policy.
     pub resource: u32,
-    /// How the task ended, once it is complete.
+    /// Status of the task, once it is complete.
     pub status: dtl_status_t,
 }
 
-/// A task on its way to a resource of a program's own table. May be copied; `dtl_selection_end`
-/// takes any copy.
+/// Task that is passed to a custom kind of resources. May be copied; `dtl_selection_end` accepts
+/// any copy.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_selection_t {
     /// The policy.
     pub policy: dtl_policy_t,
-    /// Names this selection in the policy; never 0.
+    /// Identifies this selection in the policy; never 0.
     pub ticket: u64,
-    /// The element of the list: what the task's function is given.
+    /// Element of the list, which the function of the task receives.
     pub resource: dtl_resource_t,
-    /// What the adapter made of resource.value; the same without an adapter.
+    /// Result of the adapter for the resource; without an adapter, resource.value.
     pub core: u64,
-    /// DTL_INFO_... that the policy wants to know of this task. TASK_TIME costs something: measure
-    /// only if it is there.
+    /// DTL_INFO_... that the policy needs about this task, ORed. TASK_TIME has a cost: measure only
+    /// if it is set.
     pub wanted_info: u64,
-    /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL
-    /// if none was requested. Not initialised: it may contain data of an earlier selection.
+    /// Memory of scratch_bytes for this selection, aligned to 16 bytes, valid until
+    /// dtl_selection_end; NULL if none was requested. Not initialised: it may contain data of an
+    /// earlier selection.
     pub scratch: *mut c_void,
     /// Index of the resource.
     pub index: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
 }
 
-/// A program's own kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied, `self`
-/// is not. Every slot: locks held: none; several threads at once; it may call dtl_ functions, but
-/// not wait for the policy; it must not throw.
+/// Table of a custom kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied,
+/// `self` is not.
+///
+/// For every slot: several threads may call it at once. Locks held: none. It may call dtl_
+/// functions, except to wait for the policy. It must not throw.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_resource_ops_t {
@@ -1698,10 +1723,10 @@ pub struct dtl_resource_ops_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// DTL_INFO_... that it can report. TASK_SUBMISSION always works and need not be said.
+    /// DTL_INFO_... that it can report, ORed. TASK_SUBMISSION always works and need not be set.
     pub supported_info: u64,
-    /// Optional. All resources there are: writes at most `cap` of them, and their number. Asked if
-    /// a list is NULL.
+    /// Optional. Writes at most `cap` of all existing resources to `out`, and their number to
+    /// `out_n`. Called if a list is NULL.
     pub default_resources: Option<
         extern "C" fn(
             self_: *mut c_void,
@@ -1710,8 +1735,9 @@ pub struct dtl_resource_ops_t {
             out_n: *mut u64,
         ) -> dtl_status_t,
     >,
-    /// Optional. Whether a resource can be used where `needed_info` is to be reported; if not, why
-    /// (`cap` bytes with NUL). Those that cannot are left out of the policy.
+    /// Optional. Checks whether a resource can be used if `needed_info` is to be reported;
+    /// otherwise writes the reason to `why` (`cap` bytes with NUL). The policy omits resources that
+    /// cannot.
     pub accept: Option<
         extern "C" fn(
             self_: *mut c_void,
@@ -1722,12 +1748,12 @@ pub struct dtl_resource_ops_t {
             cap: u64,
         ) -> dtl_status_t,
     >,
-    /// Optional. Bytes of scratch memory for each selection in flight, where `needed_info` is to be
-    /// reported.
+    /// Optional. Returns the scratch memory in bytes for each selection in flight if `needed_info`
+    /// is to be reported.
     pub scratch_bytes: Option<extern "C" fn(self_: *mut c_void, needed_info: u64) -> u64>,
-    /// Required. Runs task(&selection->resource, arg, &wait) now or later, here or in another
-    /// thread; calls dtl_selection_end exactly once when it has ended. A status other than
-    /// DTL_SUCCESS = it did not take the task and will not call dtl_selection_end;
+    /// Required. Runs task(&selection->resource, arg, &wait) now or later, in this or another
+    /// thread, and calls dtl_selection_end exactly once when it has ended. A status other than
+    /// DTL_SUCCESS means that it did not accept the task and will not call dtl_selection_end;
     /// dtl_policy_submit returns that status.
     pub submit: Option<
         extern "C" fn(
@@ -1737,14 +1763,13 @@ pub struct dtl_resource_ops_t {
             arg: *mut c_void,
         ) -> dtl_status_t,
     >,
-    /// Optional. Waits for all that was submitted to a resource: called by dtl_policy_wait_all. May
+    /// Optional. Waits for everything submitted to a resource. Called by dtl_policy_wait_all. May
     /// block.
     pub wait_resource: Option<extern "C" fn(self_: *mut c_void, core: u64) -> dtl_status_t>,
-    /// Optional. For those that learn of ends by looking: looks, and calls dtl_selection_end for
-    /// what has ended. Called before a selection that needs reports, and again and again while
-    /// somebody waits. Must not block.
+    /// Optional. Polls for tasks that have ended and calls dtl_selection_end for them. Called
+    /// before a selection that needs reports, and repeatedly while a thread waits. Must not block.
     pub lazy_report: Option<extern "C" fn(self_: *mut c_void) -> dtl_status_t>,
-    /// Optional. Called once, after the policy's last user.
+    /// Optional. Called once, after the last user of the policy.
     pub destroy: Option<extern "C" fn(self_: *mut c_void)>,
 }
 
@@ -1762,9 +1787,10 @@ pub const DTL_RESOURCE_OPS_INIT: dtl_resource_ops_t = dtl_resource_ops_t {
     destroy: None,
 };
 
-/// A program's own policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
-/// Every slot: thread: the one that submits or reports, several at once; locks held: none; it must
-/// not block or throw.
+/// Table of a custom policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
+///
+/// For every slot: thread: the one that submits or reports, several at once. Locks held: none. It
+/// must not block or throw.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_policy_ops_t {
@@ -1772,9 +1798,9 @@ pub struct dtl_policy_ops_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// DTL_INFO_... that `report` needs.
+    /// DTL_INFO_... that `report` needs, ORed.
     pub needed_info: u64,
-    /// Optional. The resources are known: called once, before the first select.
+    /// Optional. Receives the resources. Called once, before the first `select`.
     pub initialize: Option<
         extern "C" fn(
             self_: *mut c_void,
@@ -1782,18 +1808,18 @@ pub struct dtl_policy_ops_t {
             count: u64,
         ) -> dtl_status_t,
     >,
-    /// Required. Chooses a resource. DTL_ERROR_BUSY = none is free now: dtl_policy_submit asks
-    /// again until its time is over. Any other failure is the submit's.
+    /// Required. Selects a resource. DTL_ERROR_BUSY = none is free now: dtl_policy_submit calls
+    /// again until its time limit. Any other failure is that of the submit.
     pub select: Option<
         extern "C" fn(self_: *mut c_void, key: dtl_task_key_t, out_index: *mut u32) -> dtl_status_t,
     >,
-    /// Required if needed_info is not 0. One call for each bit of it, for each task: SUBMISSION
-    /// with value 0, COMPLETION with the task's status, TIME with nanoseconds (-1 if it failed or
-    /// was not taken).
+    /// Required if needed_info is not 0. Called once for each bit of it and each task: SUBMISSION
+    /// with value 0, COMPLETION with the status of the task, TIME with nanoseconds (-1 if the task
+    /// failed or was not accepted).
     pub report: Option<
         extern "C" fn(self_: *mut c_void, index: u32, key: dtl_task_key_t, info: u64, value: i64),
     >,
-    /// Optional. Called once, after the policy's last user.
+    /// Optional. Called once, after the last user of the policy.
     pub destroy: Option<extern "C" fn(self_: *mut c_void)>,
 }
 
@@ -1808,14 +1834,15 @@ pub const DTL_POLICY_OPS_INIT: dtl_policy_ops_t = dtl_policy_ops_t {
     destroy: None,
 };
 
-/// Makes of an element of the list what the kind of resources deals with: of a wrapper's pointer
-/// the stream in it, for example. Called once for each resource, by the thread that creates or
-/// initialises. It must not throw.
+/// Converts an element of the list to the value that the kind of resources uses: the pointer of a
+/// wrapper to the stream in it, for example.
+///
+/// Called once for each resource, by the thread that creates or initialises the policy. It must not
+/// throw.
 pub type dtl_resource_adapter_fn_t =
     Option<extern "C" fn(user: *mut c_void, resource: *const dtl_resource_t) -> u64>;
 
-/// How `dtl_policy_create` makes a policy. Start from DTL_POLICY_OPTS_INIT; 0 everywhere is the
-/// default.
+/// Options of `dtl_policy_create`. Start from DTL_POLICY_OPTS_INIT; 0 everywhere is the default.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_policy_opts_t {
@@ -1823,31 +1850,29 @@ pub struct dtl_policy_opts_t {
     pub struct_size: u32,
     /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
     pub kind: u32,
-    /// 0, or DTL_POLICY_DEFER.
+    /// 0 or DTL_POLICY_DEFER.
     pub flags: u64,
-    /// The program's own kind of resources; NULL = none.
+    /// Table of a custom kind of resources; NULL = none.
     pub ops: *const dtl_resource_ops_t,
-    /// Handed to the slots of `ops`.
+    /// Passed to the slots of `ops`.
     pub ops_self: *mut c_void,
-    /// Streams: whose devices are meant by a NULL list; null = those of every backend that "auto"
-    /// may choose.
+    /// Streams: backend whose devices a NULL list refers to; null = those of every backend that
+    /// "auto" may choose.
     pub backend: dtl_backend_t,
-    /// NULL = elements of the list are used as they are.
+    /// Adapter; NULL = elements of the list are used unchanged.
     pub adapter: dtl_resource_adapter_fn_t,
-    /// Handed to the adapter.
+    /// Passed to the adapter.
     pub adapter_user: *mut c_void,
-    /// "fixed": which resource, an index into the list as it is given, also if others are left out
-    /// of the policy.
+    /// "fixed": index of the resource in the list as it is passed, even if the policy omits others.
     pub fixed_index: u32,
-    /// "capacity": tasks in flight that each resource takes; 0 = 1.
+    /// "capacity": maximum number of tasks in flight on each resource; 0 = 1.
     pub capacity: u32,
-    /// "auto_tune": timings of each resource that count; 0 = 3.
+    /// "auto_tune": number of timed runs on each resource; 0 = 3.
     pub samples: u32,
-    /// "auto_tune": runs on each resource before those, whose time is thrown away; UINT32_MAX =
-    /// none, 0 = 1.
+    /// "auto_tune": number of untimed runs on each resource before those; UINT32_MAX = none, 0 = 1.
     pub warmups: u32,
-    /// "auto_tune": after so many submits of a tuned task by one thread it is tuned anew; 0 =
-    /// never.
+    /// "auto_tune": number of submits of a tuned task by one thread after which it is tuned again;
+    /// 0 = never.
     pub resample_submits: u64,
 }
 
@@ -1868,7 +1893,7 @@ pub const DTL_POLICY_OPTS_INIT: dtl_policy_opts_t = dtl_policy_opts_t {
     resample_submits: 0,
 };
 
-/// What is true of a policy. Start from DTL_POLICY_TRAITS_INIT.
+/// Properties of a policy, see `dtl_policy_traits`. Start from DTL_POLICY_TRAITS_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_policy_traits_t {
@@ -1876,17 +1901,17 @@ pub struct dtl_policy_traits_t {
     pub struct_size: u32,
     /// DTL_RESOURCES_....
     pub kind: u32,
-    /// 1: a task may still run when submit returns. 0: it never does.
+    /// 1 = a task may still run when submit returns, 0 = it never does.
     pub has_wait_type: u32,
-    /// 1: ends are learnt by looking, before selections that need them.
+    /// 1 = ends are detected by polling, before selections that need them.
     pub lazy_report: u32,
-    /// Memory for each selection in flight, in bytes.
+    /// Scratch memory for each selection in flight, in bytes.
     pub scratch_bytes: u64,
-    /// DTL_INFO_... that its resources can report.
+    /// DTL_INFO_... that its resources can report, ORed.
     pub supported_info: u64,
-    /// DTL_INFO_... that the policy needs to choose.
+    /// DTL_INFO_... that the policy needs to select, ORed.
     pub needed_info: u64,
-    /// Resources; 0 = not initialised yet.
+    /// Number of resources; 0 = not initialised yet.
     pub resource_count: u64,
 }
 
@@ -1902,104 +1927,102 @@ pub const DTL_POLICY_TRAITS_INIT: dtl_policy_traits_t = dtl_policy_traits_t {
     resource_count: 0,
 };
 
-/// What happened on a resource. The stride of arrays is fixed for ever.
+/// Statistics of a resource of a policy. It is an element of an array, so it never grows.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_policy_stats_t {
-    /// Tasks for which it was selected.
+    /// Number of tasks for which it was selected.
     pub submitted: u64,
-    /// Those of them that have failed, or were not taken.
+    /// Number of those that failed or were not accepted.
     pub failed: u64,
-    /// Tasks on it that are not known to have ended, in policies that count them (dynamic_load,
-    /// capacity); else 0.
+    /// Number of tasks on it whose end has not been detected, in policies that count them
+    /// (dynamic_load, capacity); otherwise 0.
     pub load: u64,
-    /// 0.
+    /// Always 0.
     pub reserved: u64,
 }
 
 // -----------------------------------------------------------------------------------------------
-// Dispatcher: keys, queries, handlers, and what the library's own operations hand to them.
+// Dispatchers: keys, queries, handlers, arguments of the library's own operations.
 
-/// In a key: every value, also those that are registered later. In a query: there is none.
+/// In a key: every value, including those registered later. In a query: no value.
 pub const DTL_DISPATCH_ANY: dtl_enum_word_t = 0;
 
-/// Flag of `dtl_dispatcher_create`: a key whose predicates are all false hides the predicated
-/// handlers of later keys (rule 2), as in DaCe.
+/// Flag of `dtl_dispatcher_create`: a key whose predicates are all false hides the handlers with
+/// predicates of later keys (rule 2), as in DaCe.
 pub const DTL_DISPATCHER_STRICT_DACE: u64 = 1;
 
-/// Flag of a handler without a predicate: it stands before the one of the same key, until it is
+/// Flag of a handler without a predicate: it precedes the one of the same key until it is
 /// unregistered.
 pub const DTL_DISPATCH_REPLACE: u64 = 1;
 
 /// Flag of a handler that refuses: a query that selects it fails with its reason (rule 7).
 pub const DTL_DISPATCH_ILLEGAL: u64 = 2;
 
-/// Flag of a handler that is the default of its operation (rule 4): its key has DTL_DISPATCH_ANY in
+/// Flag of a handler that is the default of its operation (rule 4). Its key has DTL_DISPATCH_ANY in
 /// all three slots.
 pub const DTL_DISPATCH_DEFAULT: u64 = 4;
 
-/// What a handler is for. An element of an array: it never grows.
+/// Key under which a handler is registered. It is an element of an array, so it never grows.
 ///
-/// A slot is a plain member, a template, an instance of one, or DTL_DISPATCH_ANY. A template's key
-/// (lower 32 bits 0) fits the template and every instance of it; an instance's key fits that
-/// instance alone.
+/// A slot is a plain member, a template, an instance of a template, or DTL_DISPATCH_ANY. The key of
+/// a template (lower 32 bits 0) matches the template and all its instances; that of an instance
+/// matches this instance alone.
 ///
-/// Rules by which a dispatcher chooses:
+/// A dispatcher chooses by these rules:
 ///
-///  1. Keys are walked from specific to general, with s = source, d = destination, h = schedule:
+///  1. Keys are tried from specific to general, with s = source, d = destination, h = schedule:
 ///     (s,d,h) (s,d,any) (s,any,h) (s,any,any) (any,d,h) (any,d,any) (any,any,h) (any,any,any).
-///     Within one of these forms a key with an instance comes before one with its template; where
-///     keys have instances in different slots, the source counts first, then the destination.
-///  2. Handlers with a predicate come first. At the first key where a predicate is true the highest
-///     priority wins; if two have that priority and both are true, the query is DTL_ERROR_AMBIGUOUS
-///     and the text names both. A key whose predicates are all false does not hide the keys after
-///     it (it does with DTL_DISPATCHER_STRICT_DACE).
-///  3. Then handlers without a predicate, by the same walk.
-///  4. Then the default of the operation (DTL_DISPATCH_DEFAULT).
-///  5. Then DTL_ERROR_NOT_FOUND: the text names source, destination and schedule.
-///  6. Two handlers without a predicate for one key, or two defaults of one operation, are
-///     DTL_ERROR_ALREADY_EXISTS, unless the new one has DTL_DISPATCH_REPLACE. Of several keys that
-///     are registered at once all are taken or none.
-///  7. A handler can be DTL_DISPATCH_ILLEGAL: where it is chosen, the query fails with
-///     DTL_ERROR_NOT_SUPPORTED and its reason.
-///  8. Predicates run without any lock, each at most once for a query, and may query the dispatcher
+///     Within one of these forms a key with an instance precedes the key with its template. If keys
+///     have instances in different slots, the source counts first, then the destination.
+///  2. Handlers with a predicate come first. At the first key with a true predicate the highest
+///     priority wins. If two handlers with this priority both have true predicates, the query fails
+///     with DTL_ERROR_AMBIGUOUS, and the text names both. A key whose predicates are all false does
+///     not hide later keys (with DTL_DISPATCHER_STRICT_DACE it does).
+///  3. Then come handlers without a predicate, in the same order of keys.
+///  4. Then comes the default of the operation (DTL_DISPATCH_DEFAULT).
+///  5. Otherwise the query fails with DTL_ERROR_NOT_FOUND. The text names source, destination and
+///     schedule.
+///  6. A second handler without a predicate for a key, and a second default of an operation, are
+///     refused with DTL_ERROR_ALREADY_EXISTS, unless the new one has DTL_DISPATCH_REPLACE. Of
+///     several keys that are registered at once, either all are registered or none.
+///  7. If a DTL_DISPATCH_ILLEGAL handler is chosen, the query fails with DTL_ERROR_NOT_SUPPORTED
+///     and the reason of the handler.
+///  8. Predicates run without a lock, each at most once per query, and may query the dispatcher
 ///     themselves. A predicate that fails (below 0) ends the query with its status.
-///  9. A handler may be unregistered while it runs: from then on it is not chosen any more, and
-///     `destroy` of its data runs after the last user has left.
-/// 10. DTL_DISPATCH_ANY also fits values that are registered later.
+///  9. A handler may be unregistered while it runs. From then on it is not chosen, and `destroy`
+///     runs after its last user has returned.
+/// 10. DTL_DISPATCH_ANY also matches values that are registered later.
 ///
-/// Source of the rules: DaCe's TargetDispatcher, without what goes wrong there: the order of
-/// registration never decides.
+/// The rules come from the TargetDispatcher of DaCe, with one correction: the order of registration
+/// never decides.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_dispatch_key_t {
-    /// DTL_OPERATION_... or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
+    /// DTL_OPERATION_... or a registered member of DTL_ENUM_OPERATION; not an instance, not 0.
     pub operation: dtl_enum_word_t,
-    /// Where data comes from: a word of any enumeration that was given out in this process, or
-    /// DTL_DISPATCH_ANY. In keys of the library's own operations a slot takes only words of the
-    /// enumeration that dtl_dispatch_query_t lists for it, and `schedule` takes only schedules.
+    /// Origin of the data, or DTL_DISPATCH_ANY. Any word that an enumeration in this process has
+    /// assigned. For the library's own operations, a slot accepts only words of the enumeration
+    /// that dtl_dispatch_query_t lists for it, and `schedule` accepts only schedules.
     pub source: dtl_enum_word_t,
-    /// Where it goes, or DTL_DISPATCH_ANY.
+    /// Destination of the data, or DTL_DISPATCH_ANY.
     pub destination: dtl_enum_word_t,
-    /// How work is run, or DTL_DISPATCH_ANY.
+    /// How the work runs, or DTL_DISPATCH_ANY.
     pub schedule: dtl_enum_word_t,
     /// Must be 0.
     pub reserved: [u64; 2],
 }
 
-/// What a handler is wanted for. Start from DTL_DISPATCH_QUERY_INIT.
+/// Query for a handler. Start from DTL_DISPATCH_QUERY_INIT. The library itself makes these queries
+/// to the default dispatcher:
 ///
-/// What the library asks the default dispatcher itself:
+///     operation              source       destination  schedule        args
+///     DTL_OPERATION_ALLOC    -            memory kind  -               dtl_dispatch_alloc_t
+///     DTL_OPERATION_COPY     memory kind  memory kind  -               dtl_dispatch_copy_t
+///     DTL_OPERATION_LAUNCH   -            -            of the launch   dtl_dispatch_launch_t
+///     DTL_OPERATION_COMPILE  language     -            -               dtl_dispatch_compile_t
 ///
-///     operation              source        destination   schedule                args
-///     DTL_OPERATION_ALLOC    -             memory kind   -
-///                            dtl_dispatch_alloc_t
-///     DTL_OPERATION_COPY     memory kind   memory kind   -
-///                            dtl_dispatch_copy_t
-///     DTL_OPERATION_LAUNCH   -             -             dtl_launch_t.schedule
-///                            dtl_dispatch_launch_t
-///     DTL_OPERATION_COMPILE  language      -             -
-///                            dtl_dispatch_compile_t
+/// The schedule of a launch is dtl_launch_t.schedule.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dispatch_query_t {
@@ -2009,14 +2032,14 @@ pub struct dtl_dispatch_query_t {
     pub reserved: u32,
     /// DTL_OPERATION_... or a registered one.
     pub operation: dtl_enum_word_t,
-    /// A value, or DTL_DISPATCH_ANY: there is none, and only keys with DTL_DISPATCH_ANY fit.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     pub source: dtl_enum_word_t,
-    /// As source.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     pub destination: dtl_enum_word_t,
-    /// As source.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     pub schedule: dtl_enum_word_t,
-    /// Handed to predicates and to the handler as it is: the operation's own struct. May be NULL
-    /// for a mere question.
+    /// Struct of the operation, passed unchanged to predicates and to the handler. May be NULL if
+    /// nothing is invoked.
     pub args: *mut c_void,
 }
 
@@ -2031,22 +2054,25 @@ pub const DTL_DISPATCH_QUERY_INIT: dtl_dispatch_query_t = dtl_dispatch_query_t {
     args: ptr::null_mut(),
 };
 
-/// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the
-/// query fails (its text: dtl_backend_set_error, or that of the dtl_ call which gave the status).
-/// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher;
-/// it should not block and must not throw.
+/// Returns whether a handler accepts a query: above 0 = yes, 0 = no, below 0 = minus a status, with
+/// which the query fails.
+///
+/// The text of the failure is that of dtl_backend_set_error, or of the dtl_ call that returned the
+/// status. Thread: the one that makes the query. Locks held: none. It may call dtl_ functions, also
+/// with the dispatcher. It should not block and must not throw.
 pub type dtl_dispatch_predicate_fn_t =
     Option<unsafe extern "C" fn(query: *const dtl_dispatch_query_t, user: *mut c_void) -> i32>;
 
 /// Performs the requested operation.
-/// @param out_event  an event for the end of work that goes on after the return; the caller of
-///                   dtl_dispatch_invoke then owns it. Left null: all is done. Anything but a live
-///                   event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nothing waits for an
-///                   event, so do all before returning; that is the case in every query of the
-///                   library itself.
-/// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions; it
-/// must not throw. A call of the library that would lead to the handler which makes it goes the
-/// library's own way instead.
+///
+/// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions. It
+/// must not throw. A call of the library that would lead to the handler that makes it is performed
+/// by the library itself.
+/// @param out_event  Event for the end of work that continues after the return; the caller of
+///                   dtl_dispatch_invoke owns it. If it stays null, all work is complete. Anything
+///                   but a live event is DTL_ERROR_NATIVE_BACKEND. The pointer is NULL if nothing
+///                   waits for an event, as in every query of the library itself: complete all work
+///                   before returning.
 pub type dtl_dispatch_fn_t = Option<
     unsafe extern "C" fn(
         query: *const dtl_dispatch_query_t,
@@ -2055,36 +2081,38 @@ pub type dtl_dispatch_fn_t = Option<
     ) -> dtl_status_t,
 >;
 
-/// The handler's data are used no more. Thread: the one that unregistered it, or the last one that
-/// used it when that leaves the library. Locks held: none. It may call dtl_ functions (during
-/// dtl_finalize they fail); it must not throw.
+/// Frees the data of a handler after its last use.
+///
+/// Thread: the one that unregistered the handler, or the last one that used it, when it leaves the
+/// library. Locks held: none. It may call dtl_ functions (during dtl_finalize they fail). It must
+/// not throw.
 pub type dtl_dispatch_destroy_fn_t = Option<unsafe extern "C" fn(user: *mut c_void)>;
 
-/// A handler. Start from DTL_DISPATCH_HANDLER_INIT.
+/// Handler of a dispatcher. Start from DTL_DISPATCH_HANDLER_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_dispatch_handler_t {
     /// sizeof(dtl_dispatch_handler_t), set by DTL_DISPATCH_HANDLER_INIT.
     pub struct_size: u32,
-    /// Among handlers with a predicate of the same key the higher one wins.
+    /// Priority among handlers with a predicate of the same key: the highest wins.
     pub priority: i32,
-    /// DTL_DISPATCH_REPLACE, DTL_DISPATCH_ILLEGAL, DTL_DISPATCH_DEFAULT.
+    /// DTL_DISPATCH_REPLACE, DTL_DISPATCH_ILLEGAL and DTL_DISPATCH_DEFAULT, ORed.
     pub flags: u64,
-    /// For texts, 1 to 127 bytes of UTF-8; copied, need not be unique.
+    /// Name for texts, 1 to 127 bytes of UTF-8. Copied. It need not be unique.
     pub name: *const c_char,
-    /// Why what it is chosen for cannot be done, for DTL_DISPATCH_ILLEGAL; copied. Else NULL.
+    /// Reason for the refusal of a DTL_DISPATCH_ILLEGAL handler. Copied. Otherwise NULL.
     pub reason: *const c_char,
-    /// NULL = it takes every query that its keys fit.
+    /// Predicate. NULL = the handler accepts every query that its keys match.
     pub predicate: dtl_dispatch_predicate_fn_t,
-    /// Performs the operation. NULL where `backend` or DTL_DISPATCH_ILLEGAL determines the result.
+    /// Performs the operation. NULL if `backend` or DTL_DISPATCH_ILLEGAL determines the result.
     pub invoke: dtl_dispatch_fn_t,
-    /// NULL = there is nothing to destroy.
+    /// Frees `user`. NULL = nothing to do.
     pub destroy: dtl_dispatch_destroy_fn_t,
-    /// Handed to the three.
+    /// Passed to `predicate`, `invoke` and `destroy`.
     pub user: *mut c_void,
-    /// Instead of `invoke`, for DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE:
-    /// this backend's memory, transfer or compiler does it. The backend cannot be unregistered
-    /// before the handler. Else null.
+    /// Backend whose memory, transfer or compiler performs the operation instead of `invoke`, for
+    /// DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE. It cannot be unregistered
+    /// before the handler. Otherwise null.
     pub backend: dtl_backend_t,
 }
 
@@ -2110,23 +2138,23 @@ pub struct dtl_dispatch_alloc_t {
     pub struct_size: u32,
     /// Must be 0.
     pub reserved: u32,
-    /// The requested backend; the stream's, where there is one.
+    /// Requested backend; that of the stream if there is one.
     pub backend: dtl_backend_t,
-    /// The requested kind.
+    /// Requested memory kind.
     pub kind: dtl_enum_word_t,
-    /// At least 1.
+    /// Size in bytes, at least 1.
     pub size_bytes: u64,
-    /// A power of two; 0 = the kind's own.
+    /// Power of two in bytes; 0 = that of the kind.
     pub alignment: u64,
-    /// Set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on `stream`, of
-    /// any backend (not of backend "host" for another: name that in
-    /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that
-    /// it requested, or the memory's own. The library owns it once the handler succeeds. If it
-    /// lacks that size or alignment, it is refused with DTL_ERROR_NATIVE_BACKEND, and freed if
-    /// dtl_mem_alloc gave it.
+    /// Result, set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on
+    /// `stream`, of any backend. (Not of backend "host" for another one: name "host" in
+    /// dtl_dispatch_handler_t.backend.) The program frees it by dtl_mem_free with the backend that
+    /// it requested or with that of the memory. The library owns it once the handler succeeds. If
+    /// its size or alignment is insufficient, it is refused with DTL_ERROR_NATIVE_BACKEND, and
+    /// freed if it came from dtl_mem_alloc.
     pub ptr: *mut c_void,
-    /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will
-    /// do. Null = in no stream's.
+    /// Stream in whose order the memory is requested (dtl_mem_alloc_async). Memory that is
+    /// available immediately is sufficient. Null = no stream.
     pub stream: dtl_stream_t,
 }
 
@@ -2148,25 +2176,25 @@ pub const DTL_DISPATCH_ALLOC_INIT: dtl_dispatch_alloc_t = dtl_dispatch_alloc_t {
 pub struct dtl_dispatch_copy_t {
     /// sizeof(dtl_dispatch_copy_t), set by DTL_DISPATCH_COPY_INIT.
     pub struct_size: u32,
-    /// 0: size_bytes in a row; else axes of `shape` and of the strides.
+    /// Number of axes in `shape` and strides; 0 = `size_bytes` contiguous bytes.
     pub ndim: i32,
-    /// Where the first element goes.
+    /// First element of the destination.
     pub dst: *mut c_void,
-    /// Where it is.
+    /// First element of the source.
     pub src: *const c_void,
-    /// Bytes of all elements.
+    /// Size of all elements together in bytes.
     pub size_bytes: u64,
-    /// Whose memory dst is; null = the program's own.
+    /// Backend of the destination; null = memory of the program.
     pub dst_backend: dtl_backend_t,
-    /// Whose memory src is; null = the program's own.
+    /// Backend of the source; null = memory of the program.
     pub src_backend: dtl_backend_t,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub element_bytes: u64,
-    /// Elements along each axis.
+    /// Number of elements along each axis.
     pub shape: *const i64,
-    /// Elements from one element to the next along each axis.
+    /// Distances in the destination from one element to the next along each axis, in elements.
     pub dst_strides: *const i64,
-    /// As dst_strides.
+    /// Distances in the source from one element to the next along each axis, in elements.
     pub src_strides: *const i64,
 }
 
@@ -2192,17 +2220,17 @@ pub const DTL_DISPATCH_COPY_INIT: dtl_dispatch_copy_t = dtl_dispatch_copy_t {
 pub struct dtl_dispatch_launch_t {
     /// sizeof(dtl_dispatch_launch_t), set by DTL_DISPATCH_LAUNCH_INIT.
     pub struct_size: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
     /// The stream.
     pub stream: dtl_stream_t,
     /// The kernel.
     pub kernel: dtl_kernel_t,
-    /// The grid, with the schedule.
+    /// Grid and block dimensions, with the schedule.
     pub launch: *const dtl_launch_t,
     /// Pointers to the arguments.
     pub args: *const *const c_void,
-    /// Their sizes in bytes.
+    /// Sizes of the arguments in bytes.
     pub sizes: *const u64,
     /// Number of arguments.
     pub count: u64,
@@ -2227,13 +2255,13 @@ pub const DTL_DISPATCH_LAUNCH_INIT: dtl_dispatch_launch_t = dtl_dispatch_launch_
 pub struct dtl_dispatch_compile_t {
     /// sizeof(dtl_dispatch_compile_t), set by DTL_DISPATCH_COMPILE_INIT.
     pub struct_size: u32,
-    /// The device.
+    /// Requested device.
     pub device: i32,
-    /// The requested backend.
+    /// Requested backend.
     pub backend: dtl_backend_t,
     /// The source.
     pub source: *const dtl_source_t,
-    /// Set by the handler: the module, which becomes the caller's.
+    /// Result, set by the handler: the module. The caller of dtl_module_compile owns it.
     pub module: dtl_module_t,
 }
 
@@ -5185,23 +5213,25 @@ pub unsafe fn dtl_device_memory_info(
 
 unsafe extern "C" {
 
-/// Allocates memory on the calling thread's current device.
+/// Allocates memory on the current device of the calling thread.
 ///
-/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind. One
-///                    that the default dispatcher has a handler for (DTL_OPERATION_ALLOC) is
-///                    allocated by that.
-/// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the alignment that dtl_mem_kind_info reports for
+/// If the default dispatcher has a handler for the kind (DTL_OPERATION_ALLOC), that handler
+/// allocates. Host memory takes a block of at most 63 bytes more (sizes up to 256), or at most a
+/// quarter more (larger sizes). Freed host memory is cached within a budget (see dtl_mem_trim).
+///
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @param alignment   Power of two in bytes. 0 = the alignment that dtl_mem_kind_info reports for
 ///                    the kind (host: 64).
-/// @param out         its first byte. Yours until dtl_mem_free with the same backend, by any
-///                    thread; not zeroed. Of the host: in a block of up to 63 bytes more (sizes up
-///                    to 256), above at most a quarter more; what is freed is kept within a budget
-///                    (see dtl_mem_trim).
-/// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
-///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a
-///         descriptor for each block): no file descriptors left. *out is written on success only.
-/// Equivalent: cudaMalloc.
+/// @param out         First byte. Not zeroed. Written on success only. The caller owns it; free it
+///                    with dtl_mem_free of the same backend, in any thread.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host" uses one per
+///         block).
+/// Threads: any. Equivalent: cudaMalloc.
 pub unsafe fn dtl_mem_alloc(
     backend: dtl_backend_t,
     kind: dtl_enum_word_t,
@@ -5210,17 +5240,21 @@ pub unsafe fn dtl_mem_alloc(
     out: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still
-/// use it. Memory that several processes have stays until the last of them frees it or ends. It may
-/// wait for all work of the device (CUDA, kinds other than DEVICE).
+/// Frees memory from dtl_mem_alloc or dtl_mem_import.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
-///         first byte, another backend's); nothing is freed.
+/// No copy or kernel may still use it. Memory shared by several processes exists until the last of
+/// them frees it or ends. The call may wait for all work of the device (CUDA, kinds other than
+/// DEVICE).
+///
+/// @param ptr  First byte of the allocation. NULL is success.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation of this backend (freed twice,
+///         not its first byte, of another backend). Nothing is freed.
+/// Threads: any. Equivalent: cudaFree.
 pub unsafe fn dtl_mem_free(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t;
 
 /// Describes a memory kind of a backend: who can access it, its alignment.
 ///
-/// @param out_info  start from DTL_MEM_KIND_INFO_INIT.
+/// @param out_info  Start from DTL_MEM_KIND_INFO_INIT.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
 pub unsafe fn dtl_mem_kind_info(
     backend: dtl_backend_t,
@@ -5228,106 +5262,114 @@ pub unsafe fn dtl_mem_kind_info(
     out_info: *mut dtl_mem_kind_info_t,
 ) -> dtl_status_t;
 
-/// Counts a backend's live allocations.
+/// Returns the number and size of the live allocations of a backend.
 ///
-/// @param out_stats  start from DTL_MEM_STATS_INIT.
+/// @param out_stats  Start from DTL_MEM_STATS_INIT.
 pub unsafe fn dtl_mem_stats(
     backend: dtl_backend_t,
     out_stats: *mut dtl_mem_stats_t,
 ) -> dtl_status_t;
 
-/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of
-/// backend "cuda" that is what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes
-/// (default 256 MiB, or an eighth of the most that was used), besides the slabs that threads
-/// allocate from: what the calling thread and threads that have ended keep goes at once, what
-/// others keep within their next 256 frees. For "host" it also returns the free memory of malloc to
-/// the system: that of the program, and that of the library's own tables (communicators, queues).
-/// Other backends keep nothing.
+/// Returns cached free memory of a backend to the system.
+///
+/// For backend "cuda" this is the memory of the pools of its devices. For "host" it is up to
+/// DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the peak use), and the slabs from which
+/// threads allocate. Slabs of the calling thread and of threads that have ended are returned
+/// immediately, those of other threads within their next 256 frees. For "host" the free memory of
+/// malloc is returned too: that of the program, and that of internal tables of the library
+/// (communicators, queues). Other backends cache nothing.
 ///
 /// Equivalent: malloc_trim.
 pub safe fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t;
 
-/// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
-/// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
-/// through a driver, if that driver is in use and knows the pointer. Copies and messages treat the
-/// pointer accordingly, with one exception: they do not query a driver about the program's image,
-/// its stacks and its heap (brk), and treat these as host memory. This function does query it
-/// there, because the program may have registered host memory with a driver.
+/// Describes the memory that a pointer refers to.
 ///
-/// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
-/// communicator or this function has found that the program initialised it. Backend "cuda" knows
-/// pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged, cudaHostAlloc and
-/// cudaHostRegister; registered backends with the slot pointer_info know theirs; "opencl" knows
-/// none.
+/// This is an allocation of the library, memory announced to it (dtl_mem_adopt,
+/// dtl_mem_register_host, imported arrays), or memory that the program allocated through a driver,
+/// if that driver is in use and recognises the pointer. Copies and messages treat the pointer
+/// accordingly, with one exception: they do not query a driver about the image, stacks and heap
+/// (brk) of the program, and treat these as host memory. This function does, because the program
+/// may have registered host memory with a driver.
 ///
-/// @param ptr       any address; it is not read.
-/// @param out_info  start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
-///                  size_bytes are the driver's.
-/// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
-///         host memory. Any other failure of the slot pointer_info or of the driver's query: its
-///         status. Copies and messages with the pointer fail with it, too, unless another driver
-///         knows the pointer.
+/// A driver is in use once a call has used its backend. It is also in use once dtl_init, the
+/// opening of a communicator or this function has found that the program initialised it. Backend
+/// "cuda" recognises pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged,
+/// cudaHostAlloc and cudaHostRegister. Registered backends with the slot pointer_info recognise
+/// theirs, "opencl" none.
+///
+/// @param ptr       Any address. It is not read.
+/// @param out_info  Start from DTL_MEM_INFO_INIT. For memory that a driver recognises, base and
+///                  size_bytes are those of the driver.
+/// @return The status of the slot pointer_info or of the driver query if that fails. Copies and
+///         messages with the pointer then fail too, unless another driver recognises it.
+///         DTL_ERROR_NOT_FOUND: the pointer refers to none of these. Copies and messages treat it
+///         as host memory.
 /// Equivalent: cudaPointerGetAttributes.
 pub unsafe fn dtl_mem_query(
     ptr: *const c_void,
     out_info: *mut dtl_mem_info_t,
 ) -> dtl_status_t;
 
-/// Describes an allocation so that other processes of the node can have the same memory
-/// (dtl_mem_import).
+/// Creates a handle by which other processes of the node can map the same memory (dtl_mem_import).
 ///
-/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes by any message, or write it
-/// to a file. It serves any number of imports, as long as this process lives and has not freed the
-/// allocation; exporting again gives an equally good one. Of backend "host": kind
-/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace; every such block takes
-/// one file descriptor in the process that allocated it (none where it is imported), and its pages
-/// are taken when it is allocated. Any thread; of one allocation also at once.
+/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes in a message, or write it to
+/// a file. It serves any number of imports while this process lives and has not freed the
+/// allocation. Exporting again returns an equivalent handle. For backend "host" the kind is
+/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace. Each such block uses one
+/// file descriptor in the process that allocated it, and none in processes that import it. Its
+/// pages are reserved when it is allocated.
 ///
-/// @param ptr  the first byte of what dtl_mem_alloc gave (for a place inside send the offset too).
-/// @param out  the handle; not written on failure.
-/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose
-///         properties have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was
-///         imported (pass on the handle that it came from), or it belongs to a pool;
-///         DTL_ERROR_NOT_FOUND: no live allocation;
-///         DTL_ERROR_INVALID_ARGUMENT: not its first byte, or freed meanwhile;
-///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or is of another PID
-///         namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor left (one is used
-///         during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
-/// Equivalent: cudaIpcGetMemHandle.
+/// @param ptr  First byte from dtl_mem_alloc. For a place inside, send the offset as well.
+/// @param out  The handle, written on success only. There is nothing to free.
+/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (use a kind with
+///         DTL_MEMORY_EXPORTABLE; for backend "host" the text names it), it was imported (pass the
+///         original handle on), or it belongs to a pool.
+///         DTL_ERROR_NOT_FOUND: there is no live allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not its first byte, or another thread freed it.
+///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or belongs to another PID
+///         namespace. Mount that of this one.
+///         DTL_ERROR_LIMIT: no file descriptor is left (one is used during the call).
+///         DTL_ERROR_INVALID_STATE: the program closed the file descriptor of the block.
+/// Threads: any, also with one allocation at once. Equivalent: cudaIpcGetMemHandle.
 pub unsafe fn dtl_mem_export(
     ptr: *const c_void,
     out: *mut dtl_mem_handle_t,
 ) -> dtl_status_t;
 
-/// Makes memory that another process exported memory of this one, too: both read and write the same
-/// bytes. What one writes the other finds there after a message, a barrier or an atomic operation
+/// Maps memory that another process exported, so that both access the same bytes.
+///
+/// Writes of one process are visible to the other after a message, a barrier or an atomic operation
 /// between them.
 ///
-/// The result is an allocation like any other (dtl_mem_query, dtl_mem_copy, windows, messages,
-/// statistics), yours until dtl_mem_free with the same backend, by any thread, also after the other
-/// process has freed it or has ended. Addresses differ from process to process: put offsets into
-/// shared memory, not pointers. Importing again, or what this very process exported, gives one more
-/// mapping at another address, freed by itself. A forked child has the memory at the same place as
-/// its parent, but not as an allocation of its own: it imports again. Until it ends or calls exec,
-/// it keeps what its parent had, memory and descriptors, also when that frees them. Two mappings of
-/// one block are two addresses: dtl_mem_copy does not see that they overlap, and of windows each
-/// rank gives a part of its own.
+/// The result is an ordinary allocation (dtl_mem_query, dtl_mem_copy, windows, messages,
+/// statistics). It remains valid after the other process frees the memory or ends. Addresses differ
+/// between processes, so store offsets in shared memory, not pointers. Each import, also of memory
+/// that this process exported, is a further mapping at another address, which is freed separately.
+/// dtl_mem_copy does not detect that two mappings of one block overlap, and in a window each rank
+/// must expose a different part.
 ///
-/// @param backend         the backend that the memory was exported from, in this process.
-/// @param handle          what dtl_mem_export wrote; read during the call only.
-/// @param out             the first byte, with the alignment that the exporter requested (host: of
-///                        a page at least).
-/// @param out_size_bytes  its size in bytes, as it was allocated; NULL = not wanted.
-/// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a
-///         new handle; free only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what
-///         dtl_mem_export wrote, damaged, or of another backend (the text names it);
-///         DTL_ERROR_NOT_SUPPORTED: it comes from another node or PID namespace (send data
-///         instead), or the backend imports nothing; DTL_ERROR_MEMORY: the system does not let this
-///         process at the other's memory (another user, fewer privileges); DTL_ERROR_LIMIT: no file
-///         descriptor left (two are used during the call); DTL_ERROR_OUT_OF_MEMORY: no addresses
-///         left; DTL_ERROR_INCOMPATIBLE_ABI: written by a library with another format. Outputs are
-///         written on success only.
-/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared comes near.
+/// A forked child has the memory at the address that its parent has, but not as an allocation: it
+/// has to import it. Until it ends or calls exec, it keeps the memory and the descriptors of its
+/// parent, even if the parent frees them.
+///
+/// @param backend         The backend from which the memory was exported, in this process.
+/// @param handle          Handle from dtl_mem_export. Read during the call only.
+/// @param out             First byte, with the alignment that the exporter requested (host: at
+///                        least that of a page). Written on success only. The caller owns it; free
+///                        it with dtl_mem_free of the same backend, in any thread.
+/// @param out_size_bytes  Size of the allocation in bytes, written on success only; may be NULL.
+/// @return DTL_ERROR_INVALID_HANDLE: the handle is null or stale: the exporter freed the memory or
+///         ended. Get a new handle, and free only after all have imported.
+///         DTL_ERROR_INVALID_ARGUMENT: the handle does not come from dtl_mem_export, is damaged, or
+///         belongs to another backend (the text names it).
+///         DTL_ERROR_NOT_SUPPORTED: the handle comes from another node or PID namespace (send data
+///         instead), or the backend does not import.
+///         DTL_ERROR_MEMORY: the operating system denies access to the memory of the exporter
+///         (another user, fewer privileges).
+///         DTL_ERROR_LIMIT: no file descriptor is left (two are used during the call).
+///         DTL_ERROR_OUT_OF_MEMORY: the address space is exhausted.
+///         DTL_ERROR_INCOMPATIBLE_ABI: a library with another format wrote the handle.
+/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared is similar.
 pub unsafe fn dtl_mem_import(
     backend: dtl_backend_t,
     handle: *const dtl_mem_handle_t,
@@ -5342,20 +5384,24 @@ pub unsafe fn dtl_mem_import(
 
 unsafe extern "C" {
 
-/// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a
-/// backend: its pages stay in place, the backend's devices reach it, copies from and to it do not
-/// wait. It takes long (each page is locked): register what is used often, once. Backend "host"
-/// locks the pages where the limit allows (`dtl_explain` reports if not), and a lock of the
-/// program's own on them ends with dtl_mem_unregister_host; "opencl" cannot.
+/// Registers host memory of the program (malloc, a vector) as DTL_MEMORY_PINNED memory of a
+/// backend.
 ///
-/// @param backend     for its current device, and with "cuda" for all.
-/// @param ptr         first byte; the memory stays the program's and must not go before
+/// Its pages stay in place, the devices of the backend can access it, and copies from and to it do
+/// not wait. Registration is slow, because each page is locked: register memory that is used often,
+/// and once. Backend "host" locks pages as far as the limit allows (`dtl_explain` reports if it
+/// does not). A lock that the program itself holds on them ends with dtl_mem_unregister_host.
+/// Backend "opencl" cannot register.
+///
+/// @param backend     The backend: for its current device, and with "cuda" for all its devices.
+/// @param ptr         First byte. The program continues to own the memory. It must exist until
 ///                    dtl_mem_unregister_host.
-/// @param size_bytes  at least 1.
-/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is registered (the text has which);
+/// @param size_bytes  Size in bytes, at least 1.
+/// @return DTL_ERROR_ALREADY_EXISTS: a part of the range is registered (the text names it).
 ///         DTL_ERROR_INVALID_ARGUMENT: a part of it is memory of the library (allocate that as
-///         DTL_MEMORY_PINNED), nothing is mapped there, or size_bytes; DTL_ERROR_NOT_SUPPORTED: the
-///         backend registers none, or the driver not such memory (a file's, read-only);
+///         DTL_MEMORY_PINNED), nothing is mapped there, or `size_bytes` is 0.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not register memory, or the driver not memory
+///         of this type (of a file, read-only).
 ///         DTL_ERROR_OUT_OF_MEMORY: no more pages can be locked.
 /// Threads: any. Equivalent: cudaHostRegister.
 pub unsafe fn dtl_mem_register_host(
@@ -5364,46 +5410,47 @@ pub unsafe fn dtl_mem_register_host(
     size_bytes: u64,
 ) -> dtl_status_t;
 
-/// Takes dtl_mem_register_host back. No copy or kernel may still use the memory. dtl_finalize does
-/// it for what is left: then the memory must still be there.
+/// Reverts dtl_mem_register_host. No copy or kernel may still use the memory. dtl_finalize
+/// unregisters memory that is still registered, so that memory must still exist then.
 ///
-/// @param ptr  as it was registered; NULL: nothing happens.
-/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this
-///         backend.
+/// @param ptr  First byte that was passed to dtl_mem_register_host. NULL is success.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory registered with this backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
 pub unsafe fn dtl_mem_unregister_host(
     backend: dtl_backend_t,
     ptr: *mut c_void,
 ) -> dtl_status_t;
 
-/// Announces memory that another allocator made: a driver's own functions (cudaMalloc, clSVMAlloc),
-/// Kokkos, PyTorch, or an allocator of the program. Copies, messages and dtl_mem_query then treat
-/// it as memory of this backend, device and kind, and check its bounds. The program keeps
-/// ownership: the library never frees the memory.
+/// Announces memory of another allocator: of a driver (cudaMalloc, clSVMAlloc), Kokkos, PyTorch, or
+/// of the program.
 ///
-/// Backend "cuda" queries its driver about unknown pointers, so memory of CUDA needs this call only
-/// to avoid that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be
-/// allocated in the context of the backend's streams. Adopting host memory with backend "host" and
-/// kind DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does
-/// not know memory of windows (dtl_win_allocate) as allocations: it may be adopted, and is released
-/// before its window is destroyed.
+/// Copies, messages and dtl_mem_query then treat it as memory of this backend, device and kind, and
+/// check its bounds. The program continues to own the memory: the library never frees it.
 ///
-/// @param backend     the backend whose copies reach the memory; null: the thread's current
-///                    one.
-/// @param device      the device that the memory was allocated on, from 0; 0 for a backend
-///                    without devices.
-/// @param kind        a memory kind of that backend (dtl_mem_kind_info).
-/// @param ptr         its first byte. It must stay valid until dtl_mem_release or
-///                    dtl_finalize.
-/// @param size_bytes  its size in bytes, at least 1.
-/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0; the
-///         range wraps around the address space; a part of it is memory that the library knows
-///         already, or of its allocator for host memory, free or not; the driver reports another
-///         device or kind, or does not know the address.
+/// Backend "cuda" queries its driver about unknown pointers, so adopting CUDA memory only avoids
+/// that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be allocated in the
+/// context of the streams of the backend. Adopting host memory with backend "host" and kind
+/// DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does not
+/// record memory of windows (dtl_win_allocate) as allocations: it may be adopted, and must be
+/// released before its window is destroyed.
+///
+/// @param backend     The backend whose copies can access the memory. DTL_BACKEND_NULL = the
+///                    current one of the thread.
+/// @param device      The device on which the memory was allocated, from 0. 0 for a backend without
+///                    devices.
+/// @param kind        A memory kind of that backend (dtl_mem_kind_info).
+/// @param ptr         First byte. It must stay valid until dtl_mem_release or dtl_finalize.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0; the range wraps around the address space;
+///         a part of it is recorded by the library already, or belongs to its allocator for host
+///         memory, free or not; the driver reports another device or kind, or does not recognise
+///         the address.
 ///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names
-///         that memory). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
-///         allocation ends before the range does. DTL_ERROR_NOT_SUPPORTED: the backend has no such
-///         kind, or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+///         that memory).
+///         DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the allocation of the driver
+///         ends before the range does.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind, or no memory.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Threads: any. May initialise the backend; does not wait for its work.
 pub unsafe fn dtl_mem_adopt(
     backend: dtl_backend_t,
@@ -5413,30 +5460,33 @@ pub unsafe fn dtl_mem_adopt(
     size_bytes: u64,
 ) -> dtl_status_t;
 
-/// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
-/// kernel may still use it: if the library notices a pending message, that message fails with
-/// DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory, unless a driver in
-/// use knows it. dtl_finalize releases memory that is still adopted. As long as memory is adopted,
-/// dtl_backend_unregister returns DTL_ERROR_BUSY.
+/// Reverts dtl_mem_adopt: the library no longer recognises the memory. Its contents do not change.
 ///
-/// @param backend  the backend that was passed to dtl_mem_adopt.
-/// @param ptr      the first byte that was passed to dtl_mem_adopt; NULL: the call has no
-///                 effect.
-/// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
+/// No copy, message or kernel may still use it. If the library detects a pending message, that
+/// message fails with DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory,
+/// unless a driver in use recognises it. dtl_finalize releases memory that is still adopted. While
+/// memory is adopted, dtl_backend_unregister returns DTL_ERROR_BUSY.
+///
+/// @param backend  The backend that was passed to dtl_mem_adopt.
+/// @param ptr      First byte that was passed to dtl_mem_adopt. NULL is success.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
 pub unsafe fn dtl_mem_release(backend: dtl_backend_t, ptr: *mut c_void) -> dtl_status_t;
 
-/// Gives a dma-buf of device memory: a file descriptor by which the drivers of other devices (RDMA
-/// adapters, other GPUs) reach the same memory.
+/// Exports device memory as a dma-buf: a file descriptor through which drivers of other devices
+/// (RDMA adapters, other GPUs) access the same memory.
 ///
-/// @param ptr               within an allocation of a backend that has them ("cuda", of a driver
-///                          since CUDA 11.7 with open kernel modules), size_bytes from there.
-/// @param out_fd            a new descriptor; close(2) it. The memory must not be freed before what
-///                          uses it has let go.
-/// @param out_offset_bytes  where in the dma-buf `ptr` is.
-/// @return DTL_ERROR_NOT_FOUND: no allocation of the library; DTL_ERROR_OUT_OF_BOUNDS: over its
-///         end; DTL_ERROR_NOT_SUPPORTED: the backend or its driver gives none. Outputs are written
-///         on success only.
+/// @param ptr               Address inside an allocation of a backend that exports dma-bufs
+///                          ("cuda": with a driver from CUDA 11.7 on and open kernel modules).
+/// @param size_bytes        Bytes from `ptr` on, at least 1.
+/// @param out_fd            A new descriptor, written on success only. The caller owns it; close it
+///                          with close(2). The memory must not be freed while something still uses
+///                          the descriptor.
+/// @param out_offset_bytes  Offset of `ptr` in the dma-buf, in bytes. Written on success only.
+/// @return DTL_ERROR_NOT_FOUND: there is no allocation of the library.
+///         DTL_ERROR_OUT_OF_BOUNDS: the range extends beyond the end of the allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
+///         DTL_ERROR_NOT_SUPPORTED: the backend or its driver exports no dma-bufs.
 /// Threads: any. Equivalent: cuMemGetHandleForAddressRange; for ibv_reg_dmabuf_mr.
 pub unsafe fn dtl_mem_export_dmabuf(
     ptr: *const c_void,
@@ -5452,17 +5502,28 @@ pub unsafe fn dtl_mem_export_dmabuf(
 
 unsafe extern "C" {
 
-/// Allocates on a stream's device in the stream's order: what is queued to it from now on may use
-/// the memory; work of other streams, and the host, after an event of this stream. A backend takes
-/// it without waiting where its driver can ("cuda": kind DEVICE, from the device's pool), else at
-/// once, as dtl_mem_alloc does. A kind that the default dispatcher has a handler for
-/// (DTL_OPERATION_ALLOC) is allocated by that, as dtl_mem_alloc does: in the stream's order where
-/// the handler does so (dtl_dispatch_alloc_t.stream) or names the stream's backend, else at once.
+/// Allocates memory on the device of a stream, in stream order.
 ///
-/// @param kind, size_bytes, alignment  as for dtl_mem_alloc.
-/// @param out   the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the stream has
-///              come this far. Not zeroed.
-/// @return as dtl_mem_alloc; *out is written on success only.
+/// Work that is queued on the stream from now on may use the memory. Work of other streams, and the
+/// host, may use it after an event of this stream. The call does not wait if the driver of the
+/// backend allocates in stream order ("cuda": kind DEVICE, from the pool of the device). Otherwise
+/// the memory is allocated immediately, as by dtl_mem_alloc. If the default dispatcher has a
+/// handler for the kind (DTL_OPERATION_ALLOC), that handler allocates: in stream order if it does
+/// so itself (dtl_dispatch_alloc_t.stream) or names the backend of the stream, otherwise
+/// immediately.
+///
+/// @param kind        DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @param alignment   Power of two in bytes. 0 = the alignment that dtl_mem_kind_info reports for
+///                    the kind.
+/// @param out         First byte. Not zeroed. Written on success only. The caller owns it; free it
+///                    with dtl_mem_free_async, or with dtl_mem_free once the stream has reached
+///                    this point.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host").
 /// Threads: any. Equivalent: cudaMallocAsync.
 pub unsafe fn dtl_mem_alloc_async(
     stream: dtl_stream_t,
@@ -5472,28 +5533,36 @@ pub unsafe fn dtl_mem_alloc_async(
     out: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Frees memory when the work that is in the stream so far is done. From now on it is no allocation
-/// any more: dtl_mem_query and later copies do not know it, and freeing it again is an error. A
-/// backend frees it without waiting where its driver can (as for dtl_mem_alloc_async); on a stream
-/// of the library's own its thread does; otherwise the call waits for the stream.
+/// Frees memory when the work that is on a stream so far is complete.
 ///
-/// @param stream  also one of another backend than the memory's.
-/// @param ptr     what dtl_mem_alloc_async or dtl_mem_alloc gave; NULL: nothing happens.
-/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an
-///         array's. Where the call waits: a failure of the stream's work, and the memory is free
-///         all the same; DTL_ERROR_INVALID_STATE: called by that work. What fails later is the
-///         stream's failure, and the memory is an allocation again.
+/// From now on it is not an allocation: dtl_mem_query and later copies do not recognise it, and
+/// freeing it again is an error. The call does not wait if the driver of the backend frees in
+/// stream order. On a stream of the library, the thread of that stream frees it. Otherwise the call
+/// waits for the stream.
+///
+/// @param stream  The stream. It may belong to another backend than the memory.
+/// @param ptr     First byte from dtl_mem_alloc_async or dtl_mem_alloc. NULL is success.
+/// @return If the call waits, a failure of the work of the stream; the memory is freed anyway. A
+///         failure that occurs later is a failure of the stream, and the memory is an allocation
+///         again.
+///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation, not its first byte, or
+///         belongs to a pool or an array.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it. Nothing
+///         is freed.
 /// Threads: any. Equivalent: cudaFreeAsync.
 pub unsafe fn dtl_mem_free_async(stream: dtl_stream_t, ptr: *mut c_void) -> dtl_status_t;
 
-/// Queues moving memory near a device before it is used there. Only kind DTL_MEMORY_MANAGED moves,
-/// on the streams of the backend that it is of, where the driver can move pages while devices work;
-/// anything else stays where it is, and the call succeeds: it changes when data moves, never what
-/// it is.
+/// Queues the migration of memory to a device, before work there uses it.
 ///
-/// @param ptr     any range of size_bytes; of an allocation, within it.
-/// @param device  0 ... count-1 of the stream's backend, or DTL_PREFETCH_HOST.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device, or over the end of the allocation.
+/// It changes when data moves, never its contents. Only memory of kind DTL_MEMORY_MANAGED moves, on
+/// streams of its backend, if the driver can move pages while devices work. Other memory stays
+/// where it is, and the call succeeds.
+///
+/// @param ptr         `size_bytes` bytes. If they are inside an allocation, all of them.
+/// @param size_bytes  Bytes to move.
+/// @param device      0 to the device count - 1 of the backend of the stream, or DTL_PREFETCH_HOST.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device, or the range extends beyond the end of
+///         its allocation.
 /// Threads: any. Equivalent: cudaMemPrefetchAsync.
 pub unsafe fn dtl_mem_prefetch(
     stream: dtl_stream_t,
@@ -5509,23 +5578,25 @@ pub unsafe fn dtl_mem_prefetch(
 
 unsafe extern "C" {
 
-/// Creates a pool: memory of a backend that is kept when it is freed and given out again, which is
-/// faster than asking the backend each time. Every backend has pools, also a registered one: its
-/// table knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at
-/// most a quarter.
+/// Creates a memory pool, which caches freed memory of a backend for later allocations.
 ///
-/// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator,
-/// as dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 61
-/// of them at once. Other pools have a lock each.
+/// This is faster than the allocator of most backends. Pools work with every backend, including
+/// registered ones, whose tables need nothing for it. Sizes up to 256 bytes are rounded up by less
+/// than 64 bytes, larger ones by at most a quarter.
 ///
-/// @param backend  its memory on the calling thread's current device.
-/// @param kind     as for dtl_mem_alloc.
-/// @param desc     NULL = all defaults.
-/// @param out      the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools.
-///         Destroyed pools count as long as a call in progress may still use them: near the limit
-///         this call waits for the calls of other threads to return. It cannot wait for a call that
-///         it is made from (in a callback).
+/// Pools of kinds HOST, DEVICE and MANAGED of backend "host" use the library's allocator, as
+/// dtl_mem_alloc does: no lock, and no system call while cached memory is available. At most 61 of
+/// them can exist at once. Each of the other pools has a lock.
+///
+/// @param backend  The backend that provides the memory, on the current device of the calling
+///                 thread.
+/// @param kind     DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param desc     Start from DTL_POOL_DESC_INIT. NULL = all defaults.
+/// @param out      The pool. The caller owns it; destroy it with dtl_pool_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_LIMIT: there are too many pools. A destroyed pool counts while a call in
+///         progress may still use it: near the limit this call blocks until the calls of other
+///         threads return. It cannot wait for the call from which it is made (in a callback).
 /// Equivalent: cudaMemPoolCreate.
 pub unsafe fn dtl_pool_create(
     backend: dtl_backend_t,
@@ -5534,14 +5605,16 @@ pub unsafe fn dtl_pool_create(
     out: *mut dtl_pool_t,
 ) -> dtl_status_t;
 
-/// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
+/// Allocates memory from a pool. dtl_mem_query and copies recognise the block as memory of the
+/// backend of the pool.
 ///
-/// @param size_bytes  at least 1.
-/// @param alignment   a power of two in bytes; 0 = the larger of 64 and the alignment that
-///                    dtl_mem_kind_info reports for the kind.
-/// @param out         its first byte. Yours until dtl_pool_free with the same pool; not zeroed.
-/// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
+/// @param size_bytes  Size in bytes, at least 1.
+/// @param alignment   Power of two in bytes. 0 = 64, or the alignment that dtl_mem_kind_info
+///                    reports for the kind if that is larger.
+/// @param out         First byte. Not zeroed. Written on success only. The caller owns it; free it
+///                    with dtl_pool_free of the same pool.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory, even after all unused cached memory
+///         was returned. DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
 /// Equivalent: cudaMallocFromPoolAsync, without a stream.
 pub unsafe fn dtl_pool_alloc(
     pool: dtl_pool_t,
@@ -5550,33 +5623,40 @@ pub unsafe fn dtl_pool_alloc(
     out: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still
-/// use it.
+/// Frees a block of a pool, in any thread. No copy or kernel may still use it.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first
-///         byte, another pool's or dtl_mem_alloc's); nothing is freed.
+/// @param ptr  First byte of the block. NULL is success.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live block of this pool (freed twice, not its
+///         first byte, of another pool or dtl_mem_alloc). Nothing is freed.
 pub unsafe fn dtl_pool_free(pool: dtl_pool_t, ptr: *mut c_void) -> dtl_status_t;
 
-/// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For
-/// the plain kinds of the host it is as dtl_mem_trim, if more than keep_bytes are kept.
+/// Returns unused memory of a pool to its backend until the pool caches at most `keep_bytes`.
 ///
-/// @return a failure of the backend's free; the rest is given back all the same.
+/// For kinds HOST, DEVICE and MANAGED of backend "host" it acts like dtl_mem_trim if more than
+/// `keep_bytes` are cached.
+///
+/// @param keep_bytes  Bytes that may stay cached.
+/// @return A failure of the free of the backend. The rest is returned anyway.
 /// Equivalent: cudaMemPoolTrimTo.
 pub safe fn dtl_pool_trim(pool: dtl_pool_t, keep_bytes: u64) -> dtl_status_t;
 
-/// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what
-/// the pool has from its backend; for the plain kinds of the host, which share it, live_bytes.
+/// Returns the number and size of the live allocations of a pool.
 ///
-/// @param out_stats  start from DTL_MEM_STATS_INIT.
+/// dtl_mem_stats of the backend does not count them. reserved_bytes is the memory that the pool has
+/// from its backend. For kinds HOST, DEVICE and MANAGED of backend "host", which share one
+/// allocator, it equals live_bytes.
+///
+/// @param out_stats  Start from DTL_MEM_STATS_INIT.
 pub unsafe fn dtl_pool_stats(
     pool: dtl_pool_t,
     out_stats: *mut dtl_mem_stats_t,
 ) -> dtl_status_t;
 
-/// Destroys a pool and gives what it keeps back. The null pool: nothing happens.
+/// Destroys a pool and returns its cached memory. Destroying DTL_POOL_NULL succeeds. dtl_finalize
+/// frees the blocks of pools that are left.
 ///
-/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A
-///         block that another thread allocates at the same moment goes with the pool.)
+/// @return DTL_ERROR_BUSY: blocks of the pool are live. Free them first. A block that another
+///         thread allocates at the same time is freed with the pool.
 pub unsafe fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t;
 
 }
@@ -5586,12 +5666,15 @@ pub unsafe fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t;
 
 unsafe extern "C" {
 
-/// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
-/// side is looked up as in dtl_mem_query; a pointer that is not found is host memory.
+/// Copies between any two kinds of memory, and blocks until the copy is complete. The memory of
+/// each side is determined as in dtl_mem_query; an unknown pointer is host memory.
 ///
-/// @param dst, src    size_bytes each; they must not overlap. NULL only for 0 bytes.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.
-///         DTL_ERROR_INVALID_ARGUMENT: they overlap. DTL_ERROR_NOT_SUPPORTED: no way between them.
+/// @param dst         `size_bytes` bytes. NULL only for 0 bytes.
+/// @param src         `size_bytes` bytes. Must not overlap `dst`. NULL only for 0 bytes.
+/// @param size_bytes  Bytes to copy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 /// Equivalent: cudaMemcpy with cudaMemcpyDefault.
 pub unsafe fn dtl_mem_copy(
     dst: *mut c_void,
@@ -5599,10 +5682,19 @@ pub unsafe fn dtl_mem_copy(
     size_bytes: u64,
 ) -> dtl_status_t;
 
-/// Copies `height` rows of `width_bytes`; rows start a pitch apart on each side.
+/// Copies rows of memory whose starts are a pitch apart on each side. Blocks until the copy is
+/// complete. The memory of each side is determined as in dtl_mem_query.
 ///
-/// @param dst_pitch_bytes, src_pitch_bytes  at least width_bytes.
-/// @return as dtl_mem_copy.
+/// @param dst              First byte of the first row. NULL only if nothing is copied.
+/// @param dst_pitch_bytes  Bytes from one row of `dst` to the next, at least `width_bytes`.
+/// @param src              First byte of the first row. NULL only if nothing is copied.
+/// @param src_pitch_bytes  Bytes from one row of `src` to the next, at least `width_bytes`.
+/// @param width_bytes      Bytes per row.
+/// @param height           Number of rows.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap, a pitch is smaller than
+///         `width_bytes`, or the rows exceed the address space.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 /// Equivalent: cudaMemcpy2D.
 pub unsafe fn dtl_mem_copy_2d(
     dst: *mut c_void,
@@ -5613,27 +5705,32 @@ pub unsafe fn dtl_mem_copy_2d(
     height: u64,
 ) -> dtl_status_t;
 
-/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in
-/// a row are put together; what is left is copied in a row, by rows (dtl_mem_copy_2d), by several
-/// such copies, or by a loop of the host.
+/// Copies strided elements: a part of a grid, a transposed matrix, a halo.
 ///
-/// @param dst, src  the first element of each side.
-/// @param dst_strides, src_strides  ndim each: distance from one element to the next along the
-///                  axis, in elements, also negative; 0 on the source repeats it. NULL: the
-///                  elements lie in a row, the last axis the fastest.
-/// @param shape     ndim counts of elements, 0 or more; with a 0 nothing is copied.
-/// @param ndim      up to 8; 0 is one element.
-/// @param element_bytes  at least 1. For distances that are no multiple of an element, pass a
-///                  smaller element and one more axis.
-/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
-///         and strides.
-///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
-///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
-///         elements of the destination lie on each other, or on elements of the source (where the
-///         strides of the two differ, it is enough that their areas do), or axes of the destination
-///         are woven: one steps by less than all that a finer one reaches, as with strides [12,
-///         8], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
-///         position on an axis). Else as dtl_mem_copy.
+/// Blocks until the copy is complete. Axes that are contiguous are merged. The rest is copied as
+/// one block, by rows (dtl_mem_copy_2d), by several such copies, or by a loop on the host.
+///
+/// @param dst            First element of the destination.
+/// @param dst_strides    `ndim` distances from one element to the next along an axis, in elements;
+///                       may be negative. NULL = contiguous, the last axis varies fastest.
+/// @param src            First element of the source.
+/// @param src_strides    `ndim` distances, in elements; may be negative, and 0 repeats an element.
+///                       NULL = contiguous, the last axis varies fastest.
+/// @param shape          `ndim` numbers of elements, each at least 0. If one is 0, nothing is
+///                       copied.
+/// @param ndim           Number of axes, at most 8. 0 is one element.
+/// @param element_bytes  Size of an element in bytes, at least 1. For distances that are not a
+///                       multiple of it, pass a smaller element and one more axis.
+/// @return DTL_ERROR_NOT_SUPPORTED: there are more axes, or there is no path between the two
+///         memories. The text has shape and strides.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie before or after the allocation that contains the
+///         first one, or the first is in no allocation and others are.
+///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination overlap each other, or elements
+///         of the source (if the strides of the two differ, it is enough that their extents
+///         overlap); `ndim`, a shape or `element_bytes` is not valid; or the extents exceed the
+///         address space. Also if destination axes interleave: an outer stride is smaller than the
+///         extent of an inner axis, as with strides [6, 4] and shape [2, 3], even if no elements
+///         overlap. Then copy in parts, one for each position on an axis.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 pub unsafe fn dtl_mem_copy_strided(
     dst: *mut c_void,
@@ -5645,19 +5742,30 @@ pub unsafe fn dtl_mem_copy_strided(
     element_bytes: u64,
 ) -> dtl_status_t;
 
-/// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.
+/// Sets each byte of memory to a value, and blocks until that is done.
 ///
-/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation.
+/// @param dst         `size_bytes` bytes. NULL only for 0 bytes.
+/// @param value       Value of each byte.
+/// @param size_bytes  Bytes to set.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
+/// Equivalent: cudaMemset.
 pub unsafe fn dtl_mem_fill(
     dst: *mut c_void,
     value: u8,
     size_bytes: u64,
 ) -> dtl_status_t;
 
-/// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it.
+/// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it. Blocks until the copy is
+/// complete. After a failure nothing stays allocated.
 ///
-/// @param out  the device memory; free it with dtl_mem_free.
-/// @return as dtl_mem_alloc and dtl_mem_copy; after a failure nothing stays allocated.
+/// @param host        `size_bytes` bytes.
+/// @param size_bytes  Bytes to allocate and copy, at least 1.
+/// @param out         The device memory. The caller owns it; free it with dtl_mem_free.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no device memory, or there is no path to it.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_BOUNDS: `host` extends beyond the end of its allocation.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
 pub unsafe fn dtl_mem_to_device(
     backend: dtl_backend_t,
     host: *const c_void,
@@ -5665,11 +5773,15 @@ pub unsafe fn dtl_mem_to_device(
     out: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Copies a backend's memory into host memory.
+/// Copies memory of a backend into host memory, and blocks until the copy is complete.
 ///
-/// @param device_memory  inside an allocation of this backend.
-/// @param host           size_bytes of host memory.
-/// @return DTL_ERROR_INVALID_ARGUMENT: device_memory is not this backend's. Else as dtl_mem_copy.
+/// @param device_memory  Address inside an allocation of this backend.
+/// @param host           `size_bytes` bytes. Must not overlap `device_memory`.
+/// @param size_bytes     Bytes to copy, at least 1.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `device_memory` does not belong to this backend, the two
+///         sides overlap, or `size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 pub unsafe fn dtl_mem_to_host(
     backend: dtl_backend_t,
     device_memory: *const c_void,
@@ -5684,23 +5796,27 @@ pub unsafe fn dtl_mem_to_host(
 
 unsafe extern "C" {
 
-/// Allocates an array on the calling thread's current device: one block in C's order (the last
-/// index runs fastest), aligned to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and
-/// copies know its memory, which goes with the array: it is not dtl_mem_free's, which refuses it.
-/// An array may be used by several threads at once; who writes its elements is the program's to
-/// order.
+/// Allocates an array on the current device of the calling thread.
 ///
-/// @param kind   as for dtl_mem_alloc.
-/// @param shape  `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
-/// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
-/// @param dtype  DTL_DTYPE_... or one of dtl_dtype_create.
-/// @param flags  0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the memory.
-/// @param out    the array; destroy it with dtl_array_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0 or beyond all memory, dtype, flags
-///         (the text names it);
-///         DTL_ERROR_NULL_POINTER: shape; and what dtl_mem_alloc and dtl_mem_fill answer. *out is
-///         written on success only.
-/// Equivalent: numpy.empty and numpy.zeros.
+/// The array is one block in C order (the last index varies fastest), aligned to 256 bytes. It
+/// counts in dtl_mem_stats. dtl_mem_query and copies recognise its memory. The memory belongs to
+/// the array: dtl_mem_free refuses it. Several threads may use an array at once; the program has to
+/// order accesses to its elements.
+///
+/// @param kind   DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param shape  `ndim` numbers of elements, each at least 0. Copied. NULL for ndim 0.
+/// @param ndim   Number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
+/// @param dtype  DTL_DTYPE_... or one from dtl_dtype_create.
+/// @param flags  DTL_ARRAY_ZERO, or 0: the elements are not initialised.
+/// @param out    The array, written on success only. The caller owns it; destroy it with
+///               dtl_array_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ndim`, `shape`, `dtype` or `flags` is not valid (the text
+///         names it). A shape must not be negative or exceed the address space.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host").
+/// Threads: any. Equivalent: numpy.empty and numpy.zeros.
 pub unsafe fn dtl_array_alloc(
     backend: dtl_backend_t,
     kind: dtl_enum_word_t,
@@ -5711,103 +5827,124 @@ pub unsafe fn dtl_array_alloc(
     out: *mut dtl_array_t,
 ) -> dtl_status_t;
 
-/// Describes an array: shape, strides, where its elements are, how many tensors of it are with
-/// other libraries.
+/// Describes an array: shape, strides, location of its elements, number of exported tensors.
 ///
-/// @param out_info  start from DTL_ARRAY_INFO_INIT. Its pointers stay valid until the array is
+/// @param out_info  Start from DTL_ARRAY_INFO_INIT. Its pointers are valid until the array is
 ///                  destroyed.
 pub unsafe fn dtl_array_info(
     array: dtl_array_t,
     out_info: *mut dtl_array_info_t,
 ) -> dtl_status_t;
 
-/// An array as DLPack's DLTensor, for functions that take one: a view, valid until the array is
-/// destroyed. Its shape and strides must not be written.
+/// Returns an array as a DLTensor of DLPack, for functions that take one.
 ///
-/// @param out_tensor  cast a DLTensor's address to it.
-/// @return as dtl_array_export. *out_tensor is written on success only.
+/// @param out_tensor  A view, written on success only; the address of a DLTensor may be cast to it.
+///                    Valid until the array is destroyed. Its shape and strides must not be
+///                    written.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
+///         consumers could use. The text names cause and remedy.
 pub unsafe fn dtl_array_view(
     array: dtl_array_t,
     out_tensor: *mut dtl_dlpack_tensor_t,
 ) -> dtl_status_t;
 
-/// Hands an array to another library without copying (DLPack 1): numpy.from_dlpack,
-/// torch.from_dlpack, JAX, TVM and others take the result, in Python inside a capsule named
-/// "dltensor_versioned".
+/// Exports an array to another library without copying (DLPack 1).
 ///
-/// The tensor is the consumer's: it calls tensor->deleter(tensor) once, in any thread, also after
-/// dtl_array_destroy; the memory stays until the array and all its tensors are gone. The deleter
-/// frees memory and may wait for a lock, but not for work; what still runs on the memory must have
-/// ended. Until all are given up, dtl_finalize answers DTL_ERROR_BUSY. In a forked child the
-/// parent's tensors may be given up; their memory stays as it is. Work on streams is not waited
-/// for: synchronise, or let the consumer's stream wait, before its elements are used. The device is
-/// what dtl_backend_dlpack_device tells: CPU for backend "host" (all kinds), CUDA for memory of
-/// kind DEVICE of backend "cuda", CUDAHost for PINNED, CUDAManaged for MANAGED. A read-only array
-/// gives a read-only tensor.
+/// numpy.from_dlpack, torch.from_dlpack, JAX, TVM and others take the result; in Python inside a
+/// capsule named "dltensor_versioned". The device is that of dtl_backend_dlpack_device: CPU for
+/// backend "host" (all kinds), for backend "cuda" CUDA (kind DEVICE), CUDAHost (PINNED) and
+/// CUDAManaged (MANAGED). A read-only array becomes a read-only tensor.
 ///
-/// @param out  the tensor; cast it to DLManagedTensorVersioned*.
-/// @return DTL_ERROR_NOT_SUPPORTED: DLPack has no word for its dtype (pairs, one of
-///         dtl_dtype_create) or for the backend's device, or the memory has no pointer that
-///         consumers could use (the text names the cause and the remedy). *out is written on
-///         success only.
-/// Equivalent: __dlpack__ of the Python array API.
+/// The memory exists until the array is destroyed and all its tensors are deleted. The deleter
+/// frees memory and may wait for a lock, but not for work, so work on the memory has to be
+/// complete. The export does not wait for work on streams: wait for it, or make the consumer's
+/// stream wait, before the elements are used. While tensors exist, dtl_finalize returns
+/// DTL_ERROR_BUSY. A forked child may delete the tensors of its parent; their memory stays as it
+/// is.
+///
+/// @param out  The tensor, written on success only; cast it to DLManagedTensorVersioned*. The
+///             consumer owns it: it calls tensor->deleter(tensor) once, in any thread, also after
+///             dtl_array_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
+///         consumers could use. The text names cause and remedy.
+/// Threads: any. Equivalent: __dlpack__ of the Python array API.
 pub unsafe fn dtl_array_export(
     array: dtl_array_t,
     out: *mut *mut dtl_dlpack_versioned_t,
 ) -> dtl_status_t;
 
-/// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a
-/// capsule named "dltensor".
+/// Exports an array to a consumer that predates DLPack 1.0 (NumPy before 2.1).
 ///
-/// @param out  the tensor; cast it to DLManagedTensor*.
-/// @return as dtl_array_export; DTL_ERROR_NOT_SUPPORTED also: the array is read-only, which this
-///         struct cannot say.
+/// In Python the tensor goes inside a capsule named "dltensor". The rules of dtl_array_export
+/// apply.
+///
+/// @param out  The tensor, written on success only; cast it to DLManagedTensor*. The consumer owns
+///             it: it calls tensor->deleter(tensor) once, in any thread, also after
+///             dtl_array_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the array is read-only, which this struct cannot express.
+///         DLPack cannot represent the dtype or the device of the backend, or the memory has no
+///         pointer that consumers could use. The text names cause and remedy.
 pub unsafe fn dtl_array_export_unversioned(
     array: dtl_array_t,
     out: *mut *mut dtl_dlpack_managed_t,
 ) -> dtl_status_t;
 
-/// Makes an array of another library's tensor without copying (DLPack 1). The tensor becomes the
-/// library's: its deleter is called once, when the array and all tensors exported from it are gone,
-/// by the thread that ends the last of them (dtl_array_destroy, a consumer's deleter,
-/// dtl_finalize), with no lock held; it may block and call back in. On failure the tensor stays the
-/// caller's and nothing was called. Of kinds other than HOST, dtl_mem_query and copies know the
-/// memory as the backend's while the array lives; memory of the CPU is for them memory of the
-/// program's own.
+/// Creates an array from a tensor of another library without copying (DLPack 1).
 ///
-/// @param backend  whose device the tensor is on: "host" for the CPU, "cuda" for CUDA, CUDAHost and
-///                 CUDAManaged.
-/// @param tensor   a DLManagedTensorVersioned*, cast.
-/// @param out      the array; destroy it with dtl_array_destroy. DTL_ARRAY_READ_ONLY is kept.
-/// @return DTL_ERROR_INCOMPATIBLE_ABI: another major version than DTL_DLPACK_MAJOR;
-///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype is like its type (more
-///         than one lane), or a stride is below 0;
-///         DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0, sizes or a byte_offset beyond all
-///         memory, a first element that is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape
-///         or its data. The text names it and the remedy.
-/// Equivalent: numpy.from_dlpack.
+/// The library takes over the tensor. It calls the deleter once, when the array is destroyed and
+/// all tensors exported from it are deleted. The deleter runs in the thread that ends the last of
+/// them (dtl_array_destroy, a deleter of a consumer, dtl_finalize), with no lock held. It may block
+/// and call dtl_ functions. On failure the caller still owns the tensor and nothing was called.
+/// While the array lives, dtl_mem_query and copies recognise memory of kinds other than HOST as
+/// that of the backend. They treat CPU memory as memory of the program.
+///
+/// @param backend  Backend of the device of the tensor: "host" for CPU; "cuda" for CUDA, CUDAHost
+///                 and CUDAManaged.
+/// @param tensor   A DLManagedTensorVersioned*, cast.
+/// @param out      The array. DTL_ARRAY_READ_ONLY is preserved. The caller owns it; destroy it with
+///                 dtl_array_destroy.
+/// @return The text names the field and the remedy.
+///         DTL_ERROR_INCOMPATIBLE_ABI: the major version is not DTL_DLPACK_MAJOR.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype corresponds to the
+///         type (more than one lane), or a stride is negative.
+///         DTL_ERROR_INVALID_ARGUMENT: `ndim` is not valid, a shape is negative, sizes or
+///         byte_offset exceed the address space, or the first element is misaligned.
+///         DTL_ERROR_NULL_POINTER: `tensor`, its shape or its data is NULL.
+/// Threads: any. Equivalent: numpy.from_dlpack.
 pub unsafe fn dtl_array_import(
     backend: dtl_backend_t,
     tensor: *mut dtl_dlpack_versioned_t,
     out: *mut dtl_array_t,
 ) -> dtl_status_t;
 
-/// As dtl_array_import, of a producer of before DLPack 1.0.
+/// Creates an array from a tensor of a producer that predates DLPack 1.0. The rules of
+/// dtl_array_import apply.
 ///
-/// @param tensor  a DLManagedTensor*, cast.
-/// @return as dtl_array_import.
+/// @param backend  Backend of the device of the tensor: "host" for CPU; "cuda" for CUDA, CUDAHost
+///                 and CUDAManaged.
+/// @param tensor   A DLManagedTensor*, cast.
+/// @param out      The array. The caller owns it; destroy it with dtl_array_destroy.
+/// @return The text names the field and the remedy.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype corresponds to the
+///         type (more than one lane), or a stride is negative.
+///         DTL_ERROR_INVALID_ARGUMENT: `ndim` is not valid, a shape is negative, sizes or
+///         byte_offset exceed the address space, or the first element is misaligned.
+///         DTL_ERROR_NULL_POINTER: `tensor`, its shape or its data is NULL.
 pub unsafe fn dtl_array_import_unversioned(
     backend: dtl_backend_t,
     tensor: *mut dtl_dlpack_managed_t,
     out: *mut dtl_array_t,
 ) -> dtl_status_t;
 
-/// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it
-/// any more. No copy or kernel may still use it; another thread's call with this array may be
-/// running.
+/// Destroys an array. Its memory is freed when no exported tensor uses it any more.
 ///
-/// @return a failure of the backend's free: the array is gone all the same, its memory an
-///         allocation (dtl_mem_free).
+/// No copy or kernel may still use it. Another thread may be in a call with this array. Destroying
+/// DTL_ARRAY_NULL succeeds.
+///
+/// @return A failure of the free of the backend. The array is destroyed anyway, and its memory
+///         becomes an allocation (dtl_mem_free).
 pub unsafe fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t;
 
 }
@@ -5817,18 +5954,22 @@ pub unsafe fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t;
 
 unsafe extern "C" {
 
-/// Creates a stream on a device. A backend without streams of its own gets one of the library's: a
-/// host thread, made by the first work that is queued, does the work in order.
+/// Creates a stream on a device.
 ///
-/// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_wait returns it, once. On a backend's own
-/// stream, too, whatever the backend's events know: failures of callbacks, kernels from functions
-/// and copies that the library does there.
+/// A backend without streams gets a stream of the library: a host thread, which starts with the
+/// first queued work, runs the work in order.
 ///
-/// @param device  0 ... count-1; 0 for a backend without devices.
-/// @param flags   must be 0.
-/// @param out     the stream; destroy it with dtl_stream_destroy.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_UNAVAILABLE: the backend cannot run.
+/// A failure of queued work is stored in the stream. Work behind it still runs, and events that are
+/// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. On a
+/// stream of the backend this holds for failures of callbacks, kernels from functions and copies
+/// that the library runs there, whether or not the events of the backend report them.
+///
+/// @param device  0 to the device count - 1. 0 for a backend without devices.
+/// @param flags   Must be 0.
+/// @param out     The stream. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_INVALID_ARGUMENT: `flags` is not 0.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Equivalent: cudaStreamCreate.
 pub unsafe fn dtl_stream_create(
     backend: dtl_backend_t,
@@ -5837,84 +5978,106 @@ pub unsafe fn dtl_stream_create(
     out: *mut dtl_stream_t,
 ) -> dtl_status_t;
 
-/// Destroys a stream after its work is finished. The call waits for that, except where the stream's
-/// own work makes the call. A failure that no call has returned is dropped. The null stream and
-/// default streams: nothing happens. A wrapped stream: only the handle is destroyed.
+/// Destroys a stream after its work is complete.
 ///
-/// Threads: any; threads that use the stream meanwhile get DTL_ERROR_INVALID_HANDLE or
-/// DTL_ERROR_CANCELED. Equivalent: cudaStreamDestroy (which does not wait).
+/// Blocks until then, unless work of the stream itself makes the call. A failure that no call has
+/// returned is dropped. For DTL_STREAM_NULL and default streams the call has no effect. For a
+/// wrapped stream only the handle is destroyed.
+///
+/// Threads: any. Other threads that use the stream get DTL_ERROR_INVALID_HANDLE or
+/// DTL_ERROR_CANCELED.
+/// Equivalent: cudaStreamDestroy, which does not wait.
 pub safe fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t;
 
-/// Waits for all work queued so far.
+/// Blocks until all work queued so far is complete.
 ///
-/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. On streams
-///                    of a backend that can neither query streams nor record events the limit has
-///                    no effect.
-/// @return the first failure of that work since the last call; it is reported once.
-///         DTL_ERROR_TIMEOUT: not done in time; the work goes on. DTL_ERROR_INVALID_STATE: called
-///         by the stream's own work.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+///                    limit has no effect if the backend implements neither stream queries nor
+///                    events for its streams.
+/// @return The first failure of that work since the last call. It is reported once.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: work of the stream itself made the call.
 /// Equivalent: cudaStreamSynchronize.
 pub safe fn dtl_stream_wait(stream: dtl_stream_t, timeout_ns: u64) -> dtl_status_t;
 
-/// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
-/// that can neither query streams nor record events: there it waits for the stream. Called from
-/// work of the stream itself, it reports 0.
+/// Reports whether all work queued so far is complete.
 ///
-/// @param out_done  1 = done, 0 = not yet.
-/// @return a failure of that work; it stays to be reported by dtl_stream_wait.
+/// Does not block, unless the backend implements neither stream queries nor events for its streams.
+/// There the call waits for the stream. Called by work of the stream itself, it reports 0.
+///
+/// @param out_done  1 = complete, 0 = not yet.
+/// @return A failure of that work. dtl_stream_wait reports it again.
 /// Equivalent: cudaStreamQuery.
 pub unsafe fn dtl_stream_query(
     stream: dtl_stream_t,
     out_done: *mut i32,
 ) -> dtl_status_t;
 
-/// Makes work queued from now on wait for an event's latest record; recording it again later does
-/// not change this wait. The event may be of another stream or backend. Its failure becomes the
-/// stream's. Returns at once, except for a backend whose streams cannot wait for events: then this
-/// call waits.
+/// Makes work that is queued later on a stream wait for the latest record of an event.
 ///
+/// A later record of the event does not change this wait. The event may belong to another stream or
+/// backend. Its failure becomes a failure of the stream. Does not block, unless the streams of the
+/// backend cannot wait for events. There the call itself waits.
+///
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for itself, because work of the stream made
+///         it.
 /// Equivalent: cudaStreamWaitEvent.
 pub safe fn dtl_stream_wait_event(stream: dtl_stream_t, event: dtl_event_t) -> dtl_status_t;
 
-/// The default stream of a device: what DTL_STREAM_NULL means where that device is current. Made
-/// at its first use; destroying it does nothing.
+/// Returns the default stream of a device.
 ///
-/// @param device  0 ... count-1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device.
+/// DTL_STREAM_NULL refers to this stream where the device is current. It is created at its first
+/// use. Destroying it has no effect.
+///
+/// @param device  0 to the device count - 1. 0 for a backend without devices.
+/// @param out     The stream. The library owns it.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 pub unsafe fn dtl_stream_default(
     backend: dtl_backend_t,
     device: i32,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t;
 
-/// Makes a handle for a stream that the program made with the backend's own interface (a CUstream,
-/// a cl_command_queue) on the calling thread's current device. The stream stays the program's: it
-/// must live until the handle is destroyed and its work is done, and is never destroyed here.
+/// Creates a handle for a stream that the program created with the interface of the backend (a
+/// CUstream, a cl_command_queue).
 ///
-/// @param native  as the backend defines it; NULL if that means a stream there.
-/// @param out     the handle; give it back with dtl_stream_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// The stream has to belong to the current device of the calling thread. The program continues to
+/// own it: the library never destroys it. It must live until the handle is destroyed and its work
+/// is complete.
+///
+/// @param native  The native stream, as the backend defines it. NULL if that denotes a stream
+///                there.
+/// @param out     The handle. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams.
 pub unsafe fn dtl_stream_wrap(
     backend: dtl_backend_t,
     native: *mut c_void,
     out: *mut dtl_stream_t,
 ) -> dtl_status_t;
 
-/// The backend's own pointer for a stream, for calls of its own interface. Lives as long as the
-/// stream.
+/// Returns the native stream of the backend, for calls of its own interface.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// @param out_native  The native stream. Valid as long as the stream.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams, so the library implements this one.
 pub unsafe fn dtl_stream_native(
     stream: dtl_stream_t,
     out_native: *mut *mut c_void,
 ) -> dtl_status_t;
 
-/// Calls fn(user) once the work queued before is done; work queued later waits for it. It is called
-/// even if work before it failed. Its status, unless DTL_SUCCESS, is a failure of the stream.
+/// Queues a call of fn(user) on a stream.
 ///
-/// @param fn  Thread: the stream's. Locks held: none. It may block and may call dtl_ functions,
-///            except to wait for this stream or an event behind itself; it must not throw. On a
-///            backend's stream the backend's rules come on top (CUDA: no calls that reach CUDA).
+/// It runs once the work queued before it is complete, even if that work failed. Work queued later
+/// waits for it. A status other than DTL_SUCCESS is a failure of the stream. Does not block, unless
+/// the backend has no callbacks on its streams. There the call waits for the stream and then calls
+/// `fn` in the calling thread.
+///
+/// @param fn    Thread: one of the stream. Locks held: none. It may block and call dtl_ functions,
+///              except to wait for this stream or for an event behind itself. It must not throw. On
+///              a stream of a backend the rules of that backend apply too (CUDA: no calls that
+///              reach CUDA).
+/// @param user  Passed to `fn`.
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaLaunchHostFunc.
 pub unsafe fn dtl_stream_host_callback(
     stream: dtl_stream_t,
@@ -5922,14 +6085,18 @@ pub unsafe fn dtl_stream_host_callback(
     user: *mut c_void,
 ) -> dtl_status_t;
 
-/// Waits for all work on a device: the backend's own way if it has one, and every stream that was
-/// made here on it.
+/// Blocks until all work on a device is complete.
 ///
-/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. The limit
-///                    covers the streams made here (see dtl_stream_wait), but not work that the
-///                    program queued through the backend's own interface.
-/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_TIMEOUT: not
-///         done in time; the work goes on.
+/// Waits for every stream that was created or wrapped by the library on the device, and uses the
+/// device wait of the backend if it has one.
+///
+/// @param device      0 to the device count - 1. 0 for a backend without devices.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. It
+///                    limits the wait for the streams (see dtl_stream_wait). It does not limit the
+///                    wait for work that the program queued through the interface of the backend.
+/// @return The first failure found. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: work of a stream of the device made the call.
 /// Equivalent: cudaDeviceSynchronize.
 pub safe fn dtl_device_wait(
     backend: dtl_backend_t,
@@ -5944,15 +6111,24 @@ pub safe fn dtl_device_wait(
 
 unsafe extern "C" {
 
-/// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its
-/// driver takes no such copy, both sides are the host's, one is another backend's), the call waits
-/// for the stream's work and copies itself. CUDA queues no copies from or to host memory that is
-/// not page-locked: one that is not the stream's only work waits.
+/// Queues a copy between any two kinds of memory on a stream.
 ///
-/// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done,
-///                  which an event or dtl_stream_wait tells; they must not overlap.
-/// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
-///         is queued then. What fails later is the stream's failure.
+/// If the backend of the stream cannot queue the copy, the call waits for the work of the stream
+/// and copies in the calling thread. This is the case if the driver has no such copy, if both sides
+/// are host memory, or if one side belongs to another backend. CUDA queues no copies from or to
+/// host memory that is not page-locked: such a copy waits, unless it is the only work of the
+/// stream. On a stream of the library the copy is always queued.
+///
+/// @param dst         `size_bytes` bytes, valid and not accessed by others until the copy is
+///                    complete. NULL only for 0 bytes.
+/// @param src         `size_bytes` bytes, valid and not written until the copy is complete. Must
+///                    not overlap `dst`. NULL only for 0 bytes.
+/// @param size_bytes  Bytes to copy.
+/// @return Failures that occur later are failures of the stream; dtl_stream_wait returns them. With
+///         these statuses nothing is queued:
+///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemcpyAsync.
 pub unsafe fn dtl_mem_copy_async(
     stream: dtl_stream_t,
@@ -5961,11 +6137,19 @@ pub unsafe fn dtl_mem_copy_async(
     size_bytes: u64,
 ) -> dtl_status_t;
 
-/// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for
-/// dtl_mem_copy_async.
+/// Queues a fill of memory with a byte value on a stream.
 ///
-/// @param dst  size_bytes, valid until the fill is done.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.
+/// If the backend of the stream cannot queue the fill, the call waits for the work of the stream
+/// and fills in the calling thread.
+///
+/// @param dst         `size_bytes` bytes, valid and not accessed by others until the fill is
+///                    complete. NULL only for 0 bytes.
+/// @param value       Value of each byte.
+/// @param size_bytes  Bytes to fill.
+/// @return Failures that occur later are failures of the stream. With these statuses nothing is
+///         queued:
+///         DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemsetAsync.
 pub unsafe fn dtl_mem_fill_async(
     stream: dtl_stream_t,
@@ -5981,55 +6165,69 @@ pub unsafe fn dtl_mem_fill_async(
 
 unsafe extern "C" {
 
-/// Creates an event, to be recorded on streams of the same backend.
+/// Creates an event, which can be recorded on streams of the same backend.
 ///
-/// @param flags  0, or DTL_EVENT_NO_TIMING (cheaper where the hardware takes the time).
-/// @param out    the event; destroy it with dtl_event_destroy.
-/// Equivalent: cudaEventCreateWithFlags.
+/// @param flags  0 or DTL_EVENT_NO_TIMING, which is cheaper where the hardware takes time stamps.
+/// @param out    The event. The caller owns it; destroy it with dtl_event_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `flags` has unknown bits.
+/// Threads: any. Does not block. Equivalent: cudaEventCreateWithFlags.
 pub unsafe fn dtl_event_create(
     backend: dtl_backend_t,
     flags: u64,
     out: *mut dtl_event_t,
 ) -> dtl_status_t;
 
-/// Destroys an event at once, recorded or not. Waits for it that are queued on streams stay in
-/// effect. The null event: nothing happens.
+/// Destroys an event immediately, recorded or not. Waits for it that are queued on streams stay in
+/// effect. Destroying DTL_EVENT_NULL succeeds.
 ///
-/// Threads: any; threads that wait for the event get DTL_ERROR_CANCELED (those inside a backend's
-/// own wait return when it does). Equivalent: cudaEventDestroy.
+/// Threads: any. Threads that wait for the event get DTL_ERROR_CANCELED; threads inside a wait of
+/// the backend return when that wait does.
+/// Equivalent: cudaEventDestroy.
 pub safe fn dtl_event_destroy(event: dtl_event_t) -> dtl_status_t;
 
-/// Marks the stream's present end. An earlier record is replaced for calls that come later; those
-/// that already wait go on waiting for the record they found. Returns at once, except on a
-/// backend's streams that have no events: there it waits for the stream.
+/// Records an event at the current end of a stream.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: event and stream are of different backends that do not mix.
+/// A later record replaces an earlier one for the calls that follow it. Waits in progress continue
+/// to wait for the record that they found. An exception is a wait with a time limit for an event
+/// that the backend implements: it follows the new record. Does not block, except on a backend that
+/// has streams but no events. There the call waits for the stream.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: event and stream belong to different backends. Only backends
+///         that have neither streams nor events of their own can be mixed.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaEventRecord.
 pub safe fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> dtl_status_t;
 
-/// Waits until the work before the record is done. An event never recorded is done.
+/// Blocks until the work before the latest record of an event is complete. An event that was never
+/// recorded is complete.
 ///
-/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the first failure of that work that no call had returned before the record.
-///         DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. DTL_ERROR_CANCELED: another
-///         thread destroyed the event. DTL_ERROR_INVALID_STATE: called by a callback or task that
-///         the event is recorded behind, so that it would wait for itself.
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The first failure of that work that no call had returned before the record.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. The event is unchanged.
+///         DTL_ERROR_CANCELED: another thread destroyed the event.
+///         DTL_ERROR_INVALID_STATE: the event is recorded behind the callback or task that made the
+///         call, which would wait for itself.
 /// Equivalent: cudaEventSynchronize.
 pub safe fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_status_t;
 
-/// Reports whether the work before the record is done. Does not wait.
+/// Reports whether the work before the latest record of an event is complete. Does not block.
 ///
-/// @param out_done  1 = done, 0 = not yet. An event never recorded is done.
-/// @return the failure of that work, as dtl_event_wait.
+/// @param out_done  1 = complete, 0 = not yet. An event that was never recorded is complete.
+/// @return The first failure of that work that no call had returned before the record.
 /// Equivalent: cudaEventQuery.
 pub unsafe fn dtl_event_query(event: dtl_event_t, out_done: *mut i32) -> dtl_status_t;
 
-/// Nanoseconds between the records of two events that are done.
+/// Computes the time between the records of two complete events, in nanoseconds.
 ///
-/// @return DTL_ERROR_INVALID_STATE: one was never recorded or is not done (wait for it first).
-///         DTL_ERROR_INVALID_ARGUMENT: stop came before start, one has DTL_EVENT_NO_TIMING, or
-///         they are of different backends. DTL_ERROR_NOT_SUPPORTED: the backend does not time.
-/// Equivalent: cudaEventElapsedTime (which gives milliseconds).
+/// @param start   Event that was recorded first.
+/// @param stop    Event of the same backend that was recorded later.
+/// @param out_ns  Time from `start` to `stop` in nanoseconds.
+/// @return DTL_ERROR_INVALID_STATE: one of the events was never recorded or is not complete. Wait
+///         for it first.
+///         DTL_ERROR_INVALID_ARGUMENT: `stop` came before `start`, one of the events has
+///         DTL_EVENT_NO_TIMING, or they belong to different backends.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not time its events.
+/// Threads: any. Does not block. Equivalent: cudaEventElapsedTime, which returns milliseconds.
 pub unsafe fn dtl_event_elapsed_ns(
     start: dtl_event_t,
     stop: dtl_event_t,
@@ -6043,45 +6241,55 @@ pub unsafe fn dtl_event_elapsed_ns(
 
 unsafe extern "C" {
 
-/// Creates an executor. Threads are made when there is work for them; they run where the thread may
-/// run whose call made them. Without work a pool's threads look for more for at most 0.2 ms, then
-/// they sleep and use no processor time. In a forked child executors are gone
-/// (dtl_init_after_fork).
+/// Creates an executor, which runs functions and loops on the host.
 ///
-/// @param desc  NULL = all defaults: the backend's own execution if it has one, else a pool.
-/// @param out   the executor; destroy it with dtl_executor_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: DTL_EXECUTOR_BACKEND of a backend that has none.
-///         DTL_ERROR_INVALID_ARGUMENT: an unknown kind, or more threads than are allowed.
+/// Threads are started when there is work for them. They run on the cores that are allowed for the
+/// thread whose call starts them. Idle threads of a pool look for work for at most 0.2 ms; then
+/// they sleep and use no processor time. A forked child has no executors (dtl_init_after_fork).
+///
+/// @param desc  Start from DTL_EXECUTOR_DESC_INIT. NULL = all defaults: the host execution of the
+///              backend if it has one, otherwise a pool.
+/// @param out   The executor. The caller owns it; destroy it with dtl_executor_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the kind is DTL_EXECUTOR_BACKEND, and the backend has no host
+///         execution.
+///         DTL_ERROR_INVALID_ARGUMENT: the kind is unknown, or a pool has more than 4096 threads.
 pub unsafe fn dtl_executor_create(
     backend: dtl_backend_t,
     desc: *const dtl_executor_desc_t,
     out: *mut dtl_executor_t,
 ) -> dtl_status_t;
 
-/// Destroys an executor after what dtl_executor_run_async started has run (it waits for that;
-/// called by the executor's own work it does not wait). The null executor: nothing happens.
+/// Destroys an executor after the functions that dtl_executor_run_async started have run.
+///
+/// Blocks until then, unless work of the executor itself makes the call. Destroying
+/// DTL_EXECUTOR_NULL succeeds.
 pub safe fn dtl_executor_destroy(executor: dtl_executor_t) -> dtl_status_t;
 
-/// Runs fn(user) and returns when it has run: in the calling thread (INLINE, POOL), on the
-/// executor's thread (SEQUENTIAL), or where the backend likes.
+/// Runs fn(user) and returns when it has run.
 ///
-/// @param fn  Locks held: none. It may block and call dtl_ functions; it must not throw.
-/// @return the function's status.
+/// INLINE and POOL run it in the calling thread, SEQUENTIAL in the thread of the executor, BACKEND
+/// wherever the backend does.
+///
+/// @param fn    Locks held: none. It may block and call dtl_ functions. It must not throw.
+/// @param user  Passed to `fn`.
+/// @return The status of `fn`.
 pub unsafe fn dtl_executor_run(
     executor: dtl_executor_t,
     r#fn: dtl_task_fn_t,
     user: *mut c_void,
 ) -> dtl_status_t;
 
-/// Starts fn(user) and returns (INLINE: when it has run). SEQUENTIAL and BACKEND run one after
-/// another, POOL several at once.
+/// Starts fn(user) and returns. On INLINE the call returns when `fn` has run. SEQUENTIAL and
+/// BACKEND run such functions one after another, POOL several at once.
 ///
-/// @param fn     Thread: the executor's. Locks held: none. It may block and call dtl_ functions,
-///               except to wait for this executor; it must not throw.
-/// @param event  completed when the function has run, with its failure; it replaces a record. Made
-///               for a backend without events of its own, such as "host". Null = none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
-///         The function's failure is the event's and the next dtl_executor_wait's.
+/// @param fn     Thread: one of the executor. Locks held: none. It may block and call dtl_
+///               functions, except to wait for this executor. It must not throw.
+/// @param user   Passed to `fn`.
+/// @param event  Event that is complete when `fn` has run, and reports its failure. The call
+///               replaces an earlier record. Create it for a backend without events, such as
+///               "host". DTL_EVENT_NULL = none.
+/// @return The failure of `fn` is that of the event and of the next dtl_executor_wait, not of this
+///         call. DTL_ERROR_INVALID_ARGUMENT: the event belongs to a backend that implements events.
 pub unsafe fn dtl_executor_run_async(
     executor: dtl_executor_t,
     r#fn: dtl_task_fn_t,
@@ -6089,19 +6297,23 @@ pub unsafe fn dtl_executor_run_async(
     event: dtl_event_t,
 ) -> dtl_status_t;
 
-/// Runs the iterations begin ... end-1 in pieces and returns when all have run. Loops may be nested
-/// and several threads may use one executor at once. POOL: each thread has the same share of the
-/// pieces in every loop of the same size, so data stays where it was touched first; who is through
-/// takes pieces of others. The caller takes part. One piece (a range of at most `grain` iterations)
-/// runs in the calling thread alone. So does a loop when seven others are in progress on the
-/// executor. A loop waits for no thread that has not begun a piece of it.
+/// Runs the iterations begin to end - 1 in chunks and returns when all have run.
 ///
-/// @param grain  iterations of a piece: piece k begins at begin + k * grain, the last may be
-///               smaller. 0 = choose: four pieces for each thread, or one for each iteration if
-///               those are fewer.
-/// @param fn     the body; may run on several threads at once, the caller among them.
-/// @return the status of the first piece that failed; pieces not yet begun are then left out.
-///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
+/// The calling thread takes part. On POOL each thread has the same share of the chunks in every
+/// loop of the same size, so data stays where it was touched first. A thread that has finished its
+/// share takes chunks of others. A range of at most `grain` iterations is one chunk and runs in the
+/// calling thread alone. With seven loops in progress on the executor, a further one runs in the
+/// calling thread alone. A loop never waits for a thread that has not started one of its chunks.
+/// Loops may be nested, and several threads may use one executor at once.
+///
+/// @param begin  First iteration.
+/// @param end    One after the last iteration. An empty range is a success.
+/// @param grain  Iterations per chunk: chunk k begins at begin + k * grain, and the last one may be
+///               smaller. 0 = four chunks per thread, or one per iteration if that gives fewer.
+/// @param fn     The body. It may run in several threads at once, including the calling one.
+/// @param user   Passed to `fn`.
+/// @return The status of the first chunk that failed. Chunks that had not started are skipped.
+///         DTL_ERROR_INVALID_ARGUMENT: `begin` is greater than `end`.
 /// Equivalent: #pragma omp parallel for schedule(dynamic, grain).
 pub unsafe fn dtl_executor_parallel_for(
     executor: dtl_executor_t,
@@ -6112,18 +6324,29 @@ pub unsafe fn dtl_executor_parallel_for(
     user: *mut c_void,
 ) -> dtl_status_t;
 
-/// Reduces the iterations begin ... end-1. The range is cut into pieces by `grain` alone; each is
-/// folded into a copy of the identity, and the partial results are combined in order: the result
-/// is the same, bit for bit, for every number of threads.
+/// Reduces the iterations begin to end - 1 to one result, deterministically.
 ///
-/// @param grain           iterations of a piece; 0 = the range over 64.
-/// @param acc_size_bytes  size of a partial result, at least 1; plain bytes, 64-byte aligned.
-/// @param identity        acc_size_bytes.
-/// @param combine         called in the calling thread.
-/// @param out_result      acc_size_bytes; written on success only. May be `identity`.
-/// @return the status of the first fold that failed. DTL_ERROR_INVALID_ARGUMENT: begin > end, or
-///         acc_size_bytes is 0. DTL_ERROR_OUT_OF_MEMORY. An empty range gives the identity.
-/// Equivalent: #pragma omp parallel for reduction (but deterministic).
+/// The range is cut into chunks by `grain` alone. Each chunk is folded into a copy of the identity,
+/// and the partial results are combined in order. So the result is the same, bit for bit, for every
+/// number of threads.
+///
+/// @param begin           First iteration.
+/// @param end             One after the last iteration. For an empty range the result is the
+///                        identity.
+/// @param grain           Iterations per chunk. 0 = a 64th of the range, rounded up.
+/// @param acc_size_bytes  Size of a partial result in bytes, at least 1. Partial results are plain
+///                        bytes, aligned to 64.
+/// @param identity        `acc_size_bytes` bytes from which each partial result starts.
+/// @param fold            Folds a chunk into a partial result. It may run in several threads at
+///                        once.
+/// @param combine         Combines two partial results. Called in the calling thread.
+/// @param user            Passed to `fold` and `combine`.
+/// @param out_result      `acc_size_bytes` bytes for the result, written on success only. May be
+///                        `identity`.
+/// @return The status of the first fold that failed.
+///         DTL_ERROR_INVALID_ARGUMENT: `begin` is greater than `end`, or `acc_size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the partial results.
+/// Equivalent: #pragma omp parallel for reduction, which is not deterministic.
 pub unsafe fn dtl_executor_parallel_reduce(
     executor: dtl_executor_t,
     begin: u64,
@@ -6137,20 +6360,21 @@ pub unsafe fn dtl_executor_parallel_reduce(
     out_result: *mut c_void,
 ) -> dtl_status_t;
 
-/// Waits for everything that dtl_executor_run_async started.
+/// Blocks until everything that dtl_executor_run_async started has run. On INLINE there is nothing
+/// to wait for.
 ///
-/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the first failure since the last call; it is reported once. DTL_ERROR_TIMEOUT: not done
-///         in time; the work goes on. DTL_ERROR_INVALID_STATE: called by the executor's own work,
-///         which it would wait for: a function of dtl_executor_run_async, and on SEQUENTIAL a
-///         loop's body too. On INLINE nothing is left to wait for, and on POOL a loop's body is not
-///         waited for: there the call succeeds (on POOL, while such functions run, only in the
-///         thread that started the loop).
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The first failure since the last call. It is reported once.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function of
+///         dtl_executor_run_async, or on SEQUENTIAL the body of a loop. On POOL the body of a loop
+///         may make the call. While such functions run, it may do so only in the thread that
+///         started the loop.
 pub safe fn dtl_executor_wait(executor: dtl_executor_t, timeout_ns: u64) -> dtl_status_t;
 
-/// Tells what an executor is and how parallel.
+/// Returns the kind and the parallelism of an executor.
 ///
-/// @param out_info  start from DTL_EXECUTOR_INFO_INIT.
+/// @param out_info  Start from DTL_EXECUTOR_INFO_INIT.
 pub unsafe fn dtl_executor_info(
     executor: dtl_executor_t,
     out_info: *mut dtl_executor_info_t,
@@ -6163,29 +6387,34 @@ pub unsafe fn dtl_executor_info(
 
 unsafe extern "C" {
 
-/// Compiles source for a device, and waits for that. The result can be kept by the backend: the
-/// host's lies in a folder on disk and is taken from there the next time
-/// (docs/how-to/kernels-from-source.md). Loading it may wait for all work of the device (CUDA), so
-/// do not compile while a stream waits for the calling thread.
+/// Compiles source for a device into a module, and blocks until that is done.
 ///
-/// @param backend  one that supports "modules" (dtl_backend_supports).
-/// @param device   0 ... count-1; 0 for a backend without devices.
-///                 A language that the default dispatcher has a handler for (DTL_OPERATION_COMPILE)
-///                 is compiled by that, and the module is what it made, of whichever backend.
-/// @param source   start from DTL_SOURCE_INIT; read during the call.
-/// @param out      the module; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not
-///         linked with; dtl_last_error has the first, dtl_module_log all.
-///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text
-///         has those that it takes.
-///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text
-///         names the remedy.
-///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of
-///         an environment: as dtl_environment_require.
-///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT:
-///         no space on disk, or a limit on the size of files (ulimit -f).
-/// Threads: any, several at once.
-/// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
+/// The backend may cache the result: that of "host" is stored in a folder on disk and reused the
+/// next time (docs/how-to/kernels-from-source.md). If the default dispatcher has a handler for the
+/// language (DTL_OPERATION_COMPILE), that handler compiles, and the module is the one it returns,
+/// whatever backend it belongs to. Loading the module may wait for all work of the device (CUDA),
+/// so do not compile while a stream waits for the calling thread.
+///
+/// @param backend  A backend with "modules" (dtl_backend_supports).
+/// @param device   0 to the device count - 1. 0 for a backend without devices.
+/// @param source   Start from DTL_SOURCE_INIT. Read during the call only.
+/// @param out      The module. The caller owns it; destroy it with dtl_module_destroy.
+/// @return DTL_ERROR_COMPILE_FAILED: the source has errors or uses something that it is not linked
+///         with. dtl_last_error has the first errors, dtl_module_log the whole log.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not compile, or not this language. The text
+///         lists the languages that it compiles.
+///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for its output. The text names
+///         the remedy.
+///         DTL_ERROR_ALREADY_EXISTS: two files have one name, or the name of one is a folder of the
+///         other.
+///         DTL_ERROR_INVALID_ARGUMENT: the text is empty or contains a NUL, or a name, a file or a
+///         reserved field is not valid. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT.
+///         DTL_ERROR_LIMIT: the disk is full, files are limited in size (ulimit -f), the source or
+///         its files exceed 1 GiB, or there are more than 1024 options or files.
+///         DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_ERROR_INVALID_STATE or the status of a
+///         probe or init: an environment cannot be required (see dtl_environment_require).
+/// Threads: any, several at once. Equivalent: nvrtcCompileProgram and cuModuleLoadData.
 pub unsafe fn dtl_module_compile(
     backend: dtl_backend_t,
     device: i32,
@@ -6193,14 +6422,14 @@ pub unsafe fn dtl_module_compile(
     out: *mut dtl_module_t,
 ) -> dtl_status_t;
 
-/// Gives what the compiler said, warnings included.
+/// Returns the output of the compiler, including warnings.
 ///
-/// @param module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile that
-///                 failed, empty if none did.
-/// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
-/// @param cap      bytes of room.
-/// @param out_len  bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written.
+/// @param module   DTL_MODULE_NULL = the log of the last dtl_module_compile that failed in the
+///                 calling thread; empty if none did.
+/// @param buf      Buffer for the text and its NUL. NULL with cap 0 to query only the length.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Length of the text in bytes without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. *out_len was written.
 /// Equivalent: nvrtcGetProgramLog, CL_PROGRAM_BUILD_LOG.
 pub unsafe fn dtl_module_log(
     module: dtl_module_t,
@@ -6209,31 +6438,34 @@ pub unsafe fn dtl_module_log(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need.
-/// Host code that was loaded stays loaded until the process ends. The null module: nothing happens.
+/// Destroys a module. Kernels obtained from it remain valid: they keep the resources that they
+/// need.
+///
+/// Host code that was loaded stays loaded until the process ends. Destroying DTL_MODULE_NULL
+/// succeeds.
+///
 /// Equivalent: cuModuleUnload.
 pub safe fn dtl_module_destroy(module: dtl_module_t) -> dtl_status_t;
 
-/// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
+/// Returns a kernel of a module. dtl_kernel_launch launches it like one created from a function.
 ///
-/// @param name       as in the source.
-/// @param signature  the types of its arguments, a letter for each, which launches are checked
-///                   against:
+/// The signature has a letter for the type of each argument. "pfI" is a pointer, a float and an
+/// unsigned int.
 ///
-///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper
-///                                 case: unsigned)
-///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
+///     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits   (upper case: unsigned)
+///     e f d floats of 16, 32 and 64 bits     [n] a struct of n bytes
 ///
-///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as
-///                   far as the module knows the sizes (host and cuda do; OpenCL knows those of its
-///                   own types).
-/// @param out        the kernel; destroy it with dtl_kernel_destroy.
-/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the
-///         signature cannot be read, or does not fit the source (the text names the argument), or
-///         is needed because the module tells nothing of the arguments; or the kernel has more
-///         memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has
-///         for one.
-/// Equivalent: cuModuleGetFunction, clCreateKernel.
+/// @param name       Name of the kernel in the source.
+/// @param signature  Types of the arguments, against which launches are checked. NULL = launches
+///                   are checked against the sizes that the module has ("host" and "cuda" have all
+///                   of them, OpenCL those of its own types).
+/// @param out        The kernel. The caller owns it; destroy it with dtl_kernel_destroy.
+/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel.
+///         DTL_ERROR_INVALID_ARGUMENT: the signature is malformed or does not match the source (the
+///         text names the argument), or it is required because the module has no information about
+///         the arguments. Also if the source declares more shared memory (OpenCL `__local`,
+///         DTL_SHARED) than the device has for a block.
+/// Threads: any. Does not block. Equivalent: cuModuleGetFunction, clCreateKernel.
 pub unsafe fn dtl_kernel_get(
     module: dtl_module_t,
     name: *const c_char,
@@ -6248,11 +6480,12 @@ pub unsafe fn dtl_kernel_get(
 
 unsafe extern "C" {
 
-/// Makes a kernel from a function.
+/// Creates a kernel from a host function.
 ///
-/// @param fn    called once for each thread of a launch; see dtl_kernel_fn_t.
-/// @param user  handed to each call; must live until the last launch is done.
-/// @param out   the kernel; destroy it with dtl_kernel_destroy.
+/// @param fn    Called once for each thread of a launch, see dtl_kernel_fn_t.
+/// @param user  Passed to each call of `fn`. It must live until the last launch is complete.
+/// @param out   The kernel. The caller owns it; destroy it with dtl_kernel_destroy.
+/// Threads: any. Does not block.
 pub unsafe fn dtl_kernel_from_function(
     backend: dtl_backend_t,
     r#fn: dtl_kernel_fn_t,
@@ -6260,23 +6493,32 @@ pub unsafe fn dtl_kernel_from_function(
     out: *mut dtl_kernel_t,
 ) -> dtl_status_t;
 
-/// Destroys a kernel; launches already queued still run. The null kernel: nothing happens.
+/// Destroys a kernel. Launches that are already queued still run. Destroying DTL_KERNEL_NULL
+/// succeeds.
 pub safe fn dtl_kernel_destroy(kernel: dtl_kernel_t) -> dtl_status_t;
 
-/// Queues a kernel: it is called for every thread of every block. On the host the blocks may run
-/// on several cores, the threads of a block run one after another. The arguments are copied before
-/// this call returns. The first thread that fails stops the launch; its status is the stream's
-/// failure, as with any work.
+/// Queues the launch of a kernel on a stream: it runs for every thread of every block.
 ///
-/// @param launch  start from DTL_LAUNCH_INIT.
-/// @param args    `count` pointers to the arguments; NULL if there are none.
-/// @param sizes   their sizes in bytes; NULL if there are none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
-///         kernel is of another backend than the stream, or a kernel of a module has other
-///         arguments (the text names the first that differs). DTL_ERROR_LIMIT: more than 4096
-///         arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a registered one that the default
-///         dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is called
-///         after these checks; what it fails with.
+/// On the host the blocks may run on several cores, and the threads of a block run one after
+/// another. The arguments are copied before the call returns. The first thread that fails stops the
+/// launch, and its status is a failure of the stream. Does not block, except for host code on
+/// streams of a backend that has neither launches of host functions nor callbacks. There the call
+/// waits for the stream and runs the kernel itself.
+///
+/// @param launch  Start from DTL_LAUNCH_INIT. Read during the call only.
+/// @param args    `count` pointers to the arguments. NULL if there are none.
+/// @param sizes   `count` sizes of the arguments in bytes. NULL if there are none.
+/// @param count   Number of arguments, at most 4096.
+/// @return The failure of the handler of launch->schedule, which is called after the checks below.
+///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
+///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
+///         module has other arguments (the text names the first difference).
+///         DTL_ERROR_LIMIT: there are more than 4096 arguments.
+///         DTL_ERROR_NOT_FOUND: launch->schedule is a registered schedule for which the default
+///         dispatcher has no handler.
+///         DTL_ERROR_NOT_SUPPORTED: the backend runs its kernels only on its own streams, and this
+///         stream is one of the library.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cuLaunchKernel.
 pub unsafe fn dtl_kernel_launch(
     stream: dtl_stream_t,
@@ -6294,27 +6536,32 @@ pub unsafe fn dtl_kernel_launch(
 
 unsafe extern "C" {
 
-/// Creates a policy: it chooses one of its resources for each task.
+/// Creates a policy, which selects one of its resources for each task. By its name it selects:
 ///
-/// @param name       "fixed": always opts.fixed_index. "round_robin": one after another, by each
-///                   thread, so that the counts of a thread differ by at most one. "dynamic_load":
-///                   the one with the fewest tasks that have not ended. "auto_tune": the one where
-///                   this task was fastest, see dtl_task_key_t. "capacity": one that has less than
-///                   opts.capacity tasks; without any, submits wait.
-/// @param resources  `count` of them, copied. NULL with count 0 = the defaults of the kind: new
-///                   streams on all devices found (see opts.backend), one for inline, those of the
-///                   table's default_resources.
-/// @param opts       NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0, and
-///                   dtl_policy_initialize gives them later; until then submits return
-///                   DTL_ERROR_INVALID_STATE. Their kind is set now: by opts.kind or opts.ops.
-/// @param out        the policy; give it back with dtl_policy_release.
-/// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
-///         resources, fixed_index beyond the list, unknown flags or kind,
-///         DTL_POLICY_DEFER without a kind or table.
+///     "fixed"         always opts.fixed_index
+///     "round_robin"   one after another, for each thread: its counts differ by at most one
+///     "dynamic_load"  the resource with the fewest tasks that have not ended
+///     "auto_tune"     the resource on which this task was fastest, see dtl_task_key_t
+///     "capacity"      one with fewer than opts.capacity tasks; if there is none, submits wait
+///
+/// With DTL_POLICY_DEFER, `resources` is NULL and `count` 0. dtl_policy_initialize sets the
+/// resources later; until then submits return DTL_ERROR_INVALID_STATE. opts.kind or opts.ops sets
+/// their kind now.
+///
+/// @param name       Name of the policy.
+/// @param resources  `count` resources. Copied. NULL with count 0 = the defaults of the kind: new
+///                   streams on all devices found (see opts.backend), one resource for inline,
+///                   those of the table's default_resources.
+/// @param count      Number of resources, at most 4096.
+/// @param opts       Start from DTL_POLICY_OPTS_INIT. NULL = all defaults.
+/// @param out        The policy. The caller owns it; release it with dtl_policy_release.
+/// @return DTL_ERROR_NOT_FOUND: there is no policy of that name.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, fixed_index is beyond the list, a flag or
+///         the kind is unknown, or DTL_POLICY_DEFER is set without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
-///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
-///         fixed_index; the text gives the reason.
-///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
+///         DTL_ERROR_UNAVAILABLE: no resource, or not that of fixed_index, can be used. The text
+///         has the reason. DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources or policies.
 /// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy,
 /// dynamic_load_policy, auto_tune_policy.
 pub unsafe fn dtl_policy_create(
@@ -6327,12 +6574,21 @@ pub unsafe fn dtl_policy_create(
 
 /// Creates a policy whose selections are made by a table of the program.
 ///
-/// @param ops   the table; copied. Its destroy is called after the policy's last user; not if this
-///              call fails.
-/// @param self  handed to its slots.
-/// Else as dtl_policy_create.
-/// @return as dtl_policy_create; a failure of the table's initialize. DTL_ERROR_NULL_POINTER: a
-///         required slot is missing.
+/// @param ops        The table. Start from DTL_POLICY_OPS_INIT. Copied. Its `destroy` is called
+///                   after the last user of the policy, and not if this call fails.
+/// @param self       Passed to the slots of `ops`. It must live until `destroy` is called.
+/// @param resources  See dtl_policy_create.
+/// @param count      Number of resources, at most 4096.
+/// @param opts       Start from DTL_POLICY_OPTS_INIT. NULL = all defaults.
+/// @param out        The policy. The caller owns it; release it with dtl_policy_release.
+/// @return The status of the table's `initialize` if that fails.
+///         DTL_ERROR_NULL_POINTER: a required slot is missing.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, a flag, the kind or needed_info is
+///         unknown, or DTL_POLICY_DEFER is set without a kind or table.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource can be used. The text has the reason.
+///         DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources or policies.
 pub unsafe fn dtl_policy_create_custom(
     ops: *const dtl_policy_ops_t,
     self_: *mut c_void,
@@ -6342,13 +6598,22 @@ pub unsafe fn dtl_policy_create_custom(
     out: *mut dtl_policy_t,
 ) -> dtl_status_t;
 
-/// Gives a policy made with DTL_POLICY_DEFER its resources, once.
+/// Sets the resources of a policy that was created with DTL_POLICY_DEFER, once. After a failure the
+/// call may be repeated.
 ///
-/// @param resources, count  as for dtl_policy_create.
-/// @param opts  only its adapter is looked at; without one (or NULL) that of dtl_policy_create is
-///              used.
-/// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be
-///         tried again.
+/// @param resources  `count` resources. Copied. NULL with count 0 = the defaults of the kind, see
+///                   dtl_policy_create.
+/// @param count      Number of resources, at most 4096.
+/// @param opts       Only its adapter is read. If that or `opts` is NULL, the adapter of
+///                   dtl_policy_create is used.
+/// @return The status of the policy table's `initialize` if that fails.
+///         DTL_ERROR_INVALID_STATE: the policy has resources already.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, fixed_index is beyond the list, or a flag
+///         is unknown.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource, or not that of fixed_index, can be used. The text
+///         has the reason. DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources.
 pub unsafe fn dtl_policy_initialize(
     policy: dtl_policy_t,
     resources: *const dtl_resource_t,
@@ -6356,26 +6621,30 @@ pub unsafe fn dtl_policy_initialize(
     opts: *const dtl_policy_opts_t,
 ) -> dtl_status_t;
 
-/// One more share of a policy: the same handle, the same state, to be released once more.
+/// Adds a reference to a policy. The handle stays the same; each reference is released once more.
 pub safe fn dtl_policy_retain(policy: dtl_policy_t) -> dtl_status_t;
 
-/// Gives a share of a policy back; with the last one the policy goes, and its submissions with it.
-/// Does not wait for tasks, except for the work on streams that the policy made: wait with
-/// dtl_policy_wait_all before. The null policy: nothing happens.
+/// Releases a reference to a policy. The last one destroys the policy and its submissions.
 ///
-/// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
-/// share goes.
+/// Does not wait for tasks, except for work on streams that the policy created. Call
+/// dtl_policy_wait_all before. Releasing DTL_POLICY_NULL succeeds.
+///
+/// Threads: any. Threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
+/// reference is released.
 pub safe fn dtl_policy_release(policy: dtl_policy_t) -> dtl_status_t;
 
-/// The list that a policy chooses from: what the indices of submissions, selections, stats and a
-/// program's own policy mean. It has the order of the list that was given; resources that cannot be
-/// used (see dtl_resource_ops_t::accept) are not in it, and those behind them move up. Only
-/// opts.fixed_index counts in the list as it was given.
+/// Returns the resources from which a policy selects, in the order that the indices of submissions,
+/// selections, statistics and custom policies refer to.
 ///
-/// @param out      room for `cap` resources; NULL with cap 0 asks for the number.
-/// @param out_len  their number. NULL = not wanted.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number; nothing written but *out_len.
-///         DTL_ERROR_INVALID_STATE: not initialised.
+/// The order is that of the list that was passed. Resources that cannot be used (see
+/// dtl_resource_ops_t::accept) are omitted, and later ones move up. Only opts.fixed_index refers to
+/// the original list.
+///
+/// @param out      Array of `cap` resources. NULL with cap 0 to query only the number.
+/// @param cap      Number of elements of `out`.
+/// @param out_len  Number of resources; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than the number. Only *out_len was written.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 pub unsafe fn dtl_policy_resources(
     policy: dtl_policy_t,
     out: *mut dtl_resource_t,
@@ -6383,10 +6652,14 @@ pub unsafe fn dtl_policy_resources(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// What happened on each resource of dtl_policy_resources so far. While other threads submit,
-/// numbers may be a moment old.
+/// Returns statistics for each resource of dtl_policy_resources. While other threads submit, the
+/// numbers may lag behind.
 ///
-/// @param out, cap, out_len  as for dtl_policy_resources.
+/// @param out      Array of `cap` elements. NULL with cap 0 to query only the number.
+/// @param cap      Number of elements of `out`.
+/// @param out_len  Number of resources; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than the number. Only *out_len was written.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 pub unsafe fn dtl_policy_stats(
     policy: dtl_policy_t,
     out: *mut dtl_policy_stats_t,
@@ -6394,9 +6667,9 @@ pub unsafe fn dtl_policy_stats(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// What is true of a policy and its kind of resources.
+/// Returns the properties of a policy and of its kind of resources.
 ///
-/// @param out  start from DTL_POLICY_TRAITS_INIT.
+/// @param out  Start from DTL_POLICY_TRAITS_INIT.
 pub unsafe fn dtl_policy_traits(
     policy: dtl_policy_t,
     out: *mut dtl_policy_traits_t,
@@ -6409,26 +6682,29 @@ pub unsafe fn dtl_policy_traits(
 
 unsafe extern "C" {
 
-/// Submits a task: chooses a resource and hands the task to it. Generic, inline and stream
-/// resources: the calling thread calls the task's function. Ended tasks are values: nothing is
-/// allocated for a task that runs inline.
+/// Submits a task: selects a resource and passes the task to it.
 ///
-/// @param key         for policies that learn; {0, 0} = the function's address.
-/// @param task        see dtl_policy_task_fn_t. What it returns is the task's status, not this
-///                    call's.
-/// @param timeout_ns  how long to wait for a resource, where the policy may have none free
-///                    ("capacity"); 0 = not at all, DTL_TIMEOUT_INFINITE = no limit. Does not limit
-///                    the task.
-/// @param out         the submission; wait for it or release it, if its ticket is not 0. NULL = not
-///                    wanted: a failure of the task is then returned by the next
-///                    dtl_policy_wait_all.
-/// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no
-///         resources yet.
-///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or the
-///         status that the program's tables returned: the task was not accepted then, and no longer
-///         counts as a task on its resource. DTL_ERROR_INVALID_HANDLE: `policy` is none; or the
-///         task has run, and the event that it left in out_wait is none. The text names which; the
-///         task counts as failed then, and nothing waits for the work that it left running.
+/// For generic, inline and stream resources the calling thread calls the function of the task. For
+/// inline resources the call also waits, without a limit, for work that the function left running.
+/// Tasks that have ended need no cleanup, and a task that runs inline allocates nothing.
+///
+/// @param key         Key for policies that learn. {0, 0} = the address of the function.
+/// @param task        Function of the task, see dtl_policy_task_fn_t. Its result is the status of
+///                    the task, not of this call.
+/// @param arg         Passed to `task`.
+/// @param timeout_ns  Time limit in nanoseconds for a resource to become free ("capacity"). 0 = do
+///                    not wait, DTL_TIMEOUT_INFINITE = no limit. It does not limit the task.
+/// @param out         The submission. Unless its ticket is 0, pass it to dtl_submission_wait or
+///                    dtl_submission_release. NULL = not wanted: a failure of the task is then
+///                    returned by the next dtl_policy_wait_all.
+/// @return The status of a table of the program that did not accept the task; the task no longer
+///         counts on its resource. DTL_ERROR_TIMEOUT: no resource became free.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid. Or the task has run, and the event in
+///         its out_wait is not valid: the task counts as failed, and nothing waits for the work
+///         that it left running. The text states which.
 /// Equivalent: oneDPL's submit(policy, f).
 pub unsafe fn dtl_policy_submit(
     policy: dtl_policy_t,
@@ -6439,9 +6715,21 @@ pub unsafe fn dtl_policy_submit(
     out: *mut dtl_submission_t,
 ) -> dtl_status_t;
 
-/// As dtl_policy_submit, without waiting for a resource.
+/// Submits a task without waiting for a resource.
 ///
-/// @return DTL_ERROR_BUSY: none is free. Else as dtl_policy_submit.
+/// Otherwise it acts like dtl_policy_submit. In particular, for inline resources it waits for work
+/// that the task left running.
+///
+/// @param key   Key for policies that learn. {0, 0} = the address of the function.
+/// @param task  Function of the task, see dtl_policy_task_fn_t.
+/// @param arg   Passed to `task`.
+/// @param out   The submission; see dtl_policy_submit. NULL = not wanted.
+/// @return The status of a table of the program that did not accept the task.
+///         DTL_ERROR_BUSY: no resource is free.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid, or the event that the task left is not.
 /// Equivalent: oneDPL's try_submit.
 pub unsafe fn dtl_policy_try_submit(
     policy: dtl_policy_t,
@@ -6451,12 +6739,22 @@ pub unsafe fn dtl_policy_try_submit(
     out: *mut dtl_submission_t,
 ) -> dtl_status_t;
 
-/// As dtl_policy_submit, and waits until the task has ended.
+/// Submits a task and blocks until it has ended.
 ///
-/// @param timeout_ns  for a resource and for the end together.
-/// @return the task's status. DTL_ERROR_TIMEOUT: no resource became free (the task does not run),
-///         or it has not ended (it goes on; its failure is the next dtl_policy_wait_all's). Else as
-///         dtl_policy_submit.
+/// @param key         Key for policies that learn. {0, 0} = the address of the function.
+/// @param task        Function of the task, see dtl_policy_task_fn_t.
+/// @param arg         Passed to `task`.
+/// @param timeout_ns  Time limit in nanoseconds for a resource and the end together. 0 = do not
+///                    wait, DTL_TIMEOUT_INFINITE = no limit. It does not interrupt a function that
+///                    the calling thread runs. For inline resources it does not limit the wait for
+///                    work that the function left running.
+/// @return The status of the task, or of a table of the program that did not accept it.
+///         DTL_ERROR_TIMEOUT: no resource became free (the task does not run), or the task has not
+///         ended (it continues, and the next dtl_policy_wait_all returns its failure).
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid, or the event that the task left is not.
 /// Equivalent: oneDPL's submit_and_wait.
 pub unsafe fn dtl_policy_submit_and_wait(
     policy: dtl_policy_t,
@@ -6466,55 +6764,65 @@ pub unsafe fn dtl_policy_submit_and_wait(
     timeout_ns: u64,
 ) -> dtl_status_t;
 
-/// Waits until a submission has ended; then it is complete, and `status` in it is the task's.
+/// Blocks until a submission is complete; its `status` is then that of the task.
 ///
-/// @param submission  [externally synchronised]; a complete one answers at once.
-/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
-///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for
-///         before.
-///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the
-///         task have said is not kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell
-///         that.
+/// @param submission  The submission, updated. A complete one returns immediately. [externally
+///                    synchronised]
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The status of the task. Error texts of dtl_ calls inside the task are not preserved
+///         here; use dtl_policy_submit_and_wait or dtl_policy_wait_all for that.
+///         DTL_ERROR_TIMEOUT: the task has not ended. The submission is unchanged.
+///         DTL_ERROR_INVALID_HANDLE: the policy was destroyed, or a copy of the submission was
+///         waited for before. DTL_ERROR_CANCELED: the policy was released during the call.
 pub unsafe fn dtl_submission_wait(
     submission: *mut dtl_submission_t,
     timeout_ns: u64,
 ) -> dtl_status_t;
 
-/// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure
-/// is the next dtl_policy_wait_all's. A complete submission: nothing happens.
+/// Releases a submission for which no call will wait; its ticket becomes 0.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
+/// The task continues, and the next dtl_policy_wait_all returns its failure. A complete submission
+/// is not changed.
+///
+/// @param submission  The submission, updated. [externally synchronised]
+/// @return DTL_ERROR_INVALID_HANDLE: the policy was destroyed, or a copy of the submission was
+///         waited for or released before.
 pub unsafe fn dtl_submission_release(submission: *mut dtl_submission_t) -> dtl_status_t;
 
-/// The resource that a submission's task was given: the element of the policy's list.
+/// Returns the resource that was selected for a submission.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: the policy is gone.
+/// @param out  The element of the list of the policy.
+/// @return DTL_ERROR_INVALID_HANDLE: the policy was destroyed.
 pub unsafe fn dtl_submission_resource(
     submission: *const dtl_submission_t,
     out: *mut dtl_resource_t,
 ) -> dtl_status_t;
 
-/// Waits for everything that was submitted before; not for tasks that other threads' submits are
-/// running now. Not to be called by a task.
+/// Blocks until everything that was submitted before has ended.
 ///
-/// @param timeout_ns  0 = only look, DTL_TIMEOUT_INFINITE = no limit. Only without a limit the
-///                    table's wait_resource is called.
-/// @return the first failure of a task whose submission nobody has, once, else of a stream or
-///         wait_resource.
-///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released
-///         meanwhile.
+/// Does not wait for tasks that submits of other threads are running at the moment. A task must not
+/// call it.
+///
+/// @param timeout_ns  In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit. The
+///                    table's wait_resource is called only without a limit.
+/// @return The first failure of a task whose submission is not owned by anyone, reported once;
+///         otherwise that of a stream or of wait_resource. DTL_ERROR_TIMEOUT: a task has not ended.
+///         DTL_ERROR_CANCELED: the policy was released during the call.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 /// Equivalent: oneDPL's wait(policy.get_submission_group()).
 pub safe fn dtl_policy_wait_all(policy: dtl_policy_t, timeout_ns: u64) -> dtl_status_t;
 
-/// For a program's own kind of resources: a task has ended. Exactly once for each selection whose
-/// submit succeeded, from any thread, also before that submit returns.
+/// Reports that a task on a custom kind of resources has ended.
 ///
-/// @param selection  what submit was given, or a copy.
-/// @param status     the task's.
-/// @param time_ns    how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME; else
-///                   ignored.
-/// @return DTL_ERROR_INVALID_HANDLE: reported before, or the policy is gone. Nothing happens then.
+/// Call it exactly once for each selection whose submit succeeded, in any thread, also before that
+/// submit returns.
+///
+/// @param selection  The selection passed to submit, or a copy of it.
+/// @param status     Status of the task.
+/// @param time_ns    Duration of the task in nanoseconds if wanted_info has DTL_INFO_TASK_TIME;
+///                   otherwise ignored.
+/// @return DTL_ERROR_INVALID_HANDLE: the end was reported before, or the policy was destroyed. The
+///         call has no effect.
 pub unsafe fn dtl_selection_end(
     selection: *const dtl_selection_t,
     status: dtl_status_t,
@@ -6528,50 +6836,55 @@ pub unsafe fn dtl_selection_end(
 
 unsafe extern "C" {
 
-/// Creates a dispatcher without handlers. The rules are at dtl_dispatch_key_t.
+/// Creates a dispatcher without handlers. dtl_dispatch_key_t states the rules.
 ///
-/// @param flags  0, or DTL_DISPATCHER_STRICT_DACE.
-/// @param out    the dispatcher; destroy it with dtl_dispatcher_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT: flags. DTL_ERROR_LIMIT: no handle is left.
+/// @param flags  0 or DTL_DISPATCHER_STRICT_DACE.
+/// @param out    The dispatcher. The caller owns it; destroy it with dtl_dispatcher_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `flags` has unknown bits.
+///         DTL_ERROR_LIMIT: no handle is left.
 /// Threads: any. Equivalent: DaCe's TargetDispatcher.
 pub unsafe fn dtl_dispatcher_create(
     flags: u64,
     out: *mut dtl_dispatcher_t,
 ) -> dtl_status_t;
 
-/// Destroys a dispatcher and unregisters all of its handlers. Invocations that run go on; `destroy`
-/// of their data follows them. The null dispatcher and the default one: nothing happens.
+/// Destroys a dispatcher and unregisters all its handlers.
 ///
-/// Threads: any.
+/// Invocations in progress continue, and `destroy` of their data is called after them. For
+/// DTL_DISPATCHER_NULL and the default dispatcher the call has no effect.
 pub safe fn dtl_dispatcher_destroy(dispatcher: dtl_dispatcher_t) -> dtl_status_t;
 
-/// The dispatcher that the library itself consults before it allocates, copies, launches or
-/// compiles: handlers that are registered here also serve programs that are unaware of them. The
-/// library's built-in way is the default of each of its operations here (rule 4);
-/// dtl_dispatch_explain shows it. It exists whenever the library does.
+/// Returns the dispatcher that the library itself queries before it allocates, copies, launches or
+/// compiles.
 ///
-/// Without handlers here nothing becomes slower. Pools, fills and the memory of communicators and
-/// windows are not dispatched.
+/// Handlers registered here also serve programs that are unaware of them. The library's
+/// implementation is the default of each of its operations here (rule 4 of dtl_dispatch_key_t), as
+/// dtl_dispatch_explain shows. The dispatcher exists while the library is initialised. Without
+/// handlers it costs no time. Pools, fills, and the memory of communicators and windows are not
+/// dispatched.
 pub safe fn dtl_dispatcher_default() -> dtl_dispatcher_t;
 
-/// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
-/// under none. Calls that begin after it has returned find it; others may.
+/// Registers a handler under one or several keys: under all of them, or under none if one is
+/// refused.
 ///
-/// @param dispatcher  dtl_dispatcher_default() or one of dtl_dispatcher_create.
-/// @param keys        key_count of them, all different; copied.
-/// @param key_count   1 to 1024. Of each operation a dispatcher takes 1024 keys with predicates and
-///                    1024 without.
-/// @param handler     start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until
+/// Calls that begin after the return find it; calls in progress may.
+///
+/// @param dispatcher  dtl_dispatcher_default(), or one from dtl_dispatcher_create.
+/// @param keys        `key_count` keys, all different. Copied.
+/// @param key_count   1 to 1024. For each operation a dispatcher accepts 1024 keys with predicates
+///                    and 1024 without.
+/// @param handler     Start from DTL_DISPATCH_HANDLER_INIT. Copied. `user` must live until
 ///                    `destroy` is called.
-/// @param out         the registration: dtl_dispatch_unregister ends it, dtl_dispatcher_destroy and
-///                    dtl_finalize do too.
-/// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler.
-///         DTL_ERROR_INVALID_ARGUMENT: a key (the text has its index), for example one of the
-///         library's operations with a word of the wrong enumeration in a slot (see
-///         dtl_dispatch_query_t); flags, name, or parts that do not go together.
-///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT:
-///         too many keys. After a failure `destroy` is not called.
-/// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
+/// @param out         The registration. End it with dtl_dispatch_unregister; dtl_dispatcher_destroy
+///                    and dtl_finalize end it too.
+/// @return After a failure `destroy` is not called.
+///         DTL_ERROR_ALREADY_EXISTS: rule 6 of dtl_dispatch_key_t. The text names key and handler.
+///         DTL_ERROR_INVALID_ARGUMENT: a key is not valid (the text has its index), for example
+///         because a slot of one of the library's operations has a word of a wrong enumeration (see
+///         dtl_dispatch_query_t). Also if flags, name or a combination of fields of the handler is
+///         not valid. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
+///         DTL_ERROR_LIMIT: there are too many keys.
+/// Threads: any. Equivalent: DaCe's register_copy_dispatcher and similar functions.
 pub unsafe fn dtl_dispatch_register(
     dispatcher: dtl_dispatcher_t,
     keys: *const dtl_dispatch_key_t,
@@ -6580,27 +6893,30 @@ pub unsafe fn dtl_dispatch_register(
     out: *mut dtl_registration_t,
 ) -> dtl_status_t;
 
-/// Ends a registration: its handler is not chosen any more. A handler that it replaced is there
-/// again. Invocations that run go on; `destroy` is called before this returns if nobody is in the
-/// library meanwhile, else after the last of them left.
+/// Unregisters a handler: it is no longer chosen.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: unregistered before. DTL_ERROR_INVALID_ARGUMENT: it is another
-///         dispatcher's, or the library's own.
-/// Threads: any; also in the handler itself.
+/// A handler that it replaced becomes active again. Invocations in progress continue. `destroy` is
+/// called before the return if no other thread is inside the library, otherwise after the last of
+/// them has left.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: it was unregistered before.
+///         DTL_ERROR_INVALID_ARGUMENT: it belongs to another dispatcher or to the library.
+/// Threads: any, also in the handler itself.
 pub safe fn dtl_dispatch_unregister(
     dispatcher: dtl_dispatcher_t,
     registration: dtl_registration_t,
 ) -> dtl_status_t;
 
-/// Finds the handler of a query, by the rules at dtl_dispatch_key_t. Asks predicates; invokes
+/// Finds the handler of a query by the rules of dtl_dispatch_key_t. Calls predicates; invokes
 /// nothing.
 ///
-/// @param query  start from DTL_DISPATCH_QUERY_INIT.
-/// @param out    its registration; may be stale as soon as another thread unregisters it.
-/// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED:
-///         it is illegal, with the handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is
-///         none (where a key fits, the query's words are not looked up). Else what a predicate
-///         failed with.
+/// @param query  Start from DTL_DISPATCH_QUERY_INIT.
+/// @param out    The registration. It becomes stale when another thread unregisters it.
+/// @return The status of a predicate that failed. DTL_ERROR_NOT_FOUND: no key matches.
+///         DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
+///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration. (If a key matches, the
+///         words of the query are not verified.)
 /// Threads: any; takes no lock.
 pub unsafe fn dtl_dispatch_find(
     dispatcher: dtl_dispatcher_t,
@@ -6608,39 +6924,46 @@ pub unsafe fn dtl_dispatch_find(
     out: *mut dtl_registration_t,
 ) -> dtl_status_t;
 
-/// Finds the handler of a query and has it perform the operation. The library's built-in operations
-/// can be invoked like any other, with the args that the table at dtl_dispatch_query_t names.
+/// Finds the handler of a query and performs the operation with it.
 ///
-/// @param query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
-/// @param out_event  NULL: all is done when this returns. Else an event for work that goes on, to
-///                   be destroyed with dtl_event_destroy; null if all is done.
-/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers
-///         run within each other on this thread, so one invokes what it does itself; the handler is
-///         not called. (A query of the library itself, as in dtl_mem_copy, never leads to a handler
-///         that the thread is in.)
-/// Threads: any; takes no lock. May block as the handler does.
+/// Built-in operations of the library can be invoked like any other, with the args that
+/// dtl_dispatch_query_t lists. Blocks as long as the handler does.
+///
+/// @param query      Start from DTL_DISPATCH_QUERY_INIT. `args` is the struct of the operation.
+/// @param out_event  NULL = all work is complete when the call returns. Otherwise it receives an
+///                   event for work that continues, which the caller owns and destroys with
+///                   dtl_event_destroy, or null if all work is complete.
+/// @return The status of the handler or of a predicate that failed.
+///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
+///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration.
+///         DTL_ERROR_NATIVE_BACKEND: the handler returned an event that is not live.
+///         DTL_ERROR_LIMIT: 64 handlers are nested on this thread, so one invokes itself. The
+///         handler is not called. (A query of the library itself, as in dtl_mem_copy, never leads
+///         to a handler that is running on the thread.)
+/// Threads: any; takes no lock.
 pub unsafe fn dtl_dispatch_invoke(
     dispatcher: dtl_dispatcher_t,
     query: *const dtl_dispatch_query_t,
     out_event: *mut dtl_event_t,
 ) -> dtl_status_t;
 
-/// Describes how the handler of a query is chosen: a line for each one whose key fits, in the order
-/// of the rules, with the result of its predicate (all of them are called), then the choice or the
-/// refusal. For the default dispatcher there is also a line for each built-in operation that fits:
-/// for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it
-/// has (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
-/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY)
-/// fits all of these. The handlers that other values there would lead to follow as lines
-/// "elsewhere".
+/// Describes how the handler of a query is chosen.
 ///
-/// @param query    start from DTL_DISPATCH_QUERY_INIT.
-/// @param buf      room for the text and its NUL; NULL with cap 0 asks for the length alone.
-/// @param cap      bytes of room.
-/// @param out_len  bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds
-///         nothing is no failure here.
-/// Threads: any.
+/// The text has a line for each handler whose key matches, in the order of the rules, with the
+/// result of its predicate (all predicates are called). Then comes the choice or the refusal. For
+/// the default dispatcher there is also a line for each built-in operation that matches: for
+/// DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it has
+/// (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
+/// DTL_OPERATION_COMPILE of every compiler. DTL_DISPATCH_ANY in the query matches all of these.
+/// Handlers to which other values there would lead follow as lines "elsewhere".
+///
+/// @param query    Start from DTL_DISPATCH_QUERY_INIT.
+/// @param buf      Buffer for the text and its NUL. NULL with cap 0 to query only the length.
+/// @param cap      Size of `buf` in bytes.
+/// @param out_len  Length of the text in bytes without the NUL; may be NULL.
+/// @return A query without a handler is not a failure here.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. *out_len was written.
 pub unsafe fn dtl_dispatch_explain(
     dispatcher: dtl_dispatcher_t,
     query: *const dtl_dispatch_query_t,
