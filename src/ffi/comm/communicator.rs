@@ -16,8 +16,7 @@ use crate::runtime::comm::open::open_kind;
 /// @param out  DTL_COMM_WORLD. There is nothing to free; dtl_finalize closes it.
 /// @return DTL_ERROR_UNAVAILABLE: no kind is usable; the text names what is missing.
 ///         DTL_ERROR_TIMEOUT: ranks are missing after 30 s, or DTL_TIMEOUT if that is less; the
-///         text names them.
-/// Equivalent: MPI_COMM_WORLD.
+///         text names them. Equivalent: MPI_COMM_WORLD.
 /// dtl:out borrowed
 /// dtl:call blocks collective(job)
 #[unsafe(no_mangle)]
@@ -91,12 +90,12 @@ pub unsafe extern "C" fn dtl_comm_open(
 /// and nothing may be sent to a rank that has already destroyed its handle: MPI reuses the context
 /// of the communicator, with everything left in it.
 ///
-/// If the library's own messages are in flight over an MPI or a registered kind (after a time
-/// limit, for example), the call waits up to 5 s for them, whatever the time limit: until then the
-/// transport uses their buffers. On kind "rdma", cancelled operations do not count.
+/// If the library's own messages are in flight over an MPI, a registered kind or "rdma" (for
+/// example after a time limit), the call waits up to 5 s for them, whatever the time limit: until
+/// then the transport uses their buffers. On kind "rdma", cancelled operations do not count.
 ///
 /// @return DTL_ERROR_NOT_SUPPORTED: a send of MPI's own is in flight. DTL_ERROR_BUSY: a collective
-///         of MPI's own is in flight, or this is a call from a callback of a call on the
+///         of MPI's own is in flight, or the call comes from a callback of a call on the
 ///         communicator (see dtl_op_fn_t). DTL_ERROR_TIMEOUT: a registered kind has not released
 ///         the operations of its requests within 5 s; the communicator stays.
 /// Equivalent: MPI_Comm_disconnect, but not collective.

@@ -13,7 +13,7 @@ use crate::runtime::comm::open::{agree, group};
 use crate::sys::memory::buf::Addr;
 use std::ffi::{c_char, c_void};
 
-/// Creates a communicator with the same ranks, the messages of which never match those of `comm`.
+/// Creates a communicator with the same ranks. Its messages never match those of `comm`.
 /// Collective. Like all communicators that are created from another one, it shares the connections
 /// of `comm`, has its time limit, and stays valid when `comm` is destroyed.
 ///
@@ -24,15 +24,12 @@ use std::ffi::{c_char, c_void};
 ///
 /// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
 ///             attributes are those that the copy functions of their keys copy.
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent. DTL_ERROR_TIMEOUT: the time
-///         limit passed. DTL_ERROR_BUSY: another thread is in a collective on `comm`.
-///         DTL_ERROR_INVALID_STATE: an earlier collective on `comm` failed.
-///         DTL_ERROR_INVALID_ARGUMENT: the ranks are in different collectives. DTL_ERROR_LIMIT:
-///         2^32 / size communicators were created already. Otherwise the status of an attribute's
-///         copy function, on this rank only. If the call fails on some ranks only, the others get a
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
+///         communicators were created already. Otherwise the status of an attribute's copy
+///         function, on this rank only. If the call fails on some ranks only, the others get a
 ///         duplicate on which collectives fail with DTL_ERROR_RANK_FAILURE. `comm` is then
-///         unchanged, unless a rank died.
-/// Equivalent: MPI_Comm_dup.
+///         unchanged, unless a rank died. Equivalent: MPI_Comm_dup.
 /// dtl:out owned(dtl_comm_destroy)
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
@@ -50,11 +47,9 @@ pub unsafe extern "C" fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) ->
 /// @param key    the new ranks are ordered by key, then by rank in `comm`.
 /// @param out    the communicator, or DTL_COMM_NULL for DTL_UNDEFINED. The caller owns it; destroy
 ///               it with dtl_comm_destroy.
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent. DTL_ERROR_TIMEOUT: the time
-///         limit passed. DTL_ERROR_BUSY: another thread is in a collective on `comm`.
-///         DTL_ERROR_INVALID_STATE: an earlier collective on `comm` failed.
-///         DTL_ERROR_INVALID_ARGUMENT: `color` is invalid, or the ranks are in different
-///         collectives. DTL_ERROR_LIMIT: 2^32 / size communicators were created already.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if `color`
+///         is invalid. DTL_ERROR_LIMIT: 2^32 / size communicators were created already.
 /// Equivalent: MPI_Comm_split.
 /// dtl:out owned(dtl_comm_destroy)
 /// dtl:call blocks(comm) collective(comm)
@@ -77,13 +72,10 @@ pub unsafe extern "C" fn dtl_comm_split(
 ///
 /// @param key  the new ranks are ordered by key, then by rank in `comm`.
 /// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy.
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent. DTL_ERROR_TIMEOUT: the time
-///         limit passed. DTL_ERROR_BUSY: another thread is in a collective on `comm`.
-///         DTL_ERROR_INVALID_STATE: an earlier collective on `comm` failed.
-///         DTL_ERROR_INVALID_ARGUMENT: the ranks are in different collectives. DTL_ERROR_LIMIT:
-///         2^32 / size communicators were created already. DTL_ERROR_NOT_SUPPORTED: a rank cannot
-///         identify its node; the text names it.
-/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
+///         communicators were created already. DTL_ERROR_NOT_SUPPORTED: a rank cannot identify its
+///         node; the text names it. Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
 /// dtl:out owned(dtl_comm_destroy)
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
@@ -105,12 +97,10 @@ pub unsafe extern "C" fn dtl_comm_split_node(
 /// @param count  number of ranks, 1 ... size of `comm`.
 /// @param out    the communicator, or DTL_COMM_NULL on ranks that are not listed. The caller owns
 ///               it; destroy it with dtl_comm_destroy.
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent. DTL_ERROR_TIMEOUT: the time
-///         limit passed. DTL_ERROR_BUSY: another thread is in a collective on `comm`.
-///         DTL_ERROR_INVALID_STATE: an earlier collective on `comm` failed. DTL_ERROR_INVALID_RANK:
-///         a listed rank is not in `comm`. DTL_ERROR_INVALID_ARGUMENT: `count` is out of range, a
-///         rank is listed twice, or the ranks are in different collectives. DTL_ERROR_LIMIT: 2^32 /
-///         size communicators were created already.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_INVALID_RANK: a listed rank
+///         is not in `comm`. DTL_ERROR_INVALID_ARGUMENT: `count` is out of range, or a rank is
+///         listed twice. DTL_ERROR_LIMIT: 2^32 / size communicators were created already.
 /// Equivalent: MPI_Group_incl and MPI_Comm_create.
 /// dtl:ranks len(count) rank
 /// dtl:out owned(dtl_comm_destroy)
@@ -162,10 +152,9 @@ pub unsafe extern "C" fn dtl_comm_group_create(
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's
 ///         time limit (the text reports where that rank is); call it again to continue.
 ///         DTL_ERROR_RANK_FAILURE: the other ranks have agreed that this rank failed.
-///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or this is a call from a
+///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or the call comes from a
 ///         callback of a collective on `comm` (see dtl_op_fn_t). DTL_ERROR_CANCELED: another thread
-///         destroyed `comm`.
-/// Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+///         destroyed `comm`. Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 /// dtl:out owned(dtl_comm_destroy)
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
@@ -182,8 +171,7 @@ pub unsafe extern "C" fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t)
 ///
 /// @param code  exit code, 1 ... 255.
 /// @return DTL_ERROR_INVALID_ARGUMENT: `code` is out of range. There is no other return than a
-///         failure.
-/// Equivalent: MPI_Abort.
+///         failure. Equivalent: MPI_Abort.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t {
     Entry("dtl_comm_abort").call(|inside| {
@@ -229,8 +217,7 @@ pub unsafe extern "C" fn dtl_comm_dump(
 /// @param user       pointer that is passed to both functions.
 /// @param out_key    the key. The caller owns it; destroy it with dtl_comm_key_destroy.
 ///                   dtl_finalize destroys all.
-/// @return DTL_ERROR_LIMIT: no key is left.
-/// Equivalent: MPI_Comm_create_keyval.
+/// @return DTL_ERROR_LIMIT: no key is left. Equivalent: MPI_Comm_create_keyval.
 /// dtl:user opaque opt until(call_of:dtl_finalize)
 /// dtl:out_key owned(dtl_comm_key_destroy)
 /// dtl:copy_fn opt until(call_of:dtl_finalize)
@@ -254,8 +241,7 @@ pub unsafe extern "C" fn dtl_comm_key_create(
 /// Destroys a key. Its attributes stay, and dtl_comm_get_attr finds them, until their communicators
 /// are destroyed. No further ones can be set.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: there is no such key.
-/// Equivalent: MPI_Comm_free_keyval.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such key. Equivalent: MPI_Comm_free_keyval.
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_key_destroy(key: i32) -> dtl_status_t {
     Entry("dtl_comm_key_destroy").call(|_| attribute::destroy_key(key))
@@ -310,8 +296,7 @@ pub unsafe extern "C" fn dtl_comm_get_attr(
 /// Deletes an attribute and calls the delete_fn of its key.
 ///
 /// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: there is no such
-///         communicator or key.
-/// Equivalent: MPI_Comm_delete_attr.
+///         communicator or key. Equivalent: MPI_Comm_delete_attr.
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_comm_delete_attr(comm: dtl_comm_t, key: i32) -> dtl_status_t {

@@ -6,8 +6,8 @@ use crate::ffi::args::{Out, put_all};
 use crate::ffi::guard::Entry;
 use crate::runtime::comm::open::open_kind;
 
-/// Opens a communicator of kind "threads", all ranks of which are in this process. out[r] is rank
-/// r. Each is meant for one thread, but any thread may use any of them. All operations on
+/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r.
+/// Each is meant for one thread, but any thread may use any of them. All operations on
 /// communicators work between these ranks. A message is copied once, from buffer to buffer, by the
 /// later one of sender and receiver. A thread that waits for long sleeps, so there may be many more
 /// threads than cores.

@@ -57,9 +57,8 @@ fn flush(entry: Entry, win: dtl_win_t, target: Option<i32>, reach: FlushScope) -
 ///         DTL_ERROR_NULL_POINTER: `base` is NULL for more than 0 bytes, or `out` is NULL.
 ///         DTL_ERROR_OUT_OF_MEMORY: no memory for the window. DTL_ERROR_LIMIT: no window handle is
 ///         left, or the serving thread cannot start. An error on one rank is a failure on all of
-///         them, and the text names the rank. DTL_ERROR_RANK_FAILURE: a rank died, left or is
-///         absent. DTL_ERROR_TIMEOUT: the time limit passed. DTL_ERROR_BUSY: another thread is in a
-///         collective on `comm`. DTL_ERROR_INVALID_STATE: an earlier collective on `comm` failed.
+///         them, and the text names the rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 /// dtl:base inout len(size_bytes) opt(size_bytes==0) until(destroy)
 /// dtl:out owned(dtl_win_destroy)
@@ -99,9 +98,8 @@ pub unsafe extern "C" fn dtl_win_create(
 ///         DTL_ERROR_NULL_POINTER: `out_base` or `out` is NULL. DTL_ERROR_OUT_OF_MEMORY: no memory
 ///         for this part. DTL_ERROR_LIMIT: no window handle is left, or the serving thread cannot
 ///         start. An error on one rank is a failure on all of them, and the text names the rank.
-///         DTL_ERROR_RANK_FAILURE: a rank died, left or is absent. DTL_ERROR_TIMEOUT: the time
-///         limit passed. DTL_ERROR_BUSY: another thread is in a collective on `comm`.
-///         DTL_ERROR_INVALID_STATE: an earlier collective on `comm` failed.
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see
+///         dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_allocate.
 /// dtl:out_base borrowed
 /// dtl:out owned(dtl_win_destroy)
@@ -185,8 +183,7 @@ pub unsafe extern "C" fn dtl_win_info(
 ///         are in different collectives. Otherwise the failure of an operation of the epoch.
 /// Threads: any. Calls that open or end epochs are registered before they wait. Two of them for one
 /// target exclude each other, and so do a fence and any other; the second returns
-/// DTL_ERROR_INVALID_STATE.
-/// Equivalent: MPI_Win_fence(0, win).
+/// DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_fence(0, win).
 /// dtl:call blocks(comm) collective(win)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
@@ -210,8 +207,7 @@ pub extern "C" fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t {
 ///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure.
 ///         DTL_ERROR_INVALID_RANK: `target` is not in the window. DTL_ERROR_INVALID_ARGUMENT:
 ///         `type` is invalid.
-/// Threads: any. Of two calls for one target that open or end an epoch, the second returns
-/// DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_lock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock.
 /// dtl:type values(DTL_LOCK_)
 /// dtl:target rank(null)
 /// dtl:call blocks(comm)
@@ -229,8 +225,7 @@ pub extern "C" fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_
 ///         with dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the
 ///         window after a failure; the epoch has ended. DTL_ERROR_INVALID_RANK: `target` is not in
 ///         the window. Otherwise the failure of an operation.
-/// Threads: any. Of two calls for one target that open or end an epoch, the second returns
-/// DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_unlock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock.
 /// dtl:target rank(null)
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
@@ -243,12 +238,8 @@ pub extern "C" fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t {
 /// locks are granted. They are acquired in the order of ranks, so there is no deadlock with ranks
 /// that lock one target at a time, or several in that order.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this rank holds a lock already, another thread waits for one,
-///         or operations since the last fence are not complete. DTL_ERROR_TIMEOUT: a lock was not
-///         granted within the time limit; the request is cancelled. DTL_ERROR_RANK_FAILURE: a
-///         target died, left, or destroyed the window after a failure.
-/// Threads: any. Of two calls that open or end epochs of one target, the second returns
-/// DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_lock_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE: see dtl_win_lock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock_all.
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
@@ -259,12 +250,9 @@ pub extern "C" fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t {
 /// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete, here and at the
 /// targets.
 ///
-/// @return DTL_ERROR_INVALID_STATE: there was no dtl_win_lock_all. DTL_ERROR_TIMEOUT: operations
-///         are not complete. The epoch continues: call it again, or abandon the window with
-///         dtl_win_destroy. DTL_ERROR_RANK_FAILURE: a target died, left, or destroyed the window
-///         after a failure; the epoch has ended. Otherwise the failure of an operation.
-/// Threads: any. Of two calls that open or end epochs of one target, the second returns
-/// DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_unlock_all.
+/// @return DTL_ERROR_INVALID_STATE: there was no dtl_win_lock_all. DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_RANK_FAILURE, or the failure of an operation: see dtl_win_unlock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t {
@@ -298,11 +286,8 @@ pub extern "C" fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t {
 ///
 /// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
-/// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target. DTL_ERROR_TIMEOUT: the
-///         operations continue, and their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE:
-///         the target has died, or has destroyed the window after a failure.
-///         DTL_ERROR_INVALID_RANK: `target` is not in the window. Otherwise the first failure of an
-///         operation.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_INVALID_RANK, or the first failure of an operation: see dtl_win_flush.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 /// dtl:target rank(null)
 /// dtl:call blocks(comm)
@@ -318,10 +303,8 @@ pub extern "C" fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status
 
 /// Blocks until this rank's operations on all targets are complete, here and there. The locks stay.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this rank holds no lock. DTL_ERROR_TIMEOUT: the operations
-///         continue, and their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: a target
-///         has died, or has destroyed the window after a failure. Otherwise the first failure of an
-///         operation.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
+///         of an operation: see dtl_win_flush.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush_all.
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
@@ -332,10 +315,8 @@ pub extern "C" fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t {
 /// Blocks until this rank's operations on all targets are complete locally, as for
 /// dtl_win_flush_local.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this rank holds no lock. DTL_ERROR_TIMEOUT: the operations
-///         continue, and their buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: a target
-///         has died, or has destroyed the window after a failure. Otherwise the first failure of an
-///         operation.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
+///         of an operation: see dtl_win_flush.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]

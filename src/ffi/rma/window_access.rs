@@ -136,13 +136,9 @@ pub unsafe extern "C" fn dtl_win_put(
 /// @param dtype   any dtype, also one of dtl_dtype_create.
 /// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
 /// @param disp    offset in the target's part, in steps of the target's disp_unit.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
-///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
-///         `target` is not in the window. DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is
-///         invalid, see dtl_win_put. DTL_ERROR_NOT_SUPPORTED: a buffer is device memory that the
-///         host cannot access. DTL_ERROR_RANK_FAILURE: the target died or left. DTL_ERROR_TIMEOUT:
-///         no room for the operation within the time limit. The flush, unlock or fence returns a
-///         later failure.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
 /// dtl:buf out len(count*dtype) opt(count==0) until(flush)
 /// dtl:target rank(null)
@@ -179,13 +175,10 @@ pub unsafe extern "C" fn dtl_win_get(
 ///                (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY). If memory is accessed
 ///                by loads and stores, it is complete when this call returns. Its dtl_recv_info_t
 ///                has no information.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
-///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
-///         `target` is not in the window. DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is
-///         invalid, see dtl_win_put. DTL_ERROR_NOT_SUPPORTED: a buffer is device memory that the
-///         host cannot access. DTL_ERROR_LIMIT: too many requests in flight.
-///         DTL_ERROR_RANK_FAILURE: the target died or left. DTL_ERROR_TIMEOUT: no room for the
-///         operation within the time limit.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
+///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:target rank(null)
@@ -214,13 +207,10 @@ pub unsafe extern "C" fn dtl_win_rput(
 /// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
 /// @param disp    offset in the target's part, in steps of the target's disp_unit.
 /// @param out     the request, with the same rules as for dtl_win_rput.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
-///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
-///         `target` is not in the window. DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is
-///         invalid, see dtl_win_put. DTL_ERROR_NOT_SUPPORTED: a buffer is device memory that the
-///         host cannot access. DTL_ERROR_LIMIT: too many requests in flight.
-///         DTL_ERROR_RANK_FAILURE: the target died or left. DTL_ERROR_TIMEOUT: no room for the
-///         operation within the time limit.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
+///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Rget.
 /// dtl:buf out len(count*dtype) opt(count==0) until(request)
 /// dtl:target rank(null)
@@ -252,14 +242,11 @@ pub unsafe extern "C" fn dtl_win_rget(
 /// @param disp    offset in the target's part, in steps of the target's disp_unit.
 /// @param op      a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
 ///                DTL_OP_REPLACE is an atomic put.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
-///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
-///         `target` is not in the window. DTL_ERROR_INVALID_ARGUMENT: `buf`, `count`, `dtype` or
-///         `op` is invalid; or this rank is the target and `buf` overlaps the elements there.
-///         DTL_ERROR_TYPE: `dtype` and `op` do not go together, or one of them is user-defined.
-///         DTL_ERROR_NOT_SUPPORTED: a buffer is device memory that the host cannot access.
-///         DTL_ERROR_RANK_FAILURE: the target died or left. DTL_ERROR_TIMEOUT: no room for the
-///         operation within the time limit. The flush, unlock or fence returns a later failure.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count`, `dtype` or `op` is invalid; or this rank is
+///         the target and `buf` overlaps the elements there. DTL_ERROR_TYPE: `dtype` and `op` do
+///         not go together, or one of them is user-defined. DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
 /// dtl:buf len(count*dtype) opt(count==0) until(flush)
 /// dtl:target rank(null)
@@ -300,15 +287,11 @@ pub unsafe extern "C" fn dtl_win_accumulate(
 /// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
 /// @param disp        offset in the target's part, in steps of the target's disp_unit.
 /// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
-///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
-///         `target` is not in the window. DTL_ERROR_INVALID_ARGUMENT: `count`, `dtype`, `op` or a
-///         buffer is invalid; the buffers overlap; or this rank is the target and one of them
-///         overlaps the elements there. DTL_ERROR_TYPE: `dtype` and `op` do not go together, or one
-///         of them is user-defined. DTL_ERROR_NOT_SUPPORTED: a buffer is device memory that the
-///         host cannot access. DTL_ERROR_RANK_FAILURE: the target died or left. DTL_ERROR_TIMEOUT:
-///         no room for the operation within the time limit. The flush, unlock or fence returns a
-///         later failure.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `count`, `dtype`, `op` or a buffer is invalid; the buffers
+///         overlap; or this rank is the target and one of them overlaps the elements there.
+///         DTL_ERROR_TYPE: `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
 /// dtl:buf len(count*dtype) opt(count==0||op==DTL_OP_NO_OP) until(flush)
 /// dtl:out_result len(count*dtype) opt(count==0) until(flush)
@@ -341,14 +324,11 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
 /// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
 /// @param disp        offset in the target's part, in steps of the target's disp_unit.
 /// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
-///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
-///         `target` is not in the window. DTL_ERROR_INVALID_ARGUMENT: `dtype`, `op` or a buffer is
-///         invalid; the buffers overlap; or this rank is the target and one of them overlaps the
-///         element there. DTL_ERROR_TYPE: `dtype` and `op` do not go together, or one of them is
-///         user-defined. DTL_ERROR_NOT_SUPPORTED: a buffer is device memory that the host cannot
-///         access. DTL_ERROR_RANK_FAILURE: the target died or left. DTL_ERROR_TIMEOUT: no room for
-///         the operation within the time limit. The flush, unlock or fence returns a later failure.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `dtype`, `op` or a buffer is invalid; the buffers overlap;
+///         or this rank is the target and one of them overlaps the element there. DTL_ERROR_TYPE:
+///         `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
 /// dtl:value len(1*dtype) opt(op==DTL_OP_NO_OP) until(flush)
 /// dtl:out_result len(1*dtype) until(flush)
@@ -386,14 +366,11 @@ pub unsafe extern "C" fn dtl_win_fetch_op(
 /// @param dtype       an integer dtype, BYTE or BOOL.
 /// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
 /// @param disp        offset in the target's part, in steps of the target's disp_unit.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
-///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
-///         `target` is not in the window. DTL_ERROR_TYPE: `dtype` is none of these.
-///         DTL_ERROR_INVALID_ARGUMENT: a buffer is invalid, `out_result` overlaps another one, or
-///         this rank is the target and one of them overlaps the element there.
-///         DTL_ERROR_NOT_SUPPORTED: a buffer is device memory that the host cannot access.
-///         DTL_ERROR_RANK_FAILURE: the target died or left. DTL_ERROR_TIMEOUT: no room for the
-///         operation within the time limit. The flush, unlock or fence returns a later failure.
+/// @return DTL_ERROR_TYPE: `dtype` is none of these. DTL_ERROR_INVALID_ARGUMENT: a buffer is
+///         invalid, `out_result` overlaps another one, or this rank is the target and one of them
+///         overlaps the element there. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
 /// dtl:value len(1*dtype) until(flush)
 /// dtl:expected len(1*dtype) until(flush)

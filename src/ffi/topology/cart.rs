@@ -38,8 +38,7 @@ unsafe fn periodic<'a>(periods: *const i32, ndim: usize) -> Result<impl Fn(usize
 /// @param dims  `ndim` sizes. Those that are not 0 stay. Unchanged after a failure.
 /// @param ndim  number of dimensions, 1 to 16.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the given sizes do not divide `size`, or `size` or `ndim` is
-///         out of range.
-/// Equivalent: MPI_Dims_create.
+///         out of range. Equivalent: MPI_Dims_create.
 /// dtl:dims inout len(ndim)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_cart_dims(size: i32, dims: *mut i32, ndim: i32) -> dtl_status_t {
@@ -63,8 +62,7 @@ pub unsafe extern "C" fn dtl_cart_dims(size: i32, dims: *mut i32, ndim: i32) -> 
 /// @param ndim      number of dimensions, 1 to 16.
 /// @param out_rank  the rank.
 /// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate is outside of a dimension that is not periodic,
-///         or `dims` or `ndim` is out of range.
-/// Equivalent: MPI_Cart_rank.
+///         or `dims` or `ndim` is out of range. Equivalent: MPI_Cart_rank.
 /// dtl:dims len(ndim)
 /// dtl:periods len(ndim) opt bool
 /// dtl:coords len(ndim)
@@ -97,8 +95,7 @@ pub unsafe extern "C" fn dtl_cart_rank(
 /// @param rank        0 ... product of dims - 1.
 /// @param out_coords  room for `ndim` coordinates.
 /// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT: `dims` or
-///         `ndim` is out of range.
-/// Equivalent: MPI_Cart_coords.
+///         `ndim` is out of range. Equivalent: MPI_Cart_coords.
 /// dtl:dims len(ndim)
 /// dtl:rank rank
 /// dtl:out_coords len(ndim)
@@ -131,8 +128,7 @@ pub unsafe extern "C" fn dtl_cart_coords(
 /// @param out_source    rank to receive from.
 /// @param out_dest      rank to send to.
 /// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT:
-///         `dimension`, `dims` or `ndim` is out of range.
-/// Equivalent: MPI_Cart_shift.
+///         `dimension`, `dims` or `ndim` is out of range. Equivalent: MPI_Cart_shift.
 /// dtl:dims len(ndim)
 /// dtl:periods len(ndim) opt bool
 /// dtl:rank rank

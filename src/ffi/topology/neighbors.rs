@@ -32,8 +32,7 @@ pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_
 /// @param cap       length of `out_cpus`, in elements.
 /// @param out_len   number of CPUs; written also if they do not fit.
 /// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than *out_len. DTL_ERROR_NOT_SUPPORTED: the
-///         kernel does not report the CPUs.
-/// Equivalent: sched_getaffinity.
+///         kernel does not report the CPUs. Equivalent: sched_getaffinity.
 /// dtl:out_cpus len(cap) opt(cap==0)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_affinity(
