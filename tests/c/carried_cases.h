@@ -168,6 +168,8 @@ static void carried_on(dtl_backend_t backend, int late) {
         CHECK_OK(dtl_event_query(event, &state));
         CHECK(state == 0);
         CHECK_STATUS(dtl_event_wait(event, 1000000), DTL_ERROR_TIMEOUT);
+        CHECK_STATUS(dtl_stream_wait(stream, 1000000), DTL_ERROR_TIMEOUT);
+        CHECK_STATUS(dtl_device_wait(backend, 0, 1000000), DTL_ERROR_TIMEOUT);
     }
     CHECK_OK(dtl_stream_wait_event(other, event)); /* before it has failed, where that can be */
     far_add(&carried_go);

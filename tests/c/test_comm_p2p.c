@@ -517,19 +517,21 @@ static void wrong_descriptions(void) {
     /* A pointer that the kind does not read. */
     desc.mpi_comm = &not_read;
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(dtl_last_error(), "mpi_comm is set for kind \"self\"") != NULL);
+    CHECK(strstr(dtl_last_error(), "desc.mpi_comm is set, and kind \"self\" does not read it") != NULL);
     desc.kind = "auto";
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
     desc.kind = NULL;
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(dtl_last_error(), "mpi_comm is set for kind \"auto\"") != NULL);
-    CHECK(strstr(dtl_last_error(), "dtl_comm_from_mpi_fint") != NULL);
-    desc.mpi_comm = NULL, desc.config = &out;
+    CHECK(strstr(dtl_last_error(), "desc.mpi_comm is set, and kind \"auto\"") != NULL);
+    desc.rdma = &config;
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_TEXT("config is set");
+    CHECK_TEXT("desc.mpi_comm and desc.rdma are set");
+    desc.mpi_comm = NULL, desc.rdma = NULL, desc.config = &out;
+    CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("desc.config is set");
     desc.config = NULL, desc.rdma = &config;
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_TEXT("rdma is set");
+    CHECK_TEXT("desc.rdma is set");
     desc.rdma = NULL, desc.reserved = 1;
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("desc.reserved");

@@ -481,6 +481,54 @@ static dtl_status_t wait_within_loop(uint64_t begin, uint64_t end, void *user) {
     return wait_within_task(user);
 }
 
+static dtl_status_t wait_limited_within_task(void *user) {
+    const dtl_status_t status = dtl_executor_wait(*(dtl_executor_t *)user, UINT64_C(60000000000));
+    return status == DTL_ERROR_INVALID_STATE ? DTL_SUCCESS : DTL_ERROR_INTERNAL;
+}
+
+static dtl_status_t wait_for_own_stream(void *user) {
+    const dtl_status_t status = dtl_stream_wait(*(dtl_stream_t *)user, UINT64_C(60000000000));
+    return status == DTL_ERROR_INVALID_STATE ? DTL_SUCCESS : DTL_ERROR_INTERNAL;
+}
+
+/* Limits that pass leave the work as it is; a wait by the work itself fails at once. */
+static void test_limited_waits(void) {
+    const uint32_t kinds[2] = {DTL_EXECUTOR_SEQUENTIAL, DTL_EXECUTOR_POOL};
+    dtl_stream_t stream = new_stream();
+    int open = 0, i;
+    CHECK_OK(dtl_stream_wait(stream, 0)); /* nothing queued */
+    CHECK_OK(dtl_stream_host_callback(stream, hold, &open));
+    CHECK_OK(dtl_stream_host_callback(stream, fail_with, &memory_failure));
+    CHECK_STATUS(dtl_stream_wait(stream, 0), DTL_ERROR_TIMEOUT);
+    CHECK_STATUS(dtl_stream_wait(stream, 2000000), DTL_ERROR_TIMEOUT);
+    CHECK(strstr(dtl_last_error(), "a stream was not done in time") != NULL);
+    CHECK_STATUS(dtl_device_wait(host, 0, 0), DTL_ERROR_TIMEOUT);
+    CHECK_STATUS(dtl_device_wait(host, 0, 2000000), DTL_ERROR_TIMEOUT);
+    put(&open, 1);
+    CHECK_STATUS(dtl_device_wait(host, 0, UINT64_C(60000000000)), DTL_ERROR_MEMORY);
+    CHECK_OK(dtl_stream_wait(stream, UINT64_C(60000000000))); /* reported once */
+    CHECK_OK(dtl_stream_host_callback(stream, wait_for_own_stream, &stream));
+    CHECK_OK(dtl_stream_wait(stream, UINT64_C(60000000000)));
+    CHECK_OK(dtl_stream_destroy(stream));
+    for (i = 0; i < 2; i++) {
+        dtl_executor_desc_t desc = DTL_EXECUTOR_DESC_INIT;
+        dtl_executor_t executor = DTL_EXECUTOR_NULL;
+        desc.kind = kinds[i], desc.threads = i == 0 ? 0 : 2;
+        CHECK_OK(dtl_executor_create(host, &desc, &executor));
+        CHECK_OK(dtl_executor_wait(executor, 0));
+        put(&open, 0);
+        CHECK_OK(dtl_executor_run_async(executor, hold, &open, DTL_EVENT_NULL));
+        CHECK_STATUS(dtl_executor_wait(executor, 0), DTL_ERROR_TIMEOUT);
+        CHECK_STATUS(dtl_executor_wait(executor, 2000000), DTL_ERROR_TIMEOUT);
+        CHECK(strstr(dtl_last_error(), "an executor was not done in time") != NULL);
+        put(&open, 1);
+        CHECK_OK(dtl_executor_wait(executor, UINT64_C(60000000000)));
+        CHECK_OK(dtl_executor_run_async(executor, wait_limited_within_task, &executor, DTL_EVENT_NULL));
+        CHECK_OK(dtl_executor_wait(executor, UINT64_C(60000000000)));
+        CHECK_OK(dtl_executor_destroy(executor));
+    }
+}
+
 /* What its own work gets that waits for the executor. */
 static void check_waits_within(dtl_executor_t executor, uint32_t kind) {
     const dtl_status_t of_task = kind == DTL_EXECUTOR_INLINE ? DTL_SUCCESS : DTL_ERROR_INVALID_STATE;
@@ -565,6 +613,7 @@ int main(void) {
     test_kernels();
     test_asynchronous_copies();
     test_executors();
+    test_limited_waits();
     test_bad_descriptions();
     test_finalize();
     printf("ok\n");

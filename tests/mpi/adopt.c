@@ -207,8 +207,7 @@ static void communicators(int argc, char **argv)
     desc.size = 0;
     desc.kind = "hier";
     CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_SAID("mpi_comm is set for kind \"hier\"");
-    CHECK_SAID("or call dtl_comm_from_mpi_fint");
+    CHECK_SAID("desc.mpi_comm is set, and kind \"hier\" does not read it");
     desc.kind = "auto";
     CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_INVALID_ARGUMENT);
     desc.kind = "self";

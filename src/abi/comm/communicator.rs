@@ -1,4 +1,5 @@
 //! Communicators and requests: constants, descriptions, receive information.
+//! dtl: section(ffi/comm/communicator)
 
 use crate::abi::comm::rdma::dtl_rdma_config_t;
 use crate::abi::handle::dtl_comm_t;
@@ -15,6 +16,7 @@ pub const DTL_COMM_WORLD: dtl_comm_t = dtl_comm_t { id: 0x0600_0000_0000_0000 };
 pub const DTL_COMM_SELF: dtl_comm_t = dtl_comm_t { id: 0x0600_0010_0000_0000 };
 
 /// Source of a receive or probe: any rank. Equivalent: MPI_ANY_SOURCE.
+/// dtl: section(ffi/comm/p2p)
 pub const DTL_ANY_SOURCE: i32 = -2;
 /// Tag of a receive or probe: any tag. Equivalent: MPI_ANY_TAG.
 pub const DTL_ANY_TAG: i32 = -1;
@@ -23,10 +25,13 @@ pub const DTL_ANY_TAG: i32 = -1;
 /// Equivalent: MPI_PROC_NULL.
 pub const DTL_PROC_NULL: i32 = -3;
 /// Color of dtl_comm_split: this rank gets no communicator. Equivalent: MPI_UNDEFINED.
+/// dtl: section(ffi/comm/group)
 pub const DTL_UNDEFINED: i32 = -4;
 /// Index that dtl_request_wait_any returns if no request is active.
+/// dtl: section(ffi/comm/request)
 pub const DTL_NO_INDEX: u64 = u64::MAX;
 /// Largest tag. The smallest is 0.
+/// dtl: section(ffi/comm/p2p)
 pub const DTL_TAG_MAX: i32 = 268_435_455;
 
 /// Result of a receive or probe. Frozen: this struct never grows, because arrays of it are passed.
@@ -51,6 +56,7 @@ pub struct dtl_recv_info_t {
 }
 
 /// Description of a communicator for dtl_comm_open. Start from DTL_COMM_DESC_INIT.
+/// dtl: section(ffi/comm/communicator)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_desc_t {
@@ -179,6 +185,7 @@ pub struct dtl_comm_info_t {
 /// dtl:value opaque
 /// dtl:out_value out opaque
 /// dtl:out_copy out bool
+/// dtl: section(ffi/comm/group)
 pub type dtl_attribute_copy_fn_t = Option<
     unsafe extern "C" fn(
         comm: dtl_comm_t,

@@ -6,9 +6,7 @@ use super::transport::MpiTransport;
 use super::{comm, comm_import, framed, stale_messages};
 use crate::abi::comm::communicator::{DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP, DTL_COMM_STAGE};
 use crate::error::{Result, fail};
-use crate::runtime::component::{
-    Availability, BackendProbe, Comm, OpenArgs, SettingsField, Transport,
-};
+use crate::runtime::component::{Availability, BackendProbe, Comm, OpenArgs, Transport};
 use crate::runtime::registry::Backend;
 
 /// Detection of an MPI library.
@@ -47,8 +45,8 @@ impl Comm for MpiOpener {
         DTL_COMM_DETERMINISTIC | DTL_COMM_NO_DUP | DTL_COMM_STAGE
     }
 
-    fn settings_field(&self) -> Option<SettingsField> {
-        Some(SettingsField::MpiComm)
+    fn settings_field(&self) -> Option<&'static str> {
+        Some("desc.mpi_comm")
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {

@@ -16,7 +16,7 @@ use crate::backend::p2p_protocol;
 use crate::backend::vendor_lib::OnDemand;
 use crate::error::{Error, Result, fail};
 use crate::runtime::component::{
-    Availability, BackendProbe, Comm, OpenArgs, Properties, SettingsField, Transport,
+    Availability, BackendProbe, Comm, OpenArgs, Properties, Transport,
 };
 use crate::runtime::registry::Backend;
 use crate::runtime::{explain, launch};
@@ -49,8 +49,8 @@ impl Comm for Arc<RdmaOpener> {
         DTL_COMM_DETERMINISTIC | DTL_COMM_STAGE
     }
 
-    fn settings_field(&self) -> Option<SettingsField> {
-        Some(SettingsField::Rdma)
+    fn settings_field(&self) -> Option<&'static str> {
+        Some("desc.rdma")
     }
 
     fn bootstraps_over(&self) -> bool {

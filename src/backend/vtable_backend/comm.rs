@@ -9,9 +9,7 @@ use crate::abi::status::{DTL_ERROR_NATIVE_BACKEND, DTL_SUCCESS};
 use crate::backend::p2p_protocol::{self, Wire, WireWindows};
 use crate::error::{Result, fail, is_status};
 use crate::last_error::Mark;
-use crate::runtime::component::{
-    Comm, Completion, OpId, OpenArgs, Properties, SettingsField, Transport,
-};
+use crate::runtime::component::{Comm, Completion, OpId, OpenArgs, Properties, Transport};
 use crate::sys::memory::buf::{Addr, Region};
 use std::sync::Arc;
 
@@ -46,8 +44,8 @@ pub(super) fn check(table: &dtl_comm_vtable_t) -> Result<()> {
 }
 
 impl Comm for NativeComponent<dtl_comm_vtable_t> {
-    fn settings_field(&self) -> Option<SettingsField> {
-        Some(SettingsField::Config)
+    fn settings_field(&self) -> Option<&'static str> {
+        Some("desc.config")
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {

@@ -1,4 +1,4 @@
-//! Blocking collectives (dtl_comm_barrier has the rules for all collectives).
+//! Collectives: blocking (dtl_comm_barrier has the rules for all collectives).
 
 use super::collective_args::{self as arguments, BufferArgs, CArgs};
 use crate::abi::handle::dtl_comm_t;

@@ -3,10 +3,12 @@
 use crate::abi::comm::communicator::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
+use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::comm;
 use crate::runtime::comm::open::open_kind;
+use crate::sys::memory::buf::Addr;
 
 /// Returns the job's communicator, DTL_COMM_WORLD, and opens it if this is its first use. Its kind
 /// is that of dtl_init, else DTL_COMM, else "auto": "self" for one rank without a launcher, "shm"
@@ -67,10 +69,27 @@ pub unsafe extern "C" fn dtl_comm_open(
             // SAFETY: as above.
             let job = unsafe { args::text_or_null(raw.job, "desc.job") }?.map(str::to_owned);
             let over = if raw.over.id == 0 { None } else { Some(comm::pin(inside, raw.over)?) };
-            Ok((out, open_kind::Description { raw, kind, job, over }))
+            let settings = one_of(&[
+                ("desc.mpi_comm", Addr::new(raw.mpi_comm.cast_mut().cast())),
+                ("desc.rdma", Addr::new(raw.rdma.cast_mut().cast())),
+                ("desc.config", Addr::new(raw.config)),
+            ])?;
+            Ok((out, open_kind::Description { raw, kind, job, over, settings }))
         },
         |(out, description)| out.put(open_kind::open(&description)),
     )
+}
+
+/// The only field of the list that is set, if any.
+fn one_of(fields: &[(&'static str, Addr)]) -> Result<Option<(&'static str, Addr)>> {
+    let mut set = fields.iter().filter(|(_, address)| !address.is_null());
+    match (set.next(), set.next()) {
+        (Some((first, _)), Some((second, _))) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{first} and {second} are set: each is for one kind, so set one at most"
+        ),
+        (one, _) => Ok(one.copied()),
+    }
 }
 
 /// Destroys a communicator. Waiting calls of other threads on it return DTL_ERROR_CANCELED.

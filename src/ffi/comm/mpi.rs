@@ -1,4 +1,4 @@
-//! Communicators over an MPI communicator.
+//! Communicators: over an MPI communicator.
 
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
@@ -6,6 +6,7 @@ use crate::backend::mpi;
 use crate::ffi::args::Out;
 use crate::ffi::guard::Entry;
 use crate::runtime::comm::open::open_kind;
+use crate::sys::memory::buf::Addr;
 
 /// Opens a communicator of kind "mpi" over the ranks of an MPI communicator of the program, in the
 /// same order. Collective over that communicator. Needs neither mpi.h nor an MPI at build time: it
@@ -55,7 +56,8 @@ pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t)
                 open_kind::Description { kind: Some("mpi".to_owned()), ..Default::default() };
             description.raw.rank = rank;
             description.raw.size = size;
-            description.raw.mpi_comm = &raw const comm;
+            let handle = (&raw const comm).cast_mut().cast();
+            description.settings = Some(("desc.mpi_comm", Addr::new(handle)));
             out.put(open_kind::open(&description))
         },
     )

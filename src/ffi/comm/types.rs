@@ -1,4 +1,4 @@
-//! User-defined dtypes and reduction operations.
+//! User-defined dtypes and reduction operations: create, describe, destroy.
 
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_op_fn_t, dtl_reduce_op_t};

@@ -1,4 +1,4 @@
-//! Windows (one-sided communication): create, fence, lock, flush.
+//! Windows: create, fence, lock, flush (one-sided communication).
 
 use crate::abi::comm::window::dtl_win_info_t;
 use crate::abi::handle::{dtl_comm_t, dtl_win_t};

@@ -1,4 +1,4 @@
-//! Access to windows: put, get, accumulate, atomic operations.
+//! Windows: put, get, accumulate, atomic operations.
 
 use crate::abi::handle::{dtl_request_t, dtl_win_t};
 use crate::abi::status::dtl_status_t;

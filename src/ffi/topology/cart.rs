@@ -1,4 +1,4 @@
-//! Cartesian grids of ranks: local arithmetic without a communicator.
+//! Cartesian grids: local arithmetic without a communicator.
 
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};

@@ -42,9 +42,7 @@ mod transport;
 mod window;
 
 pub use self::mem_export::{Exports, Extent, Ticket};
-pub use self::open_args::{
-    BOOTSTRAP_NS, Exchange, OpenArgs, SettingsField, all_or_none, failed_elsewhere,
-};
+pub use self::open_args::{BOOTSTRAP_NS, Exchange, OpenArgs, all_or_none, failed_elsewhere};
 pub use self::pipelined_source::PipelinedSource;
 pub use self::shared_memory::{
     CollMailbox, Member, PART_WORDS, PartKey, Post, SharedMemory, SharedOffer, SharedRegion,
@@ -245,8 +243,8 @@ pub trait Comm: Send + Sync {
     fn flags(&self) -> u64 {
         DTL_COMM_DETERMINISTIC
     }
-    /// Returns the field of `dtl_comm_desc_t` with settings of this component alone, if any.
-    fn settings_field(&self) -> Option<SettingsField> {
+    /// Returns the name of the field of `dtl_comm_desc_t` with settings of this component alone.
+    fn settings_field(&self) -> Option<&'static str> {
         None
     }
     /// Opens a transport. Collective over the ranks.

@@ -11,17 +11,6 @@ use std::sync::Arc;
 /// a communicator. The communicator description (`dtl_comm_desc_t`) may set a shorter limit.
 pub const BOOTSTRAP_NS: u64 = 30_000_000_000;
 
-/// Field of a communicator description (`dtl_comm_desc_t`) that one kind alone reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SettingsField {
-    /// `mpi_comm`: address of a Fortran handle.
-    MpiComm,
-    /// `rdma`: address of a `dtl_rdma_config_t`.
-    Rdma,
-    /// `config`: whatever a registered backend reads.
-    Config,
-}
-
 /// Arguments for opening a transport.
 pub struct OpenArgs {
     /// Flags of the communicator description (`dtl_comm_desc_t`).
@@ -36,8 +25,7 @@ pub struct OpenArgs {
     pub is_only_open: bool,
     /// Time limit of the wait for the other ranks, in nanoseconds.
     pub timeout_ns: u64,
-    /// Settings of the backend alone: the field of the communicator description that
-    /// [`Comm::settings_field`](super::Comm::settings_field) names; null if it is not set.
+    /// The field that [`Comm::settings_field`](super::Comm::settings_field) names; null if not set.
     pub settings: Addr,
     /// True if a time limit or determinism requires the library's own collective algorithms.
     pub own_algorithms: bool,

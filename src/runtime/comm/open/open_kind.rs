@@ -14,7 +14,7 @@ use crate::runtime::comm::comm_table::{OPEN, TABLE, insert, put};
 use crate::runtime::comm::op_desc::Kind;
 use crate::runtime::comm::shared_transport::SharedTransport;
 use crate::runtime::comm::{Comm, progress};
-use crate::runtime::component::{BOOTSTRAP_NS, OpenArgs, SettingsField, Transport};
+use crate::runtime::component::{BOOTSTRAP_NS, OpenArgs, Transport};
 use crate::runtime::launch::{self, Launch};
 use crate::runtime::registry::{self, Backend};
 use crate::runtime::{explain, plugins, settings};
@@ -37,13 +37,15 @@ pub struct Description {
     /// Existing communicator over which the ranks bootstrap the new communicator, or which executes
     /// the operations that its backend does not support; `None` if there is none.
     pub over: Option<Arc<Comm>>,
+    /// Name and value of the field for one kind alone, if the caller sets one.
+    pub settings: Option<(&'static str, Addr)>,
 }
 
 impl Default for Description {
     /// Returns a description that sets no value, so that the settings and the environment of the
     /// launcher apply.
     fn default() -> Self {
-        Description { raw: blank(), kind: None, job: None, over: None }
+        Description { raw: blank(), kind: None, job: None, over: None, settings: None }
     }
 }
 
@@ -122,11 +124,12 @@ fn beside(kind: Option<&str>) -> Option<Arc<Backend>> {
 fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm> {
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
-    settings_of(backend.name(), Some(&backend), raw)?;
+    settings_of(backend.name(), Some(&backend), description)?;
     let mut below = match &description.over {
         None => {
             let raw = dtl_comm_desc_t { flags: raw.flags & !DTL_COMM_STAGE, ..*raw };
-            make(&Description { raw, kind: None, job: description.job.clone(), over: None })?
+            let job = description.job.clone();
+            make(&Description { raw, job, ..Description::default() })?
         }
         Some(over) => {
             check_place(description)?;
@@ -174,7 +177,7 @@ fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
     })?;
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
-    let own_settings = settings_of(kind, Some(&backend), raw)?;
+    let own_settings = settings_of(kind, Some(&backend), description)?;
     check_place(description)?;
     open_over::make(backend, below, raw, own_settings)
 }
@@ -202,11 +205,11 @@ fn make(description: &Description) -> Result<Comm> {
     let launch = if named.is_some() { None } else { launch::from_environment()? };
     let kind = description.kind.as_deref().unwrap_or("auto");
     if kind == "auto" {
-        settings_of(kind, None, raw)?;
+        settings_of(kind, None, description)?;
     }
     let backend = choose_to_open(kind, named, launch.as_ref())?;
     check_flags(&backend, raw.flags)?;
-    let own_settings = settings_of(kind, Some(&backend), raw)?;
+    let own_settings = settings_of(kind, Some(&backend), description)?;
     let timeout_ns = time_limit(raw.timeout_ns);
     let launched_job = || launch.as_ref().map(|launch| launch.job.clone());
     let job = description.job.clone().or_else(launched_job).unwrap_or_default();
@@ -363,28 +366,18 @@ fn check_flags(backend: &Backend, flags: u64) -> Result<()> {
 }
 
 /// Returns the description's settings of the backend alone; null if it sets none. Fails if the
-/// description sets a field that another kind reads.
-fn settings_of(kind: &str, backend: Option<&Backend>, raw: &dtl_comm_desc_t) -> Result<Addr> {
+/// description sets a field that the backend does not read.
+fn settings_of(kind: &str, backend: Option<&Backend>, description: &Description) -> Result<Addr> {
     let read = backend.and_then(|backend| backend.comm.as_deref()?.settings_field());
-    let (mpi_comm, rdma) = (raw.mpi_comm.cast_mut().cast(), raw.rdma.cast_mut().cast());
-    let to_mpi = "kind \"mpi\" reads it: name that kind or call dtl_comm_from_mpi_fint";
-    let fields = [
-        (SettingsField::MpiComm, Addr::new(mpi_comm), "mpi_comm", to_mpi),
-        (SettingsField::Rdma, Addr::new(rdma), "rdma", "kind \"rdma\" reads it: name that kind"),
-        (SettingsField::Config, Addr::new(raw.config), "config", "registered kinds read it"),
-    ];
-    let mut own = Addr::NULL;
-    for (field, address, name, reader) in fields {
-        if read == Some(field) {
-            own = address;
-        } else if !address.is_null() {
-            return fail!(
-                DTL_ERROR_INVALID_ARGUMENT,
-                "{name} is set for kind \"{kind}\": only {reader}, or leave it NULL"
-            );
-        }
+    match description.settings {
+        None => Ok(Addr::NULL),
+        Some((name, address)) if read == Some(name) => Ok(address),
+        Some((name, _)) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name} is set, and kind \"{kind}\" does not read it: name the kind that it is for, \
+             or leave it NULL"
+        ),
     }
-    Ok(own)
 }
 
 pub(crate) fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
