@@ -174,8 +174,8 @@ pub unsafe extern "C" fn dtl_comm_allreduce(
 /// Reduces size x `count` elements of every rank. Rank r gets the r-th `count` elements of the
 /// result.
 ///
-/// @param sbuf   size x `count` elements. DTL_IN_PLACE: they are at `rbuf`, whose first `count`
-///               elements are then the result.
+/// @param sbuf   size x `count` elements. DTL_IN_PLACE: they are at `rbuf`, and the first `count`
+///               elements there are then the result.
 /// @param rbuf   `count` elements (in place size x `count`).
 /// @param count  elements of one block.
 /// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
@@ -201,8 +201,8 @@ pub unsafe extern "C" fn dtl_comm_reduce_scatter_block(
 /// Reduces the elements of every rank. Rank r gets the r-th block of the result, with rcounts[r]
 /// elements.
 ///
-/// @param sbuf     as many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`,
-///                 whose first rcounts[rank] elements are then the result.
+/// @param sbuf     as many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`, and
+///                 the first rcounts[rank] elements there are then the result.
 /// @param rcounts  size counts, the same on all ranks.
 /// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
 ///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:

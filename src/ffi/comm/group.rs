@@ -250,8 +250,7 @@ pub extern "C" fn dtl_comm_key_destroy(key: i32) -> dtl_status_t {
 /// Attaches a pointer to a communicator, in this process only. A previous one with this key is
 /// released.
 ///
-/// @param value  the pointer. It must stay valid until it is deleted or replaced, or `comm` is
-///               destroyed.
+/// @param value  the pointer. The library does not dereference it.
 /// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
 /// Equivalent: MPI_Comm_set_attr.
 /// dtl:value opaque opt until(call_of:dtl_comm_delete_attr|dtl_comm_destroy)

@@ -23,7 +23,7 @@ pub(crate) fn completion_for(out_info: *mut dtl_recv_info_t) -> Completion {
     Completion { source, status: DTL_SUCCESS, match_bits: 0, size: 0 }
 }
 
-/// Tells the caller how a receive ended.
+/// Writes the receive information of a completion, and returns its status.
 fn tell(comm: &Comm, done: &Completion, source: i32, out_info: *mut dtl_recv_info_t) -> Result<()> {
     put_info(out_info, done)?;
     comm.check_done(done, "receive from", source)
