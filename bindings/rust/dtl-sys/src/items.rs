@@ -2277,45 +2277,53 @@ pub const DTL_DISPATCH_COMPILE_INIT: dtl_dispatch_compile_t = dtl_dispatch_compi
 // -----------------------------------------------------------------------------------------------
 // RDMA: configuration of a communicator of kind "rdma".
 
-/// dtl_rdma_config_t.completion: a waiting rank busy-polls its device; after 1 to 2 ms of waiting
-/// it sleeps between polls. Lowest latency.
+/// Value of dtl_rdma_config_t.completion: a waiting rank busy-polls its device. After 1 to 2 ms of
+/// waiting it sleeps between polls. Lowest latency.
 pub const DTL_RDMA_POLL: i32 = 1;
 
-/// dtl_rdma_config_t.completion: a rank that has waited a while sleeps until its device wakes it.
+/// Value of dtl_rdma_config_t.completion: a rank that has waited for some time sleeps until its
+/// device wakes it.
 pub const DTL_RDMA_EVENT: i32 = 2;
 
-/// dtl_rdma_config_t.rendezvous: the sender of a large message writes it to the receiver's memory.
+/// Value of dtl_rdma_config_t.rendezvous: the sender of a large message writes to the receiver's
+/// memory.
 pub const DTL_RDMA_WRITE: i32 = 1;
 
-/// dtl_rdma_config_t.rendezvous: the receiver of a large message reads it from the sender's memory.
+/// Value of dtl_rdma_config_t.rendezvous: the receiver of a large message reads the sender's
+/// memory.
 pub const DTL_RDMA_READ: i32 = 2;
 
-/// dtl_rdma_config_t.device_memory: messages are staged through host memory.
+/// Value of dtl_rdma_config_t.device_memory: messages are staged through host memory.
 pub const DTL_RDMA_STAGED: i32 = 1;
 
-/// dtl_rdma_config_t.device_memory: large messages go without staging, for memory of any backend
-/// that gives dma-bufs (dtl_mem_export_dmabuf). The network's device registers these
-/// (ibv_reg_dmabuf_mr: rdma-core 34, Linux 5.12, a driver that imports them: mlx5 does).
+/// Value of dtl_rdma_config_t.device_memory: large messages are not staged if their memory belongs
+/// to a backend that exports dma-bufs (dtl_mem_export_dmabuf). The network device registers the
+/// dma-bufs. This needs ibv_reg_dmabuf_mr (rdma-core 34, Linux 5.12) and a driver that imports
+/// them, such as mlx5.
 pub const DTL_RDMA_DMABUF: i32 = 2;
 
-/// dtl_rdma_config_t.device_memory: large messages go without staging, for memory of backend "cuda"
-/// only. It is registered by its address, with nvidia_peermem, a kernel module of NVIDIA's driver.
-/// For systems without dma-bufs: CUDA's need open kernel modules.
+/// Value of dtl_rdma_config_t.device_memory: large messages in memory of backend "cuda" are not
+/// staged. The memory is registered by its address, with nvidia_peermem, a kernel module of
+/// NVIDIA's driver. For systems without dma-bufs, which CUDA exports with NVIDIA's open kernel
+/// modules only.
 pub const DTL_RDMA_PEERMEM: i32 = 3;
 
-/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.rdma. Start from
-/// DTL_RDMA_CONFIG_INIT, which sets nothing. Read, with its texts, during the call.
+/// Settings of a communicator of kind "rdma", passed as dtl_comm_desc_t.rdma. Start from
+/// DTL_RDMA_CONFIG_INIT, which sets nothing. The struct and its strings are read during the call
+/// only.
 ///
-/// One rule for all fields: a value that is set here is used, else that of the environment variable
-/// DTL_RDMA_<NAME> (the field's name in capital letters), else the default. A number of -1, a
-/// constant of 0 and a text of NULL are not set; an empty text is set, and means the default. An
-/// invalid value is DTL_ERROR_INVALID_ARGUMENT, whose text names field or variable, the value and
-/// what is allowed. So is a value that this device or machine does not have, which is found when
-/// the communicator is opened. rails, queues, depth, rendezvous and meeting are the same on all
-/// ranks. Opening compares the first four between the ranks (rails: no more than the rank has
-/// active ports). One that differs is DTL_ERROR_INVALID_ARGUMENT, whose text names it and both
-/// values. Ranks with different meetings do not find each other: DTL_ERROR_TIMEOUT. Everything else
-/// may differ: for mtu the smaller value is used, the rest is each rank's own.
+/// One rule applies to all fields: a value that is set here is used, else that of the environment
+/// variable DTL_RDMA_<NAME> (the field's name in capital letters), else the default. A number of
+/// -1, a constant of 0 and a NULL string are not set. An empty string is set and means the default.
+/// An invalid value is DTL_ERROR_INVALID_ARGUMENT; the text names the field or variable, the value
+/// and the allowed values. A value that this device or machine does not support gives the same
+/// status when the communicator is opened.
+///
+/// All ranks must have the same rails, queues, depth, rendezvous and meeting. Opening compares the
+/// first four between the ranks (rails: limited to the active ports of the rank). A difference is
+/// DTL_ERROR_INVALID_ARGUMENT; the text names the field and both values. Ranks with different
+/// values of meeting do not find each other: DTL_ERROR_TIMEOUT. All other fields may differ. For
+/// mtu the smaller value is used; every other field applies to its own rank.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_rdma_config_t {
@@ -2325,92 +2333,108 @@ pub struct dtl_rdma_config_t {
     pub reserved: u32,
     /// Must be 0: no flag is defined.
     pub flags: u64,
-    /// Devices that may be used, each once, with a port if that matters: "mlx5_0:1,mlx5_1".
-    /// Default: all whose port is active; the ranks of a node share them out, the near ones first.
+    /// Devices that may be used, each listed once, optionally with a port: "mlx5_0:1,mlx5_1".
+    /// Default: all devices with an active port. The ranks of a node share them, the nearest first.
     pub devices: *const c_char,
-    /// How the ranks find each other: "over" (a communicator: dtl_comm_desc_t.over), "mpi", "shm"
-    /// (all ranks on one node) or the name of a registered kind, "file:PATH" (a folder that all
-    /// nodes share, and that is there), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets) or
-    /// "auto". A kind that is opened for that is opened as if native was NULL. Default "auto":
-    /// "over" if a communicator is named, "shm" if the launcher started all ranks on one node, else
+    /// How the ranks find each other: "over" (dtl_comm_desc_t.over), "mpi", "shm" (all ranks on one
+    /// node), the name of a registered kind, "file:PATH" (an existing directory that all nodes
+    /// share), "tcp:HOST:PORT" (rank 0 listens there; IPv6 in brackets) or "auto". A kind that is
+    /// opened for this gets NULL for dtl_comm_desc_t.mpi_comm and config. Default "auto": "over" if
+    /// dtl_comm_desc_t.over is set, "shm" if the launcher started all ranks on one node, else
     /// "mpi".
     pub meeting: *const c_char,
     /// IP address or network interface of this rank's control sockets, which set up connections and
     /// detect deaths: "10.0.0.5", "ib0". Default: the address by which this node reaches the
     /// others.
     pub address: *const c_char,
-    /// Ports that a rank uses at once, 1 ... 4; large messages are split over them. Fewer if there
-    /// are no more, which dtl_explain tells; with DTL_STRICT=1 that is DTL_ERROR_NOT_SUPPORTED.
-    /// Default 1: one port for each rank, as most nodes have no more ports than ranks.
+    /// Ports that a rank uses at once, 1 ... 4. Large messages are split over them. If fewer ports
+    /// are active, fewer are used (see dtl_explain); with DTL_STRICT=1 this is
+    /// DTL_ERROR_NOT_SUPPORTED. Default 1: one port per rank, as most nodes have no more ports than
+    /// ranks.
     pub rails: i32,
-    /// Queue pairs for each peer and rail, 1 ... 4. Default 1: more help only where a network
-    /// spreads its load by queue pair, and each takes its own memory.
+    /// Queue pairs per peer and rail, 1 ... 4. Default 1: more help only where a network balances
+    /// its load by queue pair, and each queue pair uses memory.
     pub queues: i32,
-    /// Index of the port's address (GID), 0 ... 255. Default: chosen. Over Ethernet a RoCE v2
-    /// address, IPv4 before IPv6 and global before link-local, else RoCE v1; over InfiniBand
-    /// index 0.
+    /// Index of the port's address (GID), 0 ... 255. Default: selected by the library. On Ethernet
+    /// it prefers RoCE v2 to RoCE v1, then IPv4 to IPv6 and global to link-local addresses. On
+    /// InfiniBand it is 0.
     pub gid_index: i32,
-    /// InfiniBand's service level, RoCE's priority, 0 ... 15. Default 0: networks without classes
-    /// have that one.
+    /// Service level (InfiniBand) or priority (RoCE), 0 ... 15. Default 0, the level of networks
+    /// without classes.
     pub service_level: i32,
-    /// Traffic class, over RoCE v2 the byte of IP with the DSCP (times 4), 0 ... 255. Default 0. A
-    /// network that loses no packets of one class wants its number here.
+    /// Traffic class, 0 ... 255. With RoCE v2 it is the IP byte that has the DSCP (the DSCP times
+    /// 4). Default 0. A network that is lossless for one class needs the number of that class here.
     pub traffic_class: i32,
-    /// A packet without an answer is sent again after 4.096 us x 2^timeout, 1 ... 31. Default 20:
-    /// 4.3 s, which outlives a switch that reroutes. (Devices may wait up to four times as long.)
+    /// Exponent of the retransmission timeout, 1 ... 31: a packet that is not acknowledged is sent
+    /// again after 4.096 us x 2^timeout. Devices may wait up to four times as long. Default 20:
+    /// 4.3 s, longer than a switch takes to reroute.
     pub timeout: i32,
-    /// How often a packet is sent again before its queue pair fails, 0 ... 7. Default 7, the most:
-    /// with timeout 20, half a minute or more. Soft-RoCE (rdma_rxe) takes 7 as for ever; there 6
-    /// ends.
+    /// Number of retransmissions of a packet before its queue pair fails, 0 ... 7. Default 7, the
+    /// maximum: half a minute or more with timeout 20. Soft-RoCE (rdma_rxe) treats 7 as unlimited;
+    /// its largest limit is 6.
     pub retries: i32,
-    /// How often, where the receiver has no receive posted, 0 ... 7; 7 = for ever. Default 7. The
-    /// library counts the other side's receives and never sends without one.
+    /// Number of retransmissions if the receiver has no receive posted, 0 ... 7; 7 is unlimited.
+    /// Default 7. The library counts the receives that the peer has posted and never sends without
+    /// one.
     pub receiver_retries: i32,
-    /// Bytes of a packet at most: 256, 512, 1024, 2048 or 4096. Default: what the two ports have,
-    /// the smaller.
+    /// Maximum size of a packet in bytes: 256, 512, 1024, 2048 or 4096. Default: the smaller value
+    /// of the two ports.
     pub mtu: i32,
     /// Index of the partition key in the port's table, 0 ... 65535. Default 0.
     pub pkey_index: i32,
-    /// Receives posted for each peer (and queue pair), 4 ... 4096, so also how many small messages
-    /// are under way to a rank that does nothing. Default 16: enough for a network's delay at small
-    /// messages; each takes a slot of memory for each active peer.
+    /// Receives posted per peer and queue pair, 4 ... 4096. This also limits the number of small
+    /// messages in flight to a rank that makes no calls. Default 16: enough for the latency of a
+    /// network with small messages. Each receive takes a memory slot per active peer.
     pub depth: i32,
-    /// Bytes of a message that travel inside of its work request, 0 ... 1024, as far as the device
-    /// grants them. Default 64: a line of the cache, which saves the device a read of memory.
+    /// Bytes of a message that are sent inline in its work request, 0 ... 1024, at most what the
+    /// device grants. Default 64: one cache line, which saves the device a memory read.
     pub inline_bytes: i32,
-    /// DTL_RDMA_POLL or DTL_RDMA_EVENT; variable: poll, event. Default DTL_RDMA_POLL.
+    /// How a waiting rank detects completions: DTL_RDMA_POLL or DTL_RDMA_EVENT; variable: poll,
+    /// event. Default DTL_RDMA_POLL.
     pub completion: i32,
-    /// DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read. Default DTL_RDMA_WRITE: its last
-    /// packet signals the receiver, while a read needs a message to signal its end.
+    /// How large messages are transferred: DTL_RDMA_WRITE or DTL_RDMA_READ; variable: write, read.
+    /// Default DTL_RDMA_WRITE: its last packet notifies the receiver, while a read needs a message
+    /// at its end.
     pub rendezvous: i32,
-    /// DTL_RDMA_STAGED, DTL_RDMA_DMABUF or DTL_RDMA_PEERMEM; variable: staged, dmabuf, peermem.
-    /// Default DTL_RDMA_STAGED. With the others messages of more than 8160 bytes of device memory
-    /// that was allocated here (by dtl_mem_alloc, a pool, a dtl::buffer) are written and read by
-    /// the network's device, as far as the other side's memory can be: also device memory of such a
-    /// rank, or the host's from dtl_mem_alloc. Else one copy on the side of the device, as with
-    /// what is staged. Collectives and probed messages are staged. Each allocation is registered
-    /// once (cache_bytes bounds all), until it is freed; the thread that sends or receives first
-    /// calls export_dmabuf, with no lock held but, of a message that begins later than its call
-    /// (dtl_comm_isend_on, a persistent one), that request's: it must not wait for that. A library
-    /// without ibv_reg_dmabuf_mr is DTL_ERROR_NOT_SUPPORTED when the communicator is opened (with
-    /// DTL_RDMA_DMABUF); a registration that is refused is a warning, and all is staged from then
-    /// on, which dtl_explain tells. Each rank as it likes. Tested over verbs that are none; not yet
-    /// on a network card with a GPU.
+    /// How messages in device memory are transferred: DTL_RDMA_STAGED, DTL_RDMA_DMABUF or
+    /// DTL_RDMA_PEERMEM; variable: staged, dmabuf, peermem. Default DTL_RDMA_STAGED. Each rank may
+    /// choose.
+    ///
+    /// With the other two values, the network device reads and writes messages of more than
+    /// 8160 bytes directly, in device memory that was allocated through this library
+    /// (dtl_mem_alloc, a pool, a dtl::buffer). The peer's memory must be accessible in the same
+    /// way: device memory of a rank with such a setting, or host memory of dtl_mem_alloc. Otherwise
+    /// there is one copy on the side of the device memory, as for staged messages. Collectives and
+    /// probed messages are staged.
+    ///
+    /// Each allocation is registered once, until it is freed; cache_bytes limits the total.
+    /// export_dmabuf runs in the thread that first sends or receives the memory, with no lock held.
+    /// Exception: for a message that starts later than its call (dtl_comm_isend_on, a persistent
+    /// request) that request is locked, so the slot must not wait for it.
+    ///
+    /// With DTL_RDMA_DMABUF, a verbs library without ibv_reg_dmabuf_mr is DTL_ERROR_NOT_SUPPORTED
+    /// when the communicator is opened. A registration that is refused gives a warning, and all
+    /// messages are staged from then on (see dtl_explain). Tested with fake verbs, not yet on a
+    /// network card with a GPU.
     pub device_memory: i32,
-    /// Milliseconds of silence after which a peer's machine counts as dead, 100 ... 600000. Default
-    /// 5000. (The death of a process on a live machine is detected at once.)
+    /// Milliseconds of silence after which the machine of a peer counts as dead, 100 ... 600000.
+    /// Default 5000. The death of a process on a live machine is detected at once.
     pub silence_ms: i32,
-    /// Bytes of memory that stay registered for later messages, beside what always is; 0 = none.
-    /// Variable: also 512M, 2G. Default 1 GiB: registering costs more than sending what is
-    /// registered, and registered memory cannot be swapped out.
+    /// Bytes of memory that stay registered for later messages, in addition to memory that is
+    /// always registered. 0: none. The variable also accepts 512M, 2G. Default 1 GiB: registering
+    /// memory costs more than sending registered memory, but registered memory cannot be swapped
+    /// out.
     pub cache_bytes: i64,
-    /// A connection that breaks although the peer lives (retries used up, a queue pair in error) is
-    /// made anew, and what the peer has not received is sent again; over and over, with pauses,
-    /// until for so many milliseconds nothing has come through: then it is DTL_ERROR_RANK_FAILURE
-    /// on both sides. 0 ... 600000; 0: a connection that breaks is not made anew. Default 5000: a
-    /// cable that is plugged again, a switch that starts a port. Changes of elements that were
-    /// under way (dtl_win_accumulate and its like) end with DTL_ERROR_CONNECTION_LOST: whether they
-    /// were made is not known, everything else goes on.
+    /// Milliseconds without progress after which a broken connection to a live peer is given up,
+    /// 0 ... 600000. 0: a broken connection is not re-established. Default 5000, enough for a
+    /// replugged cable or a switch that starts a port.
+    ///
+    /// A connection breaks if the retries are used up or a queue pair is in error. It is
+    /// re-established, and data that the peer has not received is sent again. This is repeated,
+    /// with pauses, until nothing has come through for this time; then operations fail with
+    /// DTL_ERROR_RANK_FAILURE on both sides. Accumulate operations in flight (dtl_win_accumulate
+    /// and the like) fail with DTL_ERROR_CONNECTION_LOST: it is not known whether they were done.
+    /// Everything else continues.
     pub reconnect_ms: i64,
 }
 
@@ -2445,103 +2469,115 @@ pub const DTL_RDMA_CONFIG_INIT: dtl_rdma_config_t = dtl_rdma_config_t {
 // -----------------------------------------------------------------------------------------------
 // Communicators and requests: constants, descriptions, receive information.
 
-/// The job's communicator: all ranks that the launcher started. Opened on first use; destroying it
-/// does nothing. Equivalent: MPI_COMM_WORLD.
+/// Communicator of the job: all ranks that the launcher started. It is opened by the first call
+/// that uses it, also by a local one. That call blocks until all ranks have opened it, for at most
+/// 30 s, or DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
+/// Equivalent: MPI_COMM_WORLD.
 pub const DTL_COMM_WORLD: dtl_comm_t = dtl_comm_t { id: 0x0600_0000_0000_0000 };
 
-/// This process alone. Opened on first use; destroying it does nothing. Equivalent: MPI_COMM_SELF.
+/// Communicator of this process alone. It is opened at its first use. Destroying it has no effect.
+/// Equivalent: MPI_COMM_SELF.
 pub const DTL_COMM_SELF: dtl_comm_t = dtl_comm_t { id: 0x0600_0010_0000_0000 };
 
-/// As the source of a receive: any rank.
+/// Source of a receive or probe: any rank. Equivalent: MPI_ANY_SOURCE.
 pub const DTL_ANY_SOURCE: i32 = -2;
 
-/// As the tag of a receive: any tag.
+/// Tag of a receive or probe: any tag. Equivalent: MPI_ANY_TAG.
 pub const DTL_ANY_TAG: i32 = -1;
 
-/// As a source or destination: nobody. The operation completes at once and moves nothing; the info
-/// of a receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
+/// Source or destination that is no rank. The operation completes at once and transfers nothing.
+/// The info of a receive or probe then has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
+/// Equivalent: MPI_PROC_NULL.
 pub const DTL_PROC_NULL: i32 = -3;
 
-/// As the color of dtl_comm_split: no communicator for this rank.
+/// Color of dtl_comm_split: this rank gets no communicator. Equivalent: MPI_UNDEFINED.
 pub const DTL_UNDEFINED: i32 = -4;
 
-/// What dtl_request_wait_any answers when no request is active.
+/// Index that dtl_request_wait_any returns if no request is active.
 pub const DTL_NO_INDEX: u64 = u64::MAX;
 
-/// The largest tag; the smallest is 0.
+/// Largest tag. The smallest is 0.
 pub const DTL_TAG_MAX: i32 = 268_435_455;
 
-/// What a receive tells of its message. Frozen: this struct never grows (arrays of it are passed).
+/// Result of a receive or probe. Frozen: this struct never grows, because arrays of it are passed.
+/// Equivalent: MPI_Status.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dtl_recv_info_t {
-    /// Rank that sent it.
+    /// Rank of the sender.
     pub source: i32,
-    /// Its tag.
+    /// Tag of the message.
     pub tag: i32,
-    /// Its true size in bytes, also when it was truncated (then 0 over MPI's own messages, if MPI
-    /// does not tell).
+    /// Size of the whole message in bytes, also if it was truncated. With MPI's own messages it is
+    /// 0 after a truncation if MPI does not report the size.
     pub size_bytes: u64,
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED or why it failed.
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, or the status with which the receive failed.
     pub status: dtl_status_t,
-    /// 0.
+    /// Always 0.
     pub reserved0: u32,
-    /// 0.
+    /// Always 0.
     pub reserved1: u64,
 }
 
-/// Opens a communicator. Start from DTL_COMM_DESC_INIT.
+/// Description of a communicator for dtl_comm_open. Start from DTL_COMM_DESC_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     pub struct_size: u32,
-    /// This process' rank, 0 ... size-1. Read only if size is set.
+    /// Rank of this process, 0 ... size-1. Read only if size is not 0.
     pub rank: i32,
-    /// Number of ranks; 0 = rank and size from the launcher's environment.
+    /// Number of ranks. 0: rank and size come from the launcher's environment.
     pub size: i32,
     /// Must be 0.
     pub reserved: u32,
-    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi",
-    /// "nccl" and "rdma"), or 0.
+    /// 0, or an OR of DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only) and DTL_COMM_STAGE
+    /// (kinds "mpi", "nccl" and "rdma").
     pub flags: u64,
-    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi"
-    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma`;
-    /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL =
-    /// "auto", which never takes "nccl" and "rdma". ("threads" is opened by dtl_comm_threads.)
-    /// "mpi": over whichever MPI the process has or the launcher fits, or DTL_MPI_LIBRARY names; it
-    /// is initialised if the program has not, and then finalised by the last dtl_finalize (see
-    /// dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
-    /// DTL_COMM_DETERMINISTIC, and MPI gave another level than MPI_THREAD_SERIALIZED, messages and
-    /// collectives are MPI's own: the texts of the functions say what MPI does not promise. Else
-    /// they are the library's, over MPI_Isend and MPI_Irecv, and everything in this file holds.
-    /// dtl_comm_info tells which. Table: docs/explanation/promises.md.
+    /// Kind: "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each,
+    /// "mpi" between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma` and
+    /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL means
+    /// "auto", which never selects "nccl" or "rdma". Kind "threads" is opened by dtl_comm_threads.
+    ///
+    /// Kind "mpi" uses the MPI that the process has loaded, that fits the launcher, or that
+    /// DTL_MPI_LIBRARY names. If the program has not initialised MPI, the library does, and the
+    /// last dtl_finalize finalises it (see dtl_comm_from_mpi_fint). Messages and collectives are
+    /// MPI's own if no rank has a time limit (timeout_ns, DTL_TIMEOUT) or requests
+    /// DTL_COMM_DETERMINISTIC, and MPI provides a thread level other than MPI_THREAD_SERIALIZED.
+    /// The texts of the functions then state which guarantees MPI does not give. Otherwise they are
+    /// the library's, over MPI_Isend and MPI_Irecv, and all guarantees of this header hold.
+    /// dtl_comm_info reports which of the two applies. docs/explanation/promises.md has a table.
     pub kind: *const c_char,
-    /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
+    /// Name that all ranks of the job share and that no other job on this node uses. NULL: from the
     /// launcher's environment.
     pub job: *const c_char,
-    /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from DTL_TIMEOUT,
-    /// else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes;
-    /// if it is below 100 ms, for up to 50 ms more.
+    /// Time limit of each blocking call on the communicator, in nanoseconds. 0: from DTL_TIMEOUT,
+    /// else DTL_TIMEOUT_INFINITE. Shortly before the limit a collective queries the state of the
+    /// other ranks; with limits below 100 ms this can add up to 50 ms.
     pub timeout_ns: u64,
-    /// Kind "mpi": address of the Fortran handle (MPI_Comm_c2f) of an intracommunicator of a
-    /// running MPI, whose rank and size are then used if size is 0. NULL: MPI_COMM_WORLD. With any
-    /// other kind it must be NULL.
+    /// Kind "mpi": address of the Fortran handle (MPI_Comm_c2f) of an intracommunicator of an
+    /// initialised MPI. If size is 0, rank and size are taken from that communicator. NULL:
+    /// MPI_COMM_WORLD. With any other kind it must be NULL.
     pub mpi_comm: *const i32,
     /// Kind "rdma": its settings. NULL: the environment and the defaults. With any other kind it
     /// must be NULL.
     pub rdma: *const dtl_rdma_config_t,
-    /// Registered kinds: passed unread to the backend's `open`. With any other kind it must be
-    /// NULL.
+    /// Registered kinds: pointer that is passed unread to the backend's `open`. With any other kind
+    /// it must be NULL.
     pub config: *mut c_void,
-    /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over
-    /// one that "auto" opens. Collectives of device memory (which the host cannot reach) of backend
-    /// "cuda" are NCCL's then, on the device that is the calling thread's current one when it is
-    /// opened; one device for each rank. Everything else goes as over that communicator, which is
-    /// neither changed nor needed any longer. rank, size and job are 0 and NULL if it is named;
-    /// timeout_ns 0 = its own. Kind "rdma": the communicator over which its ranks meet while it is
-    /// opened (see dtl_rdma_config_t); the rest as said. Null for other kinds. What is whose:
-    /// docs/how-to/use-nccl.md.
+    /// Kinds "nccl" and "rdma": existing communicator to open this one over. All its ranks make the
+    /// call. Then rank and size must be 0 and job NULL, and timeout_ns 0 means the time limit of
+    /// `over`. The call does not change `over`, which is not needed afterwards. With any other kind
+    /// it must be null.
+    ///
+    /// Kind "nccl": if `over` is null, a communicator of kind "auto" is opened beneath. Collectives
+    /// on device memory of backend "cuda" that the host cannot access are performed by NCCL. They
+    /// use the device that is current in the calling thread when the communicator is opened; each
+    /// rank needs a device of its own. All other operations use the communicator beneath.
+    /// docs/how-to/use-nccl.md lists which does which.
+    ///
+    /// Kind "rdma": the ranks use `over` to exchange addresses while they open (see
+    /// dtl_rdma_config_t.meeting).
     pub over: dtl_comm_t,
 }
 
@@ -2561,45 +2597,45 @@ pub const DTL_COMM_DESC_INIT: dtl_comm_desc_t = dtl_comm_desc_t {
     over: dtl_comm_t { id: 0 },
 };
 
-/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and
-/// timings, also where there are faster ones that are not: over several nodes ("hier") reductions
-/// go node by node unless this is set, and over "mpi" they are MPI's own. Every rank gets the
-/// identical result with and without it. Also DTL_DETERMINISTIC=1.
+/// Flag of dtl_comm_desc_t: results of collectives are bitwise equal across kinds, runs and
+/// timings, even where faster algorithms exist that are not. Without it, reductions over several
+/// nodes ("hier") combine operands node by node, and over "mpi" they are MPI's own. Every rank gets
+/// the identical result with and without this flag. DTL_DETERMINISTIC=1 has the same effect.
 pub const DTL_COMM_DETERMINISTIC: u64 = 1;
 
-/// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator
-/// that is named, not on a duplicate: they match those that the program sends and receives through
-/// MPI itself, as MPI_BYTE with the same rank and tag. That communicator must then live longer than
-/// ours, and keep an error handler that returns if errors are to be seen here. The library's own
-/// messages have a duplicate all the same.
+/// Flag of dtl_comm_desc_t, kind "mpi": messages travel on the named MPI communicator, not on a
+/// duplicate. They match messages that the program sends and receives through MPI itself, as
+/// MPI_BYTE with the same rank and tag. The MPI communicator must outlive this one. It must keep an
+/// error handler that returns if errors are to be reported here. The library's internal messages
+/// use a duplicate in any case.
 pub const DTL_COMM_NO_DUP: u64 = 2;
 
-/// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have
-/// (DTL_ERROR_NOT_SUPPORTED else) are staged through host memory, over the communicator below.
-/// dtl_explain tells of the first. All ranks set it or none. Kind "mpi": messages of device memory
-/// are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md); each rank
-/// as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones
-/// go directly.
+/// Flag of dtl_comm_desc_t: stages device memory through host memory. Kind "nccl": collectives on
+/// device memory that NCCL does not provide are staged over the communicator beneath; without the
+/// flag they are DTL_ERROR_NOT_SUPPORTED. dtl_explain reports the first one. All ranks must set the
+/// flag, or none. Kind "mpi": messages in device memory are staged even if MPI accepts device
+/// pointers (docs/how-to/send-device-memory.md). Kind "rdma": large messages are staged even if
+/// dtl_rdma_config_t.device_memory selects direct transfer. For both, each rank may choose.
 pub const DTL_COMM_STAGE: u64 = 4;
 
-/// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
+/// Properties of a communicator, filled by dtl_comm_info. Start from DTL_COMM_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_info_t {
     /// sizeof(dtl_comm_info_t), set by DTL_COMM_INFO_INIT.
     pub struct_size: u32,
-    /// This process' rank.
+    /// Rank of this process.
     pub rank: i32,
     /// Number of ranks.
     pub size: i32,
-    /// Ranks that are gone as far as this process knows: died, or left (destroyed their handle or
-    /// finalized). Grows with what calls on the communicator find out; never shrinks.
+    /// Number of ranks that this process has found gone: they died, or left (destroyed their handle
+    /// or finalized). Calls on the communicator detect them. The number never decreases.
     pub failed_count: i32,
-    /// Time limit in nanoseconds of each blocking call.
+    /// Time limit of each blocking call, in nanoseconds.
     pub timeout_ns: u64,
-    /// The kind's name, e.g. "shm"; valid for ever.
+    /// Name of the kind, e.g. "shm". Valid forever.
     pub kind: *const c_char,
-    /// How the data moves and why, NUL-terminated; for people.
+    /// How the data moves and why, NUL-terminated, for humans.
     pub transport: [c_char; 128],
 }
 
@@ -2616,11 +2652,15 @@ pub const DTL_COMM_INFO_INIT: dtl_comm_info_t = dtl_comm_info_t {
 
 /// Copies an attribute when its communicator is duplicated.
 ///
-/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`. Locks
-/// held: none. It may block, but then other ranks wait in dtl_comm_dup.
-/// @param value      the attribute on `comm`.
-/// @param out_value  what the duplicate gets.
-/// @param out_copy   1 = the duplicate gets it, 0 = it does not.
+/// Runs in the thread that calls dtl_comm_dup. It may call the library, but must not destroy
+/// `comm`. No lock is held. It may block, but then the other ranks wait in dtl_comm_dup.
+///
+/// @param comm       communicator that is duplicated.
+/// @param key        key of the attribute.
+/// @param user       pointer that was passed to dtl_comm_key_create.
+/// @param value      attribute of `comm`.
+/// @param out_value  attribute of the duplicate.
+/// @param out_copy   1: the duplicate gets the attribute. 0: it does not.
 /// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
 pub type dtl_attribute_copy_fn_t = Option<
     unsafe extern "C" fn(
@@ -2633,51 +2673,58 @@ pub type dtl_attribute_copy_fn_t = Option<
     ) -> dtl_status_t,
 >;
 
-/// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is
-/// stale then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else
-/// is left, that is the one in the last dtl_finalize. Locks held: none. It may block and call the
-/// library (within dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
+/// Releases an attribute that was deleted or replaced, or that was on a destroyed communicator.
+///
+/// In the last case `comm` is stale. Runs in the thread that made the call. For DTL_COMM_WORLD,
+/// DTL_COMM_SELF and all remaining communicators, that is the thread in the last dtl_finalize. No
+/// lock is held. It may block and call the library; within dtl_finalize, calls return
+/// DTL_ERROR_INVALID_STATE.
+///
+/// @param comm   communicator that had the attribute.
+/// @param key    key of the attribute.
+/// @param user   pointer that was passed to dtl_comm_key_create.
+/// @param value  the attribute.
 pub type dtl_attribute_delete_fn_t =
     Option<unsafe extern "C" fn(comm: dtl_comm_t, key: i32, user: *mut c_void, value: *mut c_void)>;
 
 // -----------------------------------------------------------------------------------------------
 // Where ranks and threads run: the node, its cores, the ranks on it.
 
-/// What `dtl_topology` tells of this node. Start from DTL_TOPOLOGY_INIT. 0 = the system does not
-/// tell.
+/// Properties of this node, filled by dtl_topology. Start from DTL_TOPOLOGY_INIT. A field is 0 if
+/// the system does not report it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_topology_t {
     /// sizeof(dtl_topology_t), set by DTL_TOPOLOGY_INIT.
     pub struct_size: u32,
-    /// CPUs (hardware threads) that are online.
+    /// Number of CPUs (hardware threads) that are online.
     pub cpus_online: i32,
-    /// CPUs that the calling thread may run on: how many dtl_affinity lists.
+    /// Number of CPUs that the calling thread may run on, as listed by dtl_affinity.
     pub cpus_allowed: i32,
-    /// Physical cores that are online.
+    /// Number of physical cores that are online.
     pub cores: i32,
-    /// Hardware threads of one core; 1 = no simultaneous multithreading.
+    /// Hardware threads per core. 1: no simultaneous multithreading.
     pub threads_per_core: i32,
-    /// Processor packages.
+    /// Number of processor packages.
     pub sockets: i32,
-    /// NUMA nodes; 1 also where the kernel knows none.
+    /// Number of NUMA nodes. 1 also if the kernel has no NUMA support.
     pub numa_nodes: i32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
     /// Thousandths of a CPU that the control groups (a container, a batch system) allow this
-    /// process; 0 = no limit.
+    /// process. 0: no limit.
     pub cpu_quota_milli: u64,
-    /// Bytes of the first-level data cache of a core.
+    /// Size of the first-level data cache of a core, in bytes.
     pub l1d_bytes: u64,
-    /// Bytes of the second-level cache of a core (or of the cores that share it).
+    /// Size of the second-level cache of a core, or of the cores that share it, in bytes.
     pub l2_bytes: u64,
-    /// Bytes of one third-level cache.
+    /// Size of one third-level cache, in bytes.
     pub l3_bytes: u64,
-    /// Bytes of memory of the node.
+    /// Memory of the node, in bytes.
     pub memory_bytes: u64,
-    /// Bytes of memory that the control groups allow this process; 0 = no limit below memory_bytes.
+    /// Memory that the control groups allow this process, in bytes. 0: no limit below memory_bytes.
     pub memory_limit_bytes: u64,
-    /// The node's name, NUL-terminated.
+    /// Name of the node, NUL-terminated.
     pub hostname: [c_char; 256],
 }
 
@@ -2700,21 +2747,22 @@ pub const DTL_TOPOLOGY_INIT: dtl_topology_t = dtl_topology_t {
     hostname: [0; 256],
 };
 
-/// What `dtl_comm_topology` tells. Start from DTL_COMM_TOPOLOGY_INIT.
+/// Placement of this rank among the nodes, filled by dtl_comm_topology. Start from
+/// DTL_COMM_TOPOLOGY_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_topology_t {
     /// sizeof(dtl_comm_topology_t), set by DTL_COMM_TOPOLOGY_INIT.
     pub struct_size: u32,
-    /// The node that this rank runs on, 0 ... nodes-1; -1 = not known.
+    /// Node that this rank runs on, 0 ... nodes-1. -1: not known.
     pub node: i32,
-    /// Nodes that the communicator's ranks run on; -1 = not known.
+    /// Number of nodes that the communicator's ranks run on. -1: not known.
     pub nodes: i32,
-    /// This rank's place among the communicator's ranks on its node, 0 ... local_size-1.
+    /// Position of this rank among the communicator's ranks on its node, 0 ... local_size-1.
     pub local_rank: i32,
-    /// Ranks of the communicator on this rank's node.
+    /// Number of the communicator's ranks on this rank's node.
     pub local_size: i32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
 }
 
@@ -2731,35 +2779,35 @@ pub const DTL_COMM_TOPOLOGY_INIT: dtl_comm_topology_t = dtl_comm_topology_t {
 // -----------------------------------------------------------------------------------------------
 // One-sided communication: constants, and information about a window.
 
-/// For dtl_win_lock: others may hold shared locks of the same target meanwhile. Equivalent:
-/// MPI_LOCK_SHARED.
+/// Type of dtl_win_lock: other ranks may hold shared locks on the same target at the same time.
+/// Equivalent: MPI_LOCK_SHARED.
 pub const DTL_LOCK_SHARED: i32 = 1;
 
-/// For dtl_win_lock: nobody else holds a lock of the target meanwhile. Equivalent:
+/// Type of dtl_win_lock: no other rank holds a lock on the target at the same time. Equivalent:
 /// MPI_LOCK_EXCLUSIVE.
 pub const DTL_LOCK_EXCLUSIVE: i32 = 2;
 
-/// What `dtl_win_info` tells of one rank's part of a window. Start from DTL_WIN_INFO_INIT.
+/// Properties of one rank's part of a window, filled by dtl_win_info. Start from DTL_WIN_INFO_INIT.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_win_info_t {
     /// sizeof(dtl_win_info_t), set by DTL_WIN_INFO_INIT.
     pub struct_size: u32,
-    /// This process' rank in the window: that in the communicator it was made of.
+    /// Rank of this process in the window, the same as in the communicator of dtl_win_create.
     pub rank: i32,
     /// Number of ranks.
     pub ranks: i32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
-    /// Bytes of the queried part.
+    /// Size of the queried part, in bytes.
     pub size_bytes: u64,
-    /// Bytes of one step of a displacement there.
+    /// Size of one step of a displacement in that part, in bytes.
     pub disp_unit: u64,
-    /// First byte of this process' own part; NULL for other ranks' parts, and if it has no bytes.
+    /// First byte of this process' own part. NULL for parts of other ranks and for an empty part.
     pub base: *mut c_void,
-    /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads"
-    /// an operation is done when its call returns: what it fetches is there, and a flush finds
-    /// nothing to wait for.
+    /// Path by which operations reach the targets, NUL-terminated, for humans. If it begins with
+    /// "loads", an operation is complete when its call returns: fetched values are available, and a
+    /// flush does not wait.
     pub way: [c_char; 64],
 }
 
@@ -6979,16 +7027,18 @@ pub unsafe fn dtl_dispatch_explain(
 
 unsafe extern "C" {
 
-/// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call
-/// that takes a dtype. Reduce it with an operation of dtl_op_create, DTL_OP_REPLACE or
-/// DTL_OP_NO_OP. Every rank makes its own; numbers need not agree, sizes must.
+/// Creates a user-defined dtype: `size_bytes` bytes without further meaning, for every call that
+/// takes a dtype. It can be reduced with an operation of dtl_op_create, DTL_OP_REPLACE or
+/// DTL_OP_NO_OP. Every rank creates its own; the numbers may differ between ranks, the sizes must
+/// agree.
 ///
-/// @param size_bytes  size of an element, padding included: sizeof. At least 1.
-/// @param name        for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
-/// @param out         the dtype, at least 4096; destroy it with dtl_dtype_destroy. dtl_finalize and
-///                    dtl_init_after_fork destroy all.
-/// @return DTL_ERROR_INVALID_ARGUMENT: size or name. DTL_ERROR_LIMIT: numbers are never used again,
-///         and 65536 dtypes were made in this process' life: make them once and keep them.
+/// @param size_bytes  size of an element in bytes with padding (sizeof), at least 1.
+/// @param name        name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out         the dtype, at least 4096. The caller owns it; destroy it with
+///                    dtl_dtype_destroy. dtl_finalize and dtl_init_after_fork destroy all.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` or `name` is invalid. DTL_ERROR_LIMIT: this
+///         process has created 65536 dtypes. Their numbers are never reused: create dtypes once and
+///         keep them.
 /// Threads: any. Equivalent: MPI_Type_contiguous of MPI_BYTE and MPI_Type_commit.
 pub unsafe fn dtl_dtype_create(
     size_bytes: u64,
@@ -6996,45 +7046,49 @@ pub unsafe fn dtl_dtype_create(
     out: *mut dtl_dtype_t,
 ) -> dtl_status_t;
 
-/// Destroys a dtype of dtl_dtype_create. Calls and requests that began with it go on.
+/// Destroys a dtype of dtl_dtype_create. Calls and requests that have started with it continue.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in dtype, or never made. DTL_ERROR_INVALID_HANDLE:
-///         destroyed before. Threads: any. Equivalent: MPI_Type_free.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the dtype is built-in, or was never created.
+///         DTL_ERROR_INVALID_HANDLE: it was destroyed before.
+/// Threads: any. Equivalent: MPI_Type_free.
 pub safe fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t;
 
-/// Size of an element of a dtype, built-in or the program's own.
+/// Returns the size of an element of a dtype, built-in or user-defined.
 ///
-/// @param out_size_bytes  size in bytes, padding included.
-/// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
+/// @param out_size_bytes  size in bytes, with padding.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the dtype was never created. DTL_ERROR_INVALID_HANDLE: it
+///         was destroyed.
 /// Threads: any. Equivalent: MPI_Type_size.
 pub unsafe fn dtl_dtype_size(
     dtype: dtl_dtype_t,
     out_size_bytes: *mut u64,
 ) -> dtl_status_t;
 
-/// Name of a dtype: as given, or "FLOAT64" for DTL_DTYPE_FLOAT64.
+/// Returns the name of a dtype: as passed to dtl_dtype_create, or "FLOAT64" for DTL_DTYPE_FLOAT64.
 ///
 /// @param out_name  the text. It stays valid until the process ends; do not free it.
-/// @return as dtl_dtype_size. Threads: any. Equivalent: MPI_Type_get_name.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the dtype was never created. DTL_ERROR_INVALID_HANDLE: it
+///         was destroyed.
+/// Threads: any. Equivalent: MPI_Type_get_name.
 pub unsafe fn dtl_dtype_name(
     dtype: dtl_dtype_t,
     out_name: *mut *const c_char,
 ) -> dtl_status_t;
 
-/// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
-/// the dtype is passed to the function. Every rank makes its own, of the same function. The numbers
+/// Creates a user-defined reduction operation. It applies to every dtype, built-in or not: the
+/// dtype is passed to the function. Every rank creates its own, with the same function. The numbers
 /// may differ between ranks; the flags must agree.
 ///
-/// @param fn     see dtl_op_fn_t; must be associative.
-/// @param user   handed to each call; must live until the last collective with the operation is
-///               over.
-/// @param flags  DTL_OP_COMMUTES, or 0: operands are then taken in the order of ranks.
-/// @param name   for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
-/// @param out    the operation, at least 4096; destroy it with dtl_op_destroy. dtl_finalize and
-///               dtl_init_after_fork destroy all.
-/// @return DTL_ERROR_NULL_POINTER: fn, name or out. DTL_ERROR_INVALID_ARGUMENT: flags or name.
-///         DTL_ERROR_LIMIT: numbers are never used again, and 65536 operations were made in this
-///         process' life: make them once and keep them.
+/// @param fn     the function, see dtl_op_fn_t; it must be associative.
+/// @param user   pointer that is passed to each call; must stay valid until the last collective
+///               with the operation is complete.
+/// @param flags  DTL_OP_COMMUTES, or 0: the operands are then combined in the order of ranks.
+/// @param name   name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param out    the operation, at least 4096. The caller owns it; destroy it with dtl_op_destroy.
+///               dtl_finalize and dtl_init_after_fork destroy all.
+/// @return DTL_ERROR_NULL_POINTER: `fn`, `name` or `out` is NULL. DTL_ERROR_INVALID_ARGUMENT:
+///         `flags` or `name` is invalid. DTL_ERROR_LIMIT: this process has created 65536
+///         operations. Their numbers are never reused: create operations once and keep them.
 /// Threads: any. Equivalent: MPI_Op_create.
 pub unsafe fn dtl_op_create(
     r#fn: dtl_op_fn_t,
@@ -7044,17 +7098,19 @@ pub unsafe fn dtl_op_create(
     out: *mut dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Destroys an operation of dtl_op_create. A collective that runs with it goes on, so keep what
-/// `user` points to until it is over.
+/// Destroys an operation of dtl_op_create. A collective that is in progress with it continues, so
+/// `user` must stay valid until it is complete.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in operation, or never made.
-///         DTL_ERROR_INVALID_HANDLE: destroyed before. Threads: any. Equivalent: MPI_Op_free.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the operation is built-in, or was never created.
+///         DTL_ERROR_INVALID_HANDLE: it was destroyed before.
+/// Threads: any. Equivalent: MPI_Op_free.
 pub safe fn dtl_op_destroy(op: dtl_reduce_op_t) -> dtl_status_t;
 
-/// Name of an operation: as given, or "SUM" for DTL_OP_SUM.
+/// Returns the name of an operation: as passed to dtl_op_create, or "SUM" for DTL_OP_SUM.
 ///
 /// @param out_name  the text. It stays valid until the process ends; do not free it.
-/// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the operation was never created. DTL_ERROR_INVALID_HANDLE:
+///         it was destroyed.
 /// Threads: any.
 pub unsafe fn dtl_op_name(
     op: dtl_reduce_op_t,
@@ -7068,78 +7124,78 @@ pub unsafe fn dtl_op_name(
 
 unsafe extern "C" {
 
-/// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
-/// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared
-/// memory if all ranks run on this node ("shm"), over several nodes "hier", else "mpi". Collective
-/// at the first use: all ranks open it.
+/// Returns the job's communicator, DTL_COMM_WORLD, and opens it if this is its first use. Its kind
+/// is that of dtl_init, else DTL_COMM, else "auto": "self" for one rank without a launcher, "shm"
+/// if all ranks run on this node, "hier" on several nodes, else "mpi". Collective at the first use:
+/// all ranks open it.
 ///
-/// @param out  DTL_COMM_WORLD. Nothing to free; dtl_finalize closes it.
-/// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text names what is missing). DTL_ERROR_TIMEOUT:
-///         ranks are missing after 30 s (or DTL_TIMEOUT if that is less); the text names them.
-/// Equivalent: MPI_COMM_WORLD.
+/// @param out  DTL_COMM_WORLD. There is nothing to free; dtl_finalize closes it.
+/// @return DTL_ERROR_UNAVAILABLE: no kind is usable; the text names what is missing.
+///         DTL_ERROR_TIMEOUT: ranks are missing after 30 s, or DTL_TIMEOUT if that is less; the
+///         text names them. Equivalent: MPI_COMM_WORLD.
 pub unsafe fn dtl_comm_get_world(out: *mut dtl_comm_t) -> dtl_status_t;
 
-/// Opens a communicator. Collective: all its ranks call it, with descriptions that agree. All ranks
-/// must open the communicators of one job in the same order. Threads that open communicators at the
-/// same time must give each one a job of its own (desc.job).
+/// Opens a communicator. Collective: all its ranks call it, with descriptions that agree, and open
+/// the communicators of one job in the same order. Threads that open communicators at the same time
+/// must use different jobs (desc.job).
 ///
-/// @param desc  kind, ranks, time limit; start from DTL_COMM_DESC_INIT. NULL = all defaults.
-/// @param out   yours; end it with dtl_comm_destroy.
-/// @return DTL_ERROR_NOT_FOUND: no such kind (the text lists them). DTL_ERROR_UNAVAILABLE: it
-///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after 30 s, or
-///         desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes, or a
-///         limit of the system is reached (open files: "shm" takes one for each other rank, while
-///         it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS: another process claims this rank.
-///         DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: NCCL failed (the text has its
-///         number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also
-///         two ranks on one device). A failure is one on every rank that was there; nothing stays
-///         open. One exception: over a registered kind, and over an MPI where messages are the
-///         library's own, receives are posted after the ranks have met. A rank whose transport
-///         refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that status. On the other
-///         ranks what needs this rank ends with DTL_ERROR_RANK_FAILURE; or at the time limit, if
-///         this rank cannot send either.
+/// @param desc  kind, ranks and time limit; start from DTL_COMM_DESC_INIT. NULL: all defaults.
+/// @param out   the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_NOT_FOUND: no such kind; the text lists the known ones. DTL_ERROR_UNAVAILABLE:
+///         the kind cannot run here. DTL_ERROR_TIMEOUT: ranks are missing after 30 s, or
+///         desc.timeout_ns if that is less; the text names them. DTL_ERROR_LIMIT: more ranks than
+///         the kind supports, or a limit of the system (open files: "shm" needs one per other rank,
+///         on rank 0 two during the call). DTL_ERROR_ALREADY_EXISTS: another process claims this
+///         rank. DTL_ERROR_INVALID_HANDLE: desc.over is not a communicator. DTL_ERROR_NCCL: NCCL
+///         failed; the text has its number and message. DTL_ERROR_INVALID_RANK: desc.rank is not in
+///         0 ... size-1. DTL_ERROR_INVALID_ARGUMENT: a field is invalid (kind "nccl": also two
+///         ranks on one device). A failure is one on every rank that took part, and nothing stays
+///         open. Exception: over a registered kind, and over an MPI where messages are the
+///         library's own, receives are posted after the ranks have met. If the transport of a rank
+///         refuses them (`irecv` of dtl_comm_vtable_t), that rank alone fails, with that status. On
+///         the other ranks, operations that need this rank end with DTL_ERROR_RANK_FAILURE, or at
+///         the time limit if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 pub unsafe fn dtl_comm_open(
     desc: *const dtl_comm_desc_t,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t;
 
-/// Destroys a communicator. Calls of other threads that wait on it return DTL_ERROR_CANCELED;
-/// requests in flight are withdrawn (one that has been matched finishes first) and all its
-/// requests' handles become stale; messages that were sent stay receivable by the peers. A
-/// collective that is in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF:
-/// nothing happens.
+/// Destroys a communicator. Waiting calls of other threads on it return DTL_ERROR_CANCELED.
+/// Requests in flight are cancelled (a matched one completes first), and all its request handles
+/// become stale. Sent messages can still be received by the peers. A collective in flight is
+/// abandoned on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: no effect.
 ///
-/// The call waits for no other rank. What another rank still needs of this rank on this
-/// communicator ends there with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink leaves this rank out,
-/// where a rank that left is noticed (docs/explanation/promises.md: by which kinds, and of which
-/// communicators). Elsewhere it ends at the time limit.
+/// The call waits for no other rank. Operations of other ranks that still need this rank on this
+/// communicator end with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink excludes this rank, where the
+/// departure of a rank is detected (docs/explanation/promises.md: for which kinds and
+/// communicators). Elsewhere they end at the time limit.
 ///
-/// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a
-/// communicator with sends or collectives in flight is not destroyed: wait for them, then call
-/// again. Its receives may have been withdrawn by then. A call of another thread that waits inside
-/// MPI goes on until MPI ends it. All that was sent must have been received, and nothing may be
-/// sent to a rank that has destroyed its own already: MPI gives the communicator's context to a
-/// later one, with what is left in it. Where the library has messages of its own in flight over an
-/// MPI, a registered kind or "rdma" (a time limit has passed, say), destroy gives them up to 5 s to
-/// end, whatever the time limit: their buffers are the transport's until then. Over "rdma" what was
-/// withdrawn is none of them.
+/// MPI does not release an operation that it has started. So with MPI's own messages (see
+/// dtl_comm_desc_t) a communicator with sends or collectives in flight is not destroyed: wait for
+/// them, then call again. Its receives may have been cancelled by then. A call of another thread
+/// that waits inside MPI continues until MPI ends it. All sent messages must have been received,
+/// and nothing may be sent to a rank that has already destroyed its handle: MPI reuses the context
+/// of the communicator, with everything left in it.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own
-///         collective is; or a call on it is further up this thread, in a function of the program's
-///         that it has called (see dtl_op_fn_t).
-///         DTL_ERROR_TIMEOUT: a registered kind has not given back what its requests have in flight
-///         for 5 s; the communicator stays.
+/// If the library's own messages are in flight over an MPI, a registered kind or "rdma" (for
+/// example after a time limit), the call waits up to 5 s for them, whatever the time limit: until
+/// then the transport uses their buffers. On kind "rdma", cancelled operations do not count.
+///
+/// @return DTL_ERROR_NOT_SUPPORTED: a send of MPI's own is in flight. DTL_ERROR_BUSY: a collective
+///         of MPI's own is in flight, or the call comes from a callback of a call on the
+///         communicator (see dtl_op_fn_t). DTL_ERROR_TIMEOUT: a registered kind has not released
+///         the operations of its requests within 5 s; the communicator stays.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 pub safe fn dtl_comm_destroy(comm: dtl_comm_t) -> dtl_status_t;
 
-/// This process' rank, 0 ... size-1. Equivalent: MPI_Comm_rank.
+/// Returns the rank of this process, 0 ... size-1. Equivalent: MPI_Comm_rank.
 pub unsafe fn dtl_comm_rank(comm: dtl_comm_t, out_rank: *mut i32) -> dtl_status_t;
 
-/// Number of ranks. Equivalent: MPI_Comm_size.
+/// Returns the number of ranks. Equivalent: MPI_Comm_size.
 pub unsafe fn dtl_comm_size(comm: dtl_comm_t, out_size: *mut i32) -> dtl_status_t;
 
-/// Describes a communicator: ranks, kind, how its data moves, how many ranks have failed.
+/// Describes a communicator: ranks, kind, how its data moves, and how many ranks have failed.
 ///
 /// @param out_info  start from DTL_COMM_INFO_INIT.
 pub unsafe fn dtl_comm_info(
@@ -7154,26 +7210,28 @@ pub unsafe fn dtl_comm_info(
 
 unsafe extern "C" {
 
-/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r,
-/// meant for one thread each, though any thread may use any of them; everything that a communicator
-/// can do works, between these ranks. Messages are copied once, from buffer to buffer, by whichever
-/// of sender and receiver comes second. A thread that waits long sleeps, so there may be far more
+/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r.
+/// Each is meant for one thread, but any thread may use any of them. All operations on
+/// communicators work between these ranks. A message is copied once, from buffer to buffer, by the
+/// later one of sender and receiver. A thread that waits for long sleeps, so there may be many more
 /// threads than cores.
 ///
-/// Each rank is destroyed on its own (dtl_comm_destroy), and has left then: what it sent stays
-/// receivable, but what needs it from then on ends with DTL_ERROR_RANK_FAILURE at the others:
-/// receives from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for
-/// the others until something has needed the rank that left; then it ends like that, too. A thread
-/// that merely ends has not left.
+/// Each rank is destroyed separately (dtl_comm_destroy) and has then left. Messages that it sent
+/// can still be received. Operations of other ranks that need it from then on end with
+/// DTL_ERROR_RANK_FAILURE: receives from it, sends to it, collectives. A receive from
+/// DTL_ANY_SOURCE continues to wait for the other ranks until an operation has needed the rank that
+/// left; then it ends with the same status. A thread that merely ends has not left.
 ///
-/// @param size        number of ranks, 1 to 4096. The ranks' tables of each other take 4 bytes for
-///                    each pair: 256 KiB for 256 ranks, 64 MiB for 4096; pairs that talk take more.
-/// @param timeout_ns  time limit in nanoseconds of each blocking call; 0 = from DTL_TIMEOUT, else
+/// @param size        number of ranks, 1 to 4096. Their tables of each other take 4 bytes per pair:
+///                    256 KiB for 256 ranks, 64 MiB for 4096. Pairs that communicate take more.
+/// @param timeout_ns  time limit of each blocking call in nanoseconds. 0: from DTL_TIMEOUT, else
 ///                    DTL_TIMEOUT_INFINITE.
-/// @param out         `size` communicators; yours. Written only if all are there.
-/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_LIMIT: size. DTL_ERROR_OUT_OF_MEMORY.
-///         DTL_ERROR_LIMIT: no handles left. After a failure nothing stays open.
-/// Threads: any; not collective, one call makes all ranks. Equivalent: none in MPI (endpoints were
+/// @param out         room for `size` communicators, written only on success. The caller owns them;
+///                    destroy each with dtl_comm_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size` is less than 1. DTL_ERROR_LIMIT: `size` is more than
+///         4096, or no handles are left. DTL_ERROR_OUT_OF_MEMORY: no memory for the tables. After a
+///         failure nothing stays open.
+/// Threads: any; not collective, one call opens all ranks. Equivalent: none in MPI (endpoints were
 /// proposed for it); ncclCommInitAll.
 pub unsafe fn dtl_comm_threads(
     size: i32,
@@ -7188,42 +7246,41 @@ pub unsafe fn dtl_comm_threads(
 
 unsafe extern "C" {
 
-/// Opens a communicator of kind "mpi" over the ranks of one of the program's MPI communicators, in
-/// the same order. Needs no mpi.h here and no MPI at build time: the MPI that is in the process is
-/// used, be it Open MPI, MPICH, Intel MPI or another of MPICH's family, or one with the standard
-/// binary interface (libmpi_abi). Collective over the communicator.
+/// Opens a communicator of kind "mpi" over the ranks of an MPI communicator of the program, in the
+/// same order. Collective over that communicator. Needs neither mpi.h nor an MPI at build time: it
+/// uses the MPI in the process, which is Open MPI, MPICH, Intel MPI or another derivative of MPICH,
+/// or one with the standard ABI (libmpi_abi).
 ///
 ///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C; libmpi_abi:
 ///                                                                               MPI_Comm_toint
 ///     lib.dtl_comm_from_mpi_fint(mpi4py.MPI.COMM_WORLD.py2f(), byref(comm))     # Python
 ///
-/// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours,
-/// keeps its error handler, and may be freed while `out` lives. (With messages on the communicator
-/// itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
+/// The MPI communicator is duplicated, so its messages never match those of `out`. The caller still
+/// owns it; it keeps its error handler and may be freed while `out` exists. (For messages on the
+/// communicator itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
 ///
-/// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`,
-/// or call dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out`
-/// answer DTL_ERROR_INVALID_STATE from the beginning of MPI_Finalize on, and dtl_comm_destroy
-/// succeeds. (Without this function, dtl_comm_open with kind "mpi" initialises MPI if the program
-/// has not, with MPI_THREAD_MULTIPLE; the last dtl_finalize then finalises it, and MPI cannot be
-/// started again in this process. A rank that ends without is one that has failed to Open MPI's
-/// launcher.)
+/// Order of calls. MPI must be initialised. The library never finalises an MPI that the program has
+/// initialised. Destroy `out`, or call dtl_finalize, before MPI_Finalize. In the other order
+/// nothing crashes: from the beginning of MPI_Finalize, calls on `out` return
+/// DTL_ERROR_INVALID_STATE, and dtl_comm_destroy succeeds. (Without this function, dtl_comm_open
+/// with kind "mpi" initialises MPI with MPI_THREAD_MULTIPLE if the program has not. The last
+/// dtl_finalize then finalises it, and MPI cannot be initialised again in this process. Open MPI's
+/// launcher treats a rank that exits without it as failed.)
 ///
-/// @param comm  what MPI_Comm_c2f or MPI_Comm_toint gives (in Fortran the communicator itself, an
+/// @param comm  result of MPI_Comm_c2f or MPI_Comm_toint (in Fortran the communicator itself, an
 ///              MPI_Fint).
-/// @param out   yours; end it with dtl_comm_destroy.
+/// @param out   the communicator. The caller owns it; destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_INVALID_STATE: MPI is not initialised, or is finalised.
-///         DTL_ERROR_INVALID_ARGUMENT: MPI_COMM_NULL or an intercommunicator.
-///         DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be used (why is in the text).
-///         DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI answered an
-///         error (class and text in dtl_last_error). A number that is no communicator's, or that of
-///         one which was freed, is an error that MPI may end the process for.
-/// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns,
-/// calls of MPI by the program at the same time are yours to keep apart. Below: the thread that
+///         DTL_ERROR_INVALID_ARGUMENT: the communicator is MPI_COMM_NULL or an intercommunicator.
+///         DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be used; the text gives the reason.
+///         DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI returned an
+///         error; dtl_last_error has its class and text. For a number that is not a communicator,
+///         or is that of a freed one, MPI may end the process.
+/// Threads: with MPI_THREAD_MULTIPLE any. With MPI_THREAD_SERIALIZED any; the library serialises
+/// its own calls, and the program must not call MPI at the same time. Below that: the thread that
 /// initialised MPI; others get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`,
-/// except dtl_comm_destroy: with nothing in flight it succeeds in any thread, and MPI's
-/// communicator is then freed by the next call in a thread that may call MPI. Equivalent:
-/// MPI_Comm_dup.
+/// except dtl_comm_destroy: with nothing in flight it succeeds in any thread, and the next call in
+/// a thread that may call MPI then frees MPI's communicator. Equivalent: MPI_Comm_dup.
 pub unsafe fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t) -> dtl_status_t;
 
 }
@@ -7233,30 +7290,29 @@ pub unsafe fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t) -> dtl_sta
 
 unsafe extern "C" {
 
-/// Sends a message and returns when `buf` may be used again (which may be before it is received).
+/// Sends a message. Blocks until `buf` may be reused, which may be before the message is received.
 ///
-/// Of all messages and collectives: a buffer may be memory of any backend that this library
-/// allocated. What the host cannot reach is staged through host memory, or is an MPI's to reach
-/// that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
-/// call's or request's failure, with the backend's status. The work that writes a buffer must be
-/// done before it is sent: dtl_event_wait, or dtl_comm_isend_on.
+/// For all messages and collectives: a buffer may be memory that this library allocated on any
+/// backend. Memory that the host cannot access is staged through host memory, or passed to an MPI
+/// that can access it (docs/how-to/send-device-memory.md; dtl_explain reports which). If a copy
+/// fails, the call or request fails with the backend's status. Work that writes a buffer must be
+/// complete before the buffer is sent: use dtl_event_wait, or dtl_comm_isend_on.
 ///
-/// @param buf    `count` elements; NULL only for count 0.
-/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
-/// @param tag    0 ... DTL_TAG_MAX.
-/// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the
-///         call that made it failed there, or it has destroyed it after a failure).
+/// @param buf   `count` elements; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE: `dest` died, left or takes no part in the communicator (the call
+///         that created it failed there, or it destroyed the communicator after a failure).
 ///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
-///         registered kind may be unable to cancel a message that has been matched. Then the call
-///         ends 5 s after its limit with this status, the text states that the transport has not
-///         given the buffer back, and the buffer must stay valid and unused as long as the process
-///         runs (the same text at another status means the same). DTL_ERROR_CANCELED: the
-///         communicator was destroyed meanwhile (not over MPI's own messages, see
-///         dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
-///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory.
-///         DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
-///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above
-///         MPI_TAG_UB.
+///         registered kind may be unable to cancel a matched message. Then the call returns this
+///         status 5 s after its limit, the text states that the transport has not released the
+///         buffer, and the buffer must stay valid and unused as long as the process runs. The same
+///         text with another status means the same. DTL_ERROR_CANCELED: the communicator was
+///         destroyed meanwhile (not with MPI's own messages, see dtl_comm_destroy).
+///         DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: a buffer exceeds
+///         its device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage a buffer.
+///         DTL_ERROR_INVALID_ARGUMENT: `tag`, `count` or `dtype` is invalid; with MPI's own
+///         messages also a tag above MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 pub unsafe fn dtl_comm_send(
     comm: dtl_comm_t,
@@ -7267,9 +7323,15 @@ pub unsafe fn dtl_comm_send(
     tag: i32,
 ) -> dtl_status_t;
 
-/// Sends a message and returns when a receive has begun to take it.
+/// Sends a message synchronously. Blocks until a matching receive has started to take it.
 ///
-/// @return as dtl_comm_send. Equivalent: MPI_Ssend.
+/// @param buf   `count` elements; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_send.
+/// Threads: any, several at once. Equivalent: MPI_Ssend.
 pub unsafe fn dtl_comm_ssend(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -7279,17 +7341,23 @@ pub unsafe fn dtl_comm_ssend(
     tag: i32,
 ) -> dtl_status_t;
 
-/// Receives a message: the oldest of `source` (or any) with `tag` (or any).
+/// Receives a message: the oldest of `source` (or any rank) with `tag` (or any tag). Blocks until
+/// it is in `buf`.
 ///
-/// @param buf     room for `count` elements; shorter messages are fine.
-/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
-/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param out_info    NULL, or who sent it, its tag and its true size. Written also when truncated.
-/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see
-///         dtl_comm_desc_t, the content of `buf` and the size in `out_info` are what MPI makes them,
-///         and there are MPIs that end the process or write past `buf`: have room for the longest
-///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
-///         DTL_ERROR_RANK_FAILURE when any rank dies).
+/// @param buf       room for `count` elements; the message may be shorter.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+///                  NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer; `buf` is full. With MPI's own messages (see
+///         dtl_comm_desc_t) the MPI determines the content of `buf` and the size in `out_info`, and
+///         some MPIs end the process or write past `buf`: provide room for the longest message, or
+///         probe. DTL_ERROR_RANK_FAILURE: `source` died or left; with DTL_ANY_SOURCE, any rank
+///         died. DTL_ERROR_TIMEOUT: the time limit passed; the receive was cancelled (for
+///         registered kinds see dtl_comm_send). DTL_ERROR_CANCELED: the communicator was destroyed
+///         meanwhile. DTL_ERROR_INVALID_RANK: `source` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: a
+///         buffer exceeds its device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage a
+///         buffer. DTL_ERROR_INVALID_ARGUMENT: `tag`, `count` or `dtype` is invalid.
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 pub unsafe fn dtl_comm_recv(
     comm: dtl_comm_t,
@@ -7301,11 +7369,20 @@ pub unsafe fn dtl_comm_recv(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Sends one message and receives another at the same time, so that exchanges round a ring cannot
+/// Sends one message and receives another at the same time, so that exchanges in a ring cannot
 /// deadlock. The buffers must not overlap.
 ///
-/// @param dtype  of both messages. The other parameters: dtl_comm_send and dtl_comm_recv.
-/// @return as dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
+/// @param sbuf      `scount` elements to send.
+/// @param dest      a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param rbuf      room for `rcount` elements.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param dtype     dtype of both messages.
+/// @param out_info  source, tag and size of the received message; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and
+///         dtl_comm_recv. DTL_ERROR_INVALID_ARGUMENT is also returned if the buffers overlap.
+/// Equivalent: MPI_Sendrecv.
 pub unsafe fn dtl_comm_sendrecv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7320,10 +7397,16 @@ pub unsafe fn dtl_comm_sendrecv(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Sends the buffer's message and receives another into the same buffer, at the same time.
+/// Sends the message in a buffer and receives another one into the same buffer, at the same time.
 ///
-/// @param buf  `count` elements to send, replaced by at most as many received.
-/// @return as dtl_comm_sendrecv; DTL_ERROR_OUT_OF_MEMORY: no memory for a copy of the message.
+/// @param buf       `count` elements to send, replaced by at most as many received ones.
+/// @param dest      a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param out_info  source, tag and size of the received message; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_OUT_OF_MEMORY: no
+///         memory for a copy of the message. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and dtl_comm_recv.
 /// Equivalent: MPI_Sendrecv_replace.
 pub unsafe fn dtl_comm_sendrecv_replace(
     comm: dtl_comm_t,
@@ -7337,11 +7420,16 @@ pub unsafe fn dtl_comm_sendrecv_replace(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Waits for a message that a receive with these arguments would take. It stays to be received.
+/// Blocks until there is a message that a receive with these arguments would take. It is not
+/// received.
 ///
-/// @param out_info  source, tag and true size of the message; NULL if they do not matter.
-/// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
-/// Equivalent: MPI_Probe.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_info  source, tag and size of the message; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv.
+/// Threads: another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
+/// MPI_Probe.
 pub unsafe fn dtl_comm_probe(
     comm: dtl_comm_t,
     source: i32,
@@ -7349,11 +7437,15 @@ pub unsafe fn dtl_comm_probe(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Asks, without waiting, whether there is a message that a receive would take; makes progress.
+/// Checks whether there is a message that a receive with these arguments would take. Does not
+/// block; makes progress.
 ///
+/// @param source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param out_found  1 or 0.
-/// @param out_info       NULL, or as in dtl_comm_probe; written if found.
-/// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
+/// @param out_info   source, tag and size of the message, written if there is one; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Iprobe.
 pub unsafe fn dtl_comm_iprobe(
     comm: dtl_comm_t,
     source: i32,
@@ -7362,15 +7454,21 @@ pub unsafe fn dtl_comm_iprobe(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
-/// `out` gets it, whatever other threads receive.
+/// Blocks until there is a message, like dtl_comm_probe, and matches it: only dtl_comm_mrecv or
+/// dtl_comm_imrecv with `out` receives it, whatever other threads do.
 ///
-/// @param out  yours until it is received; ends with its communicator. The sender of a
-///                     large or synchronous message waits until its receive starts. If the sender's
-///                     time limit passes before that, or its request is cancelled or destroyed, the
-///                     message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
-///                     messages (see dtl_comm_desc_t) cannot be cancelled: the sender waits.
-/// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
+/// @param source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out       the message. The caller owns it until it is received; it ends with its
+///                  communicator. The sender of a large or synchronous message waits until its
+///                  receive starts. If the sender's time limit passes before that, or its request
+///                  is cancelled or destroyed, the message is cancelled and its receive returns
+///                  DTL_ERROR_CANCELED. MPI's own messages (see dtl_comm_desc_t) cannot be
+///                  cancelled: the sender waits.
+/// @param out_info  source, tag and size of the message; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
+///         are not received. Equivalent: MPI_Mprobe.
 pub unsafe fn dtl_comm_mprobe(
     comm: dtl_comm_t,
     source: i32,
@@ -7379,12 +7477,17 @@ pub unsafe fn dtl_comm_mprobe(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Takes a message as dtl_comm_mprobe does, without waiting: only dtl_comm_mrecv or _imrecv with
-/// `out` gets it, whatever other threads receive.
+/// Matches a message like dtl_comm_mprobe. Does not block; makes progress.
 ///
-/// @param out_found    1 or 0.
-/// @param out  written if found.
-/// @return as dtl_comm_iprobe. Equivalent: MPI_Improbe.
+/// @param source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out_found  1 or 0.
+/// @param out        the message, written if there is one, with the same rules as for
+///                   dtl_comm_mprobe.
+/// @param out_info   source, tag and size of the message, written if there is one; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
+///         are not received. Equivalent: MPI_Improbe.
 pub unsafe fn dtl_comm_improbe(
     comm: dtl_comm_t,
     source: i32,
@@ -7394,12 +7497,17 @@ pub unsafe fn dtl_comm_improbe(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails;
-/// only bad arguments (buf, count, dtype) leave the message to be received.
+/// Receives a probed message. Its handle is stale afterwards, also if the receive fails. Only if
+/// `buf`, `count` or `dtype` is invalid, the message can still be received.
 ///
-/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the
-///         sender cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent:
-///         MPI_Mrecv.
+/// @param buf       room for `count` elements; the message may be shorter.
+/// @param out_info  source, tag and size of the message, written also if it was truncated; may be
+///                  NULL.
+/// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_CANCELED: the
+///         sender cancelled the message (see dtl_comm_mprobe), and nothing was written; or the
+///         communicator was destroyed. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Mrecv.
 pub unsafe fn dtl_comm_mrecv(
     message: dtl_message_t,
     buf: *mut c_void,
@@ -7408,9 +7516,16 @@ pub unsafe fn dtl_comm_mrecv(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Starts to receive a message that was probed.
+/// Starts to receive a probed message. Does not block. The message handle is stale afterwards, as
+/// for dtl_comm_mrecv; `buf` must not be accessed until the request is complete.
 ///
-/// @return as dtl_comm_irecv and dtl_comm_mrecv. Equivalent: MPI_Imrecv.
+/// @param buf  room for `count` elements; the message may be shorter.
+/// @param out  the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_LIMIT: too many
+///         requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. The request returns DTL_ERROR_TRUNCATED,
+///         DTL_ERROR_CANCELED or DTL_ERROR_RANK_FAILURE, see dtl_comm_mrecv.
+/// Equivalent: MPI_Imrecv.
 pub unsafe fn dtl_comm_imrecv(
     message: dtl_message_t,
     buf: *mut c_void,
@@ -7426,21 +7541,28 @@ pub unsafe fn dtl_comm_imrecv(
 
 unsafe extern "C" {
 
-/// Starts a send that begins when the work before an event's record is done, and returns at once: a
-/// kernel's result goes to another rank without this thread waiting for the kernel. The library
-/// looks after the event in every call that waits or tests, of this request or another. It begins
-/// when it is seen to be done, so sends that were started later may overtake it.
+/// Starts a send that begins when the work before an event's record is complete. Does not block:
+/// the result of a kernel is sent to another rank while this thread does not wait for the kernel.
+/// The library checks the event in every call that waits or tests, for this request or another. The
+/// send begins when the event is found complete, so sends that were started later may overtake it.
 ///
-/// @param buf    `count` elements, unchanged from the event's record until the request is done.
-/// @param event  its latest record counts; never recorded = done, so the send begins. Destroying
-///               the event changes nothing. Record it anew only when the request is done.
-/// @param out    the request; dtl_request_wait or _test ends it. A failure of the work before the
-///               record is the request's, and nothing is sent; the receiver goes on waiting.
-///               dtl_request_cancel and _destroy withdraw it at any time before it begins.
-/// @return as dtl_comm_isend. DTL_ERROR_INVALID_HANDLE: event. DTL_ERROR_INVALID_ARGUMENT: `buf` is
-///         memory that the host cannot reach (dtl_mem_kind_info) of another backend than the
-///         event's, among others.
-/// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, as far as there is one.
+/// @param buf    `count` elements, unchanged from the event's record until the request is complete.
+/// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag    0 ... DTL_TAG_MAX.
+/// @param event  the latest record counts. An event that was never recorded is complete, so the
+///               send begins. Destroying the event has no effect. Record it again only after the
+///               request is complete.
+/// @param out    the request; complete it with dtl_request_wait or dtl_request_test. A failure of
+///               the work before the record is a failure of the request; nothing is sent, and the
+///               receiver continues to wait. dtl_request_cancel and dtl_request_destroy cancel the
+///               send at any time before it begins.
+/// @return DTL_ERROR_INVALID_HANDLE: `comm` or `event` does not exist. DTL_ERROR_INVALID_ARGUMENT:
+///         `buf` is memory that the host cannot access (dtl_mem_kind_info), of another backend than
+///         that of the event; or `tag`, `count` or `dtype` is invalid. DTL_ERROR_INVALID_RANK:
+///         `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns later failures, such as DTL_ERROR_RANK_FAILURE.
+/// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, approximately.
 pub unsafe fn dtl_comm_isend_on(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -7459,11 +7581,17 @@ pub unsafe fn dtl_comm_isend_on(
 
 unsafe extern "C" {
 
-/// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
+/// Starts a send. Does not block. `buf` must stay unchanged until the request is complete.
 ///
-/// @param out  the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_send; failures of the message itself come with the request.
-/// Equivalent: MPI_Isend.
+/// @param buf   `count` elements; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @param out   the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`, `count`
+///         or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns the failure of the message: DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_CANCELED (see dtl_comm_send). Equivalent: MPI_Isend.
 pub unsafe fn dtl_comm_isend(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -7474,11 +7602,17 @@ pub unsafe fn dtl_comm_isend(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
+/// Starts a receive. Does not block. `buf` must not be accessed until the request is complete.
 ///
-/// @param out  the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_recv; failures of the message itself come with the request.
-/// Equivalent: MPI_Irecv.
+/// @param buf     room for `count` elements; the message may be shorter.
+/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out     the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK: `source` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`,
+///         `count` or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns the failure of the message: DTL_ERROR_TRUNCATED,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED (see dtl_comm_recv). Equivalent: MPI_Irecv.
 pub unsafe fn dtl_comm_irecv(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -7489,9 +7623,16 @@ pub unsafe fn dtl_comm_irecv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Starts a synchronous send: the request is done when a receive has begun to take the message.
+/// Starts a synchronous send. Does not block. The request is complete when a matching receive has
+/// started to take the message.
 ///
-/// @return as dtl_comm_isend. Equivalent: MPI_Issend.
+/// @param buf   `count` elements, unchanged until the request is complete; NULL only for count 0.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @param out   the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
+///         failures, see there. Equivalent: MPI_Issend.
 pub unsafe fn dtl_comm_issend(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -7502,11 +7643,16 @@ pub unsafe fn dtl_comm_issend(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Makes a persistent send, at rest: dtl_request_start starts it, as often as it is over.
+/// Creates an inactive persistent send. dtl_request_start starts it; it may be started again
+/// whenever it is complete.
 ///
-/// @param buf  `count` elements, read anew by each start.
-/// @param out  yours; end it with dtl_request_destroy.
-/// @return as dtl_comm_isend. Equivalent: MPI_Send_init.
+/// @param buf   `count` elements, read again by each start.
+/// @param dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param tag   0 ... DTL_TAG_MAX.
+/// @param out   the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
+///         failures, see there. Equivalent: MPI_Send_init.
 pub unsafe fn dtl_comm_send_init(
     comm: dtl_comm_t,
     buf: *const c_void,
@@ -7517,11 +7663,16 @@ pub unsafe fn dtl_comm_send_init(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Makes a persistent receive, at rest: dtl_request_start starts it, as often as it is over.
+/// Creates an inactive persistent receive. dtl_request_start starts it; it may be started again
+/// whenever it is complete.
 ///
-/// @param buf  room for `count` elements.
-/// @param out  yours; end it with dtl_request_destroy.
-/// @return as dtl_comm_irecv. Equivalent: MPI_Recv_init.
+/// @param buf     room for `count` elements; the message may be shorter.
+/// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param out     the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_irecv. The request returns later
+///         failures, see there. Equivalent: MPI_Recv_init.
 pub unsafe fn dtl_comm_recv_init(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -7539,57 +7690,67 @@ pub unsafe fn dtl_comm_recv_init(
 
 unsafe extern "C" {
 
-/// Waits until a request is done. Its handle is stale afterwards (a second wait answers
-/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent
-/// one rests afterwards; waiting for one at rest returns at once.
+/// Waits until a request is complete. Its handle is stale afterwards (a second wait returns
+/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it stays valid. A persistent
+/// request is inactive afterwards. For an inactive one the call returns at once.
 ///
-/// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 polls once. The communicator's time
-///                    limit does not count here.
-/// @param out_info        NULL, or where the outcome of a receive is written (also of a failed one).
-/// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
-///         cancelled by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
-///         it goes on: wait again, or cancel it. For a collective, after a limit of 100 ms or more,
-///         the text lists where the other ranks are, as queried before the limit passed.
-/// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
+/// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's time
+///                    limit does not apply.
+/// @param out_info    result of a receive, also of a failed one; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the received message is longer than the buffer.
+///         DTL_ERROR_RANK_FAILURE: a rank of the operation died or left. DTL_ERROR_CANCELED: the
+///         operation was cancelled by dtl_request_cancel, or its communicator was destroyed.
+///         DTL_ERROR_TIMEOUT: the operation continues: wait again, or cancel it. For a collective,
+///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
+///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
+///         this request. Otherwise a status of the call that started the operation.
+/// Threads: any; if two threads wait for one request, one gets the result. Equivalent: MPI_Wait.
 pub unsafe fn dtl_request_wait(
     request: dtl_request_t,
     timeout_ns: u64,
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Asks whether a request is done, without waiting; makes progress. If done, its handle is stale.
+/// Checks whether a request is complete. Does not block; makes progress. If it is complete, its
+/// handle is stale afterwards, unless it is persistent.
 ///
-/// @param out_done  1 or 0. Written on success and when the operation itself failed (then 1).
-/// @param out_info      NULL, or what a receive tells; written if done.
-/// @return as dtl_request_wait, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Test.
+/// @param out_done  1 or 0. Written on success, and (with 1) if the operation failed.
+/// @param out_info  result of a receive, written if it is complete; may be NULL.
+/// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
+///         another status of the operation: see dtl_request_wait. Equivalent: MPI_Test.
 pub unsafe fn dtl_request_test(
     request: dtl_request_t,
     out_done: *mut i32,
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
-/// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late. A probe may still find a
+/// Attempts to cancel an operation that has not been matched. The request must still be waited for:
+/// it ends with DTL_ERROR_CANCELED, or normally if it was too late. A probe may still find a
 /// cancelled send until the next message from the same rank on the communicator has arrived.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own
-///         messages (see dtl_comm_desc_t) a send as well that was not over as it began. The request
-///         is unchanged. DTL_ERROR_INVALID_STATE: a persistent one at rest. DTL_ERROR_CANCELED:
-///         another thread is destroying the communicator.
-/// Equivalent: MPI_Cancel.
+/// @return DTL_ERROR_NOT_SUPPORTED: the request is a collective, which needs all ranks, or a
+///         one-sided operation (dtl_win_rput, dtl_win_rget); with MPI's own messages (see
+///         dtl_comm_desc_t) also a send that was not complete when it was started. The request is
+///         unchanged. DTL_ERROR_INVALID_STATE: the request is persistent and inactive.
+///         DTL_ERROR_CANCELED: another thread is destroying the communicator. DTL_ERROR_BUSY:
+///         called from a callback of a call that polls this request. Equivalent: MPI_Cancel.
 pub safe fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t;
 
-/// Waits until all requests are done. Each finished one becomes null in the array, unless it is
-/// persistent; null ones and persistent ones at rest are passed over. Each handle once: of one
-/// listed twice, the second is stale when its turn comes.
+/// Waits until all requests are complete. Each complete one becomes null in the array, unless it is
+/// persistent.
 ///
-/// @param requests    `count` handles. If one is stale at the start, nothing is waited for.
-/// @param timeout_ns  for all together; the communicators' time limits do not count here. If it
-///                    passes, unfinished ones stay in the array.
-/// @param out_infos       NULL, or `count` infos; those of null requests are left alone.
-/// @return the first failure (its text names the index); the others' are in out_infos[].status.
-///         DTL_ERROR_TIMEOUT: some are not done, and go on. Else as dtl_request_wait.
-///         Equivalent: MPI_Waitall.
+/// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. List
+///                    each handle once: if one is listed twice, the second is stale when its turn
+///                    comes. If one is stale at the beginning, the call does not wait.
+/// @param timeout_ns  time limit for all of them in nanoseconds, or DTL_TIMEOUT_INFINITE. The
+///                    communicators' time limits do not apply. If it passes, incomplete requests
+///                    stay in the array.
+/// @param out_infos   room for `count` results, or NULL. Those of null requests are not written.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: some are not complete and
+///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
+///         than 2^20. Equivalent: MPI_Waitall.
 pub unsafe fn dtl_request_wait_all(
     requests: *mut dtl_request_t,
     count: u64,
@@ -7597,11 +7758,16 @@ pub unsafe fn dtl_request_wait_all(
     out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Asks after all requests, without waiting; makes progress.
+/// Checks whether all requests are complete. Does not block; makes progress.
 ///
-/// @param out_done  1: all were done, and everything is as after dtl_request_wait_all. 0: nothing
-///                  else was written.
-/// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
+/// @param requests   `count` handles. Null ones and inactive persistent ones are skipped.
+/// @param out_done   1: all were complete, with the same effects as dtl_request_wait_all. 0:
+///                   nothing else was written.
+/// @param out_infos  room for `count` results, or NULL. Those of null requests are not written.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_INVALID_HANDLE: a handle is stale.
+///         DTL_ERROR_LIMIT: `count` is more than 2^20. Equivalent: MPI_Testall.
 pub unsafe fn dtl_request_test_all(
     requests: *mut dtl_request_t,
     count: u64,
@@ -7609,14 +7775,18 @@ pub unsafe fn dtl_request_test_all(
     out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Waits until one of the requests is done, and ends that one.
+/// Waits until one of the requests is complete, and returns its index.
 ///
-/// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The
-///                   one that is done becomes null, unless it is persistent.
-/// @param out_index  which one; DTL_NO_INDEX: none is active. Written also if that one failed.
-/// @param out_info       NULL, or what a receive tells.
-/// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
-/// Equivalent: MPI_Waitany.
+/// @param requests    `count` handles. Null ones and inactive persistent ones are skipped. The
+///                    complete one becomes null, unless it is persistent.
+/// @param timeout_ns  nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param out_index   index of the complete request; DTL_NO_INDEX if none is active. Written also
+///                    if that request failed.
+/// @param out_info    result of a receive; may be NULL.
+/// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
+///         another status of the operation: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is
+///         complete, and all continue. DTL_ERROR_INVALID_HANDLE: a handle is stale.
+///         DTL_ERROR_LIMIT: `count` is more than 2^20. Equivalent: MPI_Waitany.
 pub unsafe fn dtl_request_wait_any(
     requests: *mut dtl_request_t,
     count: u64,
@@ -7625,15 +7795,20 @@ pub unsafe fn dtl_request_wait_any(
     out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Waits until at least one of the requests is done, and ends all that are.
+/// Waits until at least one of the requests is complete, and returns the indices of all complete
+/// ones.
 ///
-/// @param requests   as in dtl_request_wait_any.
-/// @param out_count  how many were done; 0: none is active.
-/// @param out_indices    room for `count`: which ones.
-/// @param out_infos      NULL, or room for `count`: what each tells, in the order of `out_indices`.
-/// @return the first failure (its text names the index); the others' are in out_infos[].status.
-///         DTL_ERROR_TIMEOUT: none is done, all go on. Else as dtl_request_wait.
-///         Equivalent: MPI_Waitsome.
+/// @param requests     `count` handles. Null ones and inactive persistent ones are skipped. The
+///                     complete ones become null, unless they are persistent.
+/// @param timeout_ns   nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param out_count    number of complete requests; 0 if none is active.
+/// @param out_indices  room for `count` indices of complete requests.
+/// @param out_infos    room for `count` results, in the order of `out_indices`; may be NULL.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is complete, and all
+///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
+///         than 2^20. Equivalent: MPI_Waitsome.
 pub unsafe fn dtl_request_wait_some(
     requests: *mut dtl_request_t,
     count: u64,
@@ -7643,31 +7818,34 @@ pub unsafe fn dtl_request_wait_some(
     out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
-/// Starts a persistent request that is at rest.
+/// Starts an inactive persistent request. Does not block.
 ///
-/// @return DTL_ERROR_INVALID_STATE: it is active, or not persistent. Else as the call that made it.
-/// Equivalent: MPI_Start.
+/// @return DTL_ERROR_INVALID_STATE: the request is active or not persistent, or its device buffer
+///         was freed. Otherwise a status of the call that created it. Equivalent: MPI_Start.
 pub safe fn dtl_request_start(request: dtl_request_t) -> dtl_status_t;
 
-/// Starts persistent requests, in their order. Null ones are failures here.
+/// Starts persistent requests in their order. Does not block.
 ///
-/// @return the first failure (its text names the index): those before it are active, the others are
-///         not; as dtl_request_start. Equivalent: MPI_Startall.
+/// @param requests  `count` handles, all inactive; a null one is a failure.
+/// @return the first failure; its text has the index. The requests before it are active, the others
+///         are not. DTL_ERROR_INVALID_STATE: a request is active or not persistent, or its device
+///         buffer was freed. DTL_ERROR_INVALID_HANDLE: a handle is null or stale. DTL_ERROR_LIMIT:
+///         `count` is more than 2^20. Equivalent: MPI_Startall.
 pub unsafe fn dtl_request_start_all(
     requests: *mut dtl_request_t,
     count: u64,
 ) -> dtl_status_t;
 
-/// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
-/// has been matched. Null: nothing happens.
+/// Destroys a request and discards its result. An operation in flight is cancelled; if it has been
+/// matched, the call waits until it is complete. Null: no effect.
 ///
-/// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for
-///         it.
-///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI
-///         does not give back: wait for it. DTL_ERROR_TIMEOUT: a registered kind has
-///         not given it back for 5 s. The request is unchanged after these. DTL_ERROR_CANCELED:
-///         another thread is destroying the communicator, and this request with it.
-/// Equivalent: MPI_Request_free, but nothing goes on in the background.
+/// @return DTL_ERROR_BUSY: a collective, which needs all ranks, or a one-sided operation
+///         (dtl_win_rput, dtl_win_rget) is in flight: wait for it. DTL_ERROR_NOT_SUPPORTED: a send
+///         with MPI's own messages (see dtl_comm_desc_t), which MPI does not release, is in flight:
+///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has not released it within 5 s. After
+///         these the request is unchanged. DTL_ERROR_CANCELED: another thread is destroying the
+///         communicator, and this request with it.
+/// Equivalent: MPI_Request_free, but no operation continues in the background.
 pub safe fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t;
 
 }
@@ -7677,37 +7855,44 @@ pub safe fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t;
 
 unsafe extern "C" {
 
-/// Returns once every rank has called it.
+/// Blocks until every rank has called it.
 ///
-/// Rules for all collectives. Every rank of the communicator makes the same calls in the same
-/// order, with the same count, dtype, op and root. Results do not depend on the order in which
-/// messages arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is
-/// bitwise the same on every kind of communicator. Without, this holds on all but two, which group
-/// the operands in another way, so that floating-point results may differ in rounding: "hier" (node
-/// by node) and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines
-/// all of this. Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at
-/// the root where only the root receives; as rbuf of a scatter, at the root): this rank's part lies
-/// where its result goes. Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
+/// Rules for all collectives. All ranks of the communicator make the same calls in the same order,
+/// with the same count, dtype, op and root. Results do not depend on the order in which messages
+/// arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is bitwise the
+/// same on every kind of communicator. Without it, this holds for all kinds except two, which group
+/// the operands differently, so that floating-point results may differ in rounding: "hier" (node by
+/// node), and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines all
+/// of this.
 ///
-/// The forms with an i return at once with a request (see dtl_comm_ibarrier).
+/// Buffers must not overlap. DTL_IN_PLACE is allowed where the text of a function states it: as
+/// `sbuf` (at the root, if only the root receives), or as `rbuf` of a scatter (at the root). This
+/// rank's part is then at the place of its result. Anywhere else DTL_IN_PLACE is
+/// DTL_ERROR_INVALID_ARGUMENT. For memory of devices see dtl_comm_send.
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if
-///         the call that made the communicator failed on it alone, or if it destroyed the
-///         communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text
-///         names the operation that each rank is in. DTL_ERROR_BUSY: another thread of this process
-///         is in a call of a collective on it (requests of collectives do not count), or this
-///         thread is, in a function of the program's that it has called (see dtl_op_fn_t).
-///         DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the same collective, or with different
-///         counts (named, see dtl_comm_dump; what cannot be found out ends with the time limit).
-///         MPI's own collectives notice neither this nor deaths.
-///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
-///         dtl_comm_shrink it, or destroy it.
-/// Equivalent: MPI_Barrier.
+/// The nonblocking forms (dtl_comm_i...) return a request, see dtl_comm_ibarrier.
+///
+/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent; the text names it. A live rank
+///         is absent if the call that created the communicator failed on it alone, or if it
+///         destroyed the communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time
+///         limit passed; the text names the operation that each rank is in. DTL_ERROR_BUSY: another
+///         thread of this process is in a collective on `comm` (requests of collectives do not
+///         count), or the call comes from a callback of a collective on `comm` (see dtl_op_fn_t).
+///         DTL_ERROR_INVALID_ARGUMENT: an argument is invalid, or the ranks are in different
+///         collectives or pass different counts; the text names them (see dtl_comm_dump).
+///         Differences that cannot be detected end at the time limit. MPI's own collectives detect
+///         neither differences nor deaths. DTL_ERROR_INVALID_STATE: an earlier collective failed,
+///         so the ranks are out of step: call dtl_comm_shrink, or destroy the communicator.
+///         DTL_ERROR_CANCELED: the communicator was destroyed meanwhile. DTL_ERROR_NOT_SUPPORTED:
+///         NCCL does not provide the collective for device memory (kind "nccl", see
+///         DTL_COMM_STAGE). Equivalent: MPI_Barrier.
 pub safe fn dtl_comm_barrier(comm: dtl_comm_t) -> dtl_status_t;
 
-/// Copies `count` elements from the root's `buf` into everybody's.
+/// Copies `count` elements from the `buf` of the root to the `buf` of every rank.
 ///
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Bcast.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Bcast.
 pub unsafe fn dtl_comm_bcast(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -7716,13 +7901,16 @@ pub unsafe fn dtl_comm_bcast(
     root: i32,
 ) -> dtl_status_t;
 
-/// Folds everybody's `count` elements, one by one, into the root's `rbuf`.
+/// Reduces `count` elements of every rank, element by element, into the `rbuf` of the root.
 ///
 /// @param sbuf  `count` elements; DTL_IN_PLACE at the root.
-/// @param rbuf  `count` elements at the root; not touched elsewhere (may be NULL there).
-/// @param op    DTL_OP_...; see there which dtypes it goes with. Operands are folded in the order
-///              of ranks unless the operation commutes.
-/// @return as dtl_comm_allreduce; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Reduce.
+/// @param rbuf  `count` elements at the root; not accessed elsewhere, where it may be NULL.
+/// @param op    DTL_OP_..., see there for the dtypes. Operands are combined in the order of ranks
+///              unless the operation commutes.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
+///         together. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier.
+/// Equivalent: MPI_Reduce.
 pub unsafe fn dtl_comm_reduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7733,11 +7921,12 @@ pub unsafe fn dtl_comm_reduce(
     root: i32,
 ) -> dtl_status_t;
 
-/// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
+/// Reduces `count` elements of every rank, element by element, into the `rbuf` of every rank.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
-///         Equivalent: MPI_Allreduce.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Allreduce.
 pub unsafe fn dtl_comm_allreduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7747,13 +7936,16 @@ pub unsafe fn dtl_comm_allreduce(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Folds everybody's size x `count` elements and gives rank r the r-th `count` of the result.
+/// Reduces size x `count` elements of every rank. Rank r gets the r-th `count` elements of the
+/// result.
 ///
-/// @param sbuf   size x count elements; DTL_IN_PLACE: they lie at `rbuf`, whose first `count` are
-///               then the result.
-/// @param rbuf   `count` elements (size x count in place).
+/// @param sbuf   size x `count` elements. DTL_IN_PLACE: they are at `rbuf`, and the first `count`
+///               elements there are then the result.
+/// @param rbuf   `count` elements (in place size x `count`).
 /// @param count  elements of one block.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter_block.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Reduce_scatter_block.
 pub unsafe fn dtl_comm_reduce_scatter_block(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7763,13 +7955,16 @@ pub unsafe fn dtl_comm_reduce_scatter_block(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r]
+/// Reduces the elements of every rank. Rank r gets the r-th block of the result, with rcounts[r]
 /// elements.
 ///
-/// @param sbuf     the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
-///                 rcounts[rank] are then the result.
+/// @param sbuf     as many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`, and
+///                 the first rcounts[rank] elements there are then the result.
 /// @param rcounts  size counts, the same on all ranks.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
+/// Equivalent: MPI_Reduce_scatter.
 pub unsafe fn dtl_comm_reduce_scatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7779,10 +7974,12 @@ pub unsafe fn dtl_comm_reduce_scatter(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Folds, element by element, what ranks 0 ... this one give.
+/// Reduces the elements of ranks 0 ... this one, element by element (inclusive prefix reduction).
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Scan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Scan.
 pub unsafe fn dtl_comm_scan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7792,10 +7989,13 @@ pub unsafe fn dtl_comm_scan(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
+/// Reduces the elements of the ranks before this one, element by element (exclusive prefix
+/// reduction). The `rbuf` of rank 0 is unchanged.
 ///
 /// @param sbuf  `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Exscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Exscan.
 pub unsafe fn dtl_comm_exscan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7805,12 +8005,14 @@ pub unsafe fn dtl_comm_exscan(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Collects everybody's block at the root, in the order of ranks.
+/// Collects one block of every rank at the root, in the order of ranks.
 ///
 /// @param sbuf            count_per_rank elements; DTL_IN_PLACE at the root.
-/// @param count_per_rank  elements in one block.
+/// @param count_per_rank  elements of one block.
 /// @param rbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Gather.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Gather.
 pub unsafe fn dtl_comm_gather(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7820,12 +8022,15 @@ pub unsafe fn dtl_comm_gather(
     root: i32,
 ) -> dtl_status_t;
 
-/// Collects everybody's block at the root, each with its own size and place.
+/// Collects one block of every rank at the root. Sizes and positions of the blocks vary.
 ///
 /// @param sbuf     `scount` elements; DTL_IN_PLACE at the root.
-/// @param rcounts  elements of each rank's block; read at the root only (may be NULL elsewhere).
-/// @param rdispls  where each block begins in `rbuf`, in elements; NULL: one after the other.
-/// @return as dtl_comm_gather; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Gatherv.
+/// @param rcounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
+/// Equivalent: MPI_Gatherv.
 pub unsafe fn dtl_comm_gatherv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7837,13 +8042,15 @@ pub unsafe fn dtl_comm_gatherv(
     root: i32,
 ) -> dtl_status_t;
 
-/// Hands the root's blocks out, one to each rank in their order.
+/// Distributes the blocks of the root, one to each rank in the order of ranks.
 ///
 /// @param sbuf            size x count_per_rank elements at the root; may be NULL elsewhere.
-/// @param count_per_rank  elements in one block.
+/// @param count_per_rank  elements of one block.
 /// @param rbuf            count_per_rank elements; DTL_IN_PLACE at the root: its block stays in
 ///                        `sbuf`.
-/// @return as dtl_comm_gather. Equivalent: MPI_Scatter.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Scatter.
 pub unsafe fn dtl_comm_scatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7853,11 +8060,14 @@ pub unsafe fn dtl_comm_scatter(
     root: i32,
 ) -> dtl_status_t;
 
-/// Hands the root's blocks out, each with its own size and place.
+/// Distributes the blocks of the root, one to each rank. Sizes and positions of the blocks vary.
 ///
-/// @param scounts, sdispls  as rcounts and rdispls of dtl_comm_gatherv, of `sbuf` at the root.
-/// @param rbuf              `rcount` elements; DTL_IN_PLACE at the root.
-/// @return as dtl_comm_gather. Equivalent: MPI_Scatterv.
+/// @param scounts  elements of each rank's block; read at the root only, may be NULL elsewhere.
+/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param rbuf     `rcount` elements; DTL_IN_PLACE at the root.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Scatterv.
 pub unsafe fn dtl_comm_scatterv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7869,11 +8079,12 @@ pub unsafe fn dtl_comm_scatterv(
     root: i32,
 ) -> dtl_status_t;
 
-/// Collects everybody's block at everybody, in the order of ranks.
+/// Collects one block of every rank at every rank, in the order of ranks.
 ///
 /// @param sbuf  count_per_rank elements, or DTL_IN_PLACE.
 /// @param rbuf  size x count_per_rank elements.
-/// @return as dtl_comm_barrier. Equivalent: MPI_Allgather.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. Equivalent: MPI_Allgather.
 pub unsafe fn dtl_comm_allgather(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7882,11 +8093,14 @@ pub unsafe fn dtl_comm_allgather(
     dtype: dtl_dtype_t,
 ) -> dtl_status_t;
 
-/// Collects everybody's block at everybody, each with its own size and place.
+/// Collects one block of every rank at every rank. Sizes and positions of the blocks vary.
 ///
-/// @param sbuf              `scount` elements, or DTL_IN_PLACE.
-/// @param rcounts, rdispls  as in dtl_comm_gatherv, the same counts on all ranks.
-/// @return as dtl_comm_gatherv. Equivalent: MPI_Allgatherv.
+/// @param sbuf     `scount` elements, or DTL_IN_PLACE.
+/// @param rcounts  elements of each rank's block, the same on all ranks.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Allgatherv.
 pub unsafe fn dtl_comm_allgatherv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7897,11 +8111,12 @@ pub unsafe fn dtl_comm_allgatherv(
     dtype: dtl_dtype_t,
 ) -> dtl_status_t;
 
-/// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
+/// Sends block r of `sbuf` to rank r, and receives block r of `rbuf` from rank r.
 ///
-/// @param sbuf  size x count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
+/// @param sbuf  size x count_per_rank elements. DTL_IN_PLACE: the blocks to send are at `rbuf`.
 /// @param rbuf  size x count_per_rank elements.
-/// @return as dtl_comm_barrier. Equivalent: MPI_Alltoall.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. Equivalent: MPI_Alltoall.
 pub unsafe fn dtl_comm_alltoall(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7910,15 +8125,18 @@ pub unsafe fn dtl_comm_alltoall(
     dtype: dtl_dtype_t,
 ) -> dtl_status_t;
 
-/// Sends block r of `sbuf` to rank r, receives block r of `rbuf` from it. Sizes and places vary.
+/// Sends block r of `sbuf` to rank r, and receives block r of `rbuf` from it. Sizes and positions
+/// vary.
 ///
-/// @param sbuf              DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not
-///                          read).
-/// @param scounts, sdispls  of the blocks to each rank, in elements; NULL sdispls: one after the
-///                 other.
-/// @param rcounts, rdispls  of the blocks from each rank.
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent:
-///         MPI_Alltoallv.
+/// @param sbuf     DTL_IN_PLACE: the blocks to send are at `rbuf` (`scounts` and `sdispls` are not
+///                 read).
+/// @param scounts  elements of the block to each rank.
+/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param rcounts  elements of the block from each rank.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Alltoallv.
 pub unsafe fn dtl_comm_alltoallv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -7930,15 +8148,21 @@ pub unsafe fn dtl_comm_alltoallv(
     dtype: dtl_dtype_t,
 ) -> dtl_status_t;
 
-/// One block to each of some ranks and one from each of some ranks. Every rank of the communicator
-/// calls it; the lists must fit: each rank is in dests here as often as this one is in sources
-/// there.
+/// Sends one block to each rank of a list and receives one block from each rank of another. Every
+/// rank of the communicator calls it. The lists must match: each rank is in `dests` here as often
+/// as this one is in `sources` there.
 ///
-/// @param dest_count, dests      ranks to send to; DTL_PROC_NULL is passed over.
-/// @param scounts, sdispls       dest_count each, in elements; NULL sdispls: one after the other.
-/// @param source_count, sources  ranks to receive from; of several blocks from one rank the first
-///                               is the one that it sent first.
-/// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
+/// @param dests    ranks to send to; DTL_PROC_NULL is skipped.
+/// @param scounts  elements of each of the `dest_count` blocks.
+/// @param sdispls  position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param sources  ranks to receive from. Of several blocks from one rank, the one sent first is
+///                 received first.
+/// @param rcounts  elements of each of the `source_count` blocks.
+/// @param rdispls  position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_INVALID_RANK: an element of `dests` or `sources` is not a rank.
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Neighbor_alltoallv.
 pub unsafe fn dtl_comm_neighbor_alltoallv(
     comm: dtl_comm_t,
     dests: *const i32,
@@ -7961,27 +8185,33 @@ pub unsafe fn dtl_comm_neighbor_alltoallv(
 
 unsafe extern "C" {
 
-/// Begins a barrier and returns at once; the request is done when every rank has begun it.
+/// Starts a barrier. Does not block. The request is complete when every rank has started the
+/// barrier.
 ///
-/// Of all collectives with an i: the arguments are those of the form without it, and the buffers
-/// must stay untouched until the request is done (the arrays of counts, places and ranks only until
-/// the call returns). Every rank begins its collectives, of both forms, in the same order. Any call
-/// that waits, and dtl_request_test, moves them on. The communicator's time limit does not end
-/// them; a death does.
+/// Rules for all nonblocking collectives. The parameters are those of the blocking form. The
+/// buffers must not be accessed until the request is complete; arrays of counts, displacements and
+/// ranks may be reused when the call returns. Every rank starts its collectives, blocking and
+/// nonblocking, in the same order. Every waiting call, and dtl_request_test, makes progress on
+/// them. The communicator's time limit does not end them; the death of a rank does. Failures of
+/// this rank's arguments are returned by the call, failures of other ranks by the request.
 ///
-/// @param out  the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many requests in
-///         flight. Failures of other ranks are returned when the request is waited for.
-///         Equivalent: MPI_Ibarrier.
+/// @param out  the request; complete it with dtl_request_wait or dtl_request_test. It cannot be
+///             cancelled.
+/// @return DTL_ERROR_LIMIT: too many requests in flight. DTL_ERROR_RANK_FAILURE: a rank died, left
+///         or is absent. DTL_ERROR_BUSY: another thread is in a collective on `comm`.
+///         DTL_ERROR_INVALID_STATE: an earlier collective on `comm` failed.
+///         DTL_ERROR_INVALID_ARGUMENT: an argument is invalid, or the calls of the ranks differ.
+/// Equivalent: MPI_Ibarrier.
 pub unsafe fn dtl_comm_ibarrier(
     comm: dtl_comm_t,
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_bcast: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_bcast, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ibcast.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
 pub unsafe fn dtl_comm_ibcast(
     comm: dtl_comm_t,
     buf: *mut c_void,
@@ -7991,10 +8221,12 @@ pub unsafe fn dtl_comm_ibcast(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_reduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ireduce.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
+///         together. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
+/// Equivalent: MPI_Ireduce.
 pub unsafe fn dtl_comm_ireduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8006,10 +8238,11 @@ pub unsafe fn dtl_comm_ireduce(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allreduce: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allreduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallreduce.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
 pub unsafe fn dtl_comm_iallreduce(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8020,10 +8253,13 @@ pub unsafe fn dtl_comm_iallreduce(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce_scatter_block: see there for the parameters, dtl_comm_ibarrier for the
+/// rules.
 ///
-/// @return as dtl_comm_reduce_scatter_block, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ireduce_scatter_block.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
+/// Equivalent: MPI_Ireduce_scatter_block.
 pub unsafe fn dtl_comm_ireduce_scatter_block(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8034,10 +8270,11 @@ pub unsafe fn dtl_comm_ireduce_scatter_block(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_reduce_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ireduce_scatter.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter.
 pub unsafe fn dtl_comm_ireduce_scatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8048,10 +8285,11 @@ pub unsafe fn dtl_comm_ireduce_scatter(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scan: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
 pub unsafe fn dtl_comm_iscan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8062,10 +8300,11 @@ pub unsafe fn dtl_comm_iscan(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_exscan: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_exscan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iexscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
 pub unsafe fn dtl_comm_iexscan(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8076,10 +8315,11 @@ pub unsafe fn dtl_comm_iexscan(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_gather: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_gather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Igather.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Igather.
 pub unsafe fn dtl_comm_igather(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8090,10 +8330,11 @@ pub unsafe fn dtl_comm_igather(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_gatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_gatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Igatherv.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Igatherv.
 pub unsafe fn dtl_comm_igatherv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8106,10 +8347,11 @@ pub unsafe fn dtl_comm_igatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscatter.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iscatter.
 pub unsafe fn dtl_comm_iscatter(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8120,10 +8362,11 @@ pub unsafe fn dtl_comm_iscatter(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scatterv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scatterv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscatterv.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iscatterv.
 pub unsafe fn dtl_comm_iscatterv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8136,10 +8379,10 @@ pub unsafe fn dtl_comm_iscatterv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allgather: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allgather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallgather.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
 pub unsafe fn dtl_comm_iallgather(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8149,10 +8392,10 @@ pub unsafe fn dtl_comm_iallgather(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allgatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allgatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallgatherv.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
 pub unsafe fn dtl_comm_iallgatherv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8164,10 +8407,10 @@ pub unsafe fn dtl_comm_iallgatherv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_alltoall: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_alltoall, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ialltoall.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
 pub unsafe fn dtl_comm_ialltoall(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8177,10 +8420,10 @@ pub unsafe fn dtl_comm_ialltoall(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_alltoallv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ialltoallv.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
 pub unsafe fn dtl_comm_ialltoallv(
     comm: dtl_comm_t,
     sbuf: *const c_void,
@@ -8193,10 +8436,12 @@ pub unsafe fn dtl_comm_ialltoallv(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_neighbor_alltoallv: see there for the parameters, dtl_comm_ibarrier for the
+/// rules.
 ///
-/// @return as dtl_comm_neighbor_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ineighbor_alltoallv.
+/// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
 pub unsafe fn dtl_comm_ineighbor_alltoallv(
     comm: dtl_comm_t,
     dests: *const i32,
@@ -8220,27 +8465,36 @@ pub unsafe fn dtl_comm_ineighbor_alltoallv(
 
 unsafe extern "C" {
 
-/// Makes a communicator of the same ranks, whose messages are never matched with those of `comm`.
-/// Collective. Like all communicators that are made from another one, it shares the connection, has
-/// the same time limit, and lives on when `comm` is destroyed. Each rank uses about 9 KiB for it,
-/// and on kinds "shm" and "threads" shared memory for small collectives (see
-/// docs/explanation/memory.md). A communicator that does not have all ranks in the order of the
-/// opened one uses another 4 bytes for each rank of both. The time to make one does not depend on
-/// how many communicators there are.
+/// Creates a communicator with the same ranks. Its messages never match those of `comm`.
+/// Collective. Like all communicators that are created from another one, it shares the connections
+/// of `comm`, has its time limit, and stays valid when `comm` is destroyed.
 ///
-/// @param out  yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
-/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an
-///         attribute's copy function, on this rank alone. If the call fails on some ranks only, the
-///         others get a duplicate on which collectives end with DTL_ERROR_RANK_FAILURE. `comm` is
-///         then as before, unless a rank died. Equivalent: MPI_Comm_dup.
+/// It uses about 9 KiB per rank and, on kinds "shm" and "threads", shared memory for small
+/// collectives (see docs/explanation/memory.md). A communicator without all ranks in the order of
+/// the opened one uses another 4 bytes per rank of both. The time for the call does not depend on
+/// the number of communicators.
+///
+/// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
+///             attributes are those that the copy functions of their keys copy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
+///         communicators were created already. Otherwise the status of an attribute's copy
+///         function, on this rank only. If the call fails on some ranks only, the others get a
+///         duplicate on which collectives fail with DTL_ERROR_RANK_FAILURE. `comm` is then
+///         unchanged, unless a rank died. Equivalent: MPI_Comm_dup.
 pub unsafe fn dtl_comm_dup(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t;
 
-/// Makes one communicator for each color. Collective over `comm`.
+/// Creates one communicator per color. Collective over `comm`. For the rules see dtl_comm_dup;
+/// attributes are not copied.
 ///
-/// @param color  0 or more; DTL_UNDEFINED: none for this rank.
-/// @param key    ranks of the new one are in the order of keys, equal ones in that of `comm`.
-/// @param out    yours, or DTL_COMM_NULL for DTL_UNDEFINED.
-/// @return as dtl_comm_dup; DTL_ERROR_INVALID_ARGUMENT: color. Equivalent: MPI_Comm_split.
+/// @param color  0 or more, or DTL_UNDEFINED: no communicator for this rank.
+/// @param key    the new ranks are ordered by key, then by rank in `comm`.
+/// @param out    the communicator, or DTL_COMM_NULL for DTL_UNDEFINED. The caller owns it; destroy
+///               it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if `color`
+///         is invalid. DTL_ERROR_LIMIT: 2^32 / size communicators were created already.
+/// Equivalent: MPI_Comm_split.
 pub unsafe fn dtl_comm_split(
     comm: dtl_comm_t,
     color: i32,
@@ -8248,26 +8502,33 @@ pub unsafe fn dtl_comm_split(
     out: *mut dtl_comm_t,
 ) -> dtl_status_t;
 
-/// Makes one communicator for each node: of the ranks that run under one kernel (kind "hier": that
-/// it counts as one node). Collective over `comm`.
+/// Creates one communicator per node, with the ranks that run under one kernel (kind "hier": that
+/// it counts as one node). Collective over `comm`. For the rules see dtl_comm_dup; attributes are
+/// not copied.
 ///
-/// @param key  as in dtl_comm_split.
-/// @param out  yours.
-/// @return as dtl_comm_dup; DTL_ERROR_NOT_SUPPORTED: a rank cannot tell its node (named).
-/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
+/// @param key  the new ranks are ordered by key, then by rank in `comm`.
+/// @param out  the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
+///         communicators were created already. DTL_ERROR_NOT_SUPPORTED: a rank cannot identify its
+///         node; the text names it. Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
 pub unsafe fn dtl_comm_split_node(
     comm: dtl_comm_t,
     key: i32,
     out: *mut dtl_comm_t,
 ) -> dtl_status_t;
 
-/// Makes a communicator of the listed ranks, in the list's order. Collective over `comm`: all its
-/// ranks pass the same list.
+/// Creates a communicator of the listed ranks, in the order of the list. Collective over `comm`:
+/// all its ranks pass the same list. For the rules see dtl_comm_dup; attributes are not copied.
 ///
 /// @param ranks  `count` different ranks of `comm`.
-/// @param out    yours, or DTL_COMM_NULL on ranks that are not listed.
-/// @return as dtl_comm_dup; DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT: one is listed
-///         twice.
+/// @param count  number of ranks, 1 ... size of `comm`.
+/// @param out    the communicator, or DTL_COMM_NULL on ranks that are not listed. The caller owns
+///               it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_INVALID_RANK: a listed rank
+///         is not in `comm`. DTL_ERROR_INVALID_ARGUMENT: `count` is out of range, or a rank is
+///         listed twice. DTL_ERROR_LIMIT: 2^32 / size communicators were created already.
 /// Equivalent: MPI_Group_incl and MPI_Comm_create.
 pub unsafe fn dtl_comm_group_create(
     comm: dtl_comm_t,
@@ -8276,15 +8537,15 @@ pub unsafe fn dtl_comm_group_create(
     out: *mut dtl_comm_t,
 ) -> dtl_status_t;
 
-/// Makes a working communicator of the ranks that survived a failure, in their order. Every
-/// survivor calls it. The call first ends all operations that wait on `comm`, on every rank, with
-/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and
-/// ranks that destroy `comm` instead are left out, if it is noticed that they do (after a failure:
+/// Creates a working communicator of the ranks that survived a failure, in their order. Every
+/// survivor calls it. The call first ends all waiting operations on `comm`, on every rank, with
+/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on the remaining ranks. Excluded are ranks that
+/// die meanwhile and ranks that destroy `comm` instead, if that is detected (after a failure:
 /// always; without one: docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT.
-/// Without a failure, all other ranks are survivors. Afterwards `comm` is of no use: destroy it.
+/// Without a failure, all other ranks are survivors. Afterwards `comm` cannot be used: destroy it.
 ///
-/// The call is collective, and only one thread of a process may be in it for a communicator. Calls
-/// of other threads that wait on `comm` end.
+/// The call is collective. Only one thread of a process may be in it for one communicator. Waiting
+/// calls of other threads on `comm` end.
 ///
 /// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not
 /// failed: the next call on this rank continues it. The ranks need not repeat it at the same time.
@@ -8293,32 +8554,34 @@ pub unsafe fn dtl_comm_group_create(
 /// communicator. If this rank destroys `comm` instead, collectives on the new communicator end with
 /// DTL_ERROR_RANK_FAILURE.
 ///
-/// @param out  new communicator, yours, with the survivors as ranks 0 to n-1.
+/// @param out  the new communicator, with the survivors as ranks 0 to n-1. The caller owns it;
+///             destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's
 ///         time limit (the text reports where that rank is); call it again to continue.
 ///         DTL_ERROR_RANK_FAILURE: the other ranks have agreed that this rank failed.
-///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or a collective on it is
-///         further up this thread, in a function of the program's that it has called (see
-///         dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`. Equivalent:
-///         MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or the call comes from a
+///         callback of a collective on `comm` (see dtl_op_fn_t). DTL_ERROR_CANCELED: another thread
+///         destroyed `comm`. Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 pub unsafe fn dtl_comm_shrink(comm: dtl_comm_t, out: *mut dtl_comm_t) -> dtl_status_t;
 
-/// Ends this process at once with an exit code (no atexit functions, no destructors), after a line
-/// in the log. The launcher ends the other ranks (dtlrun and mpirun do). Does not return unless it
+/// Exits this process at once with an exit code, after a message in the log. No atexit functions or
+/// destructors run. The launcher ends the other ranks (dtlrun and mpirun do). Returns only if it
 /// fails.
 ///
-/// @param code  the exit code, 1 ... 255.
-/// Equivalent: MPI_Abort.
+/// @param code  exit code, 1 ... 255.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `code` is out of range. There is no other return than a
+///         failure. Equivalent: MPI_Abort.
 pub safe fn dtl_comm_abort(comm: dtl_comm_t, code: i32) -> dtl_status_t;
 
-/// Tells where the ranks are: which operation each is in, as far as it answers within half a second
-/// (a rank answers while it waits in a call of this library), and each rank's last operations. Any
-/// rank may ask at any time, also from another thread while the first one waits.
+/// Reports where the ranks are: the operation that each rank is in, if it replies within half a
+/// second (a rank replies while it waits in a call of this library), and the last operations of
+/// each rank. Any rank may call it at any time, also from another thread while the first one waits.
 ///
-/// @param buf      `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length only
-///                 (the text may be another one the next time: pass a few KiB).
-/// @param out_len  length needed without the NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len.
+/// @param buf      `cap` bytes for the text and its NUL. NULL with cap 0: only the length is
+///                 returned (the next text may differ: pass a few KiB).
+/// @param cap      size of `buf` in bytes.
+/// @param out_len  length of the text without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: only *out_len was written.
 pub unsafe fn dtl_comm_dump(
     comm: dtl_comm_t,
     buf: *mut c_char,
@@ -8326,13 +8589,14 @@ pub unsafe fn dtl_comm_dump(
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// Makes a key for attributes: pointers of the program's own on communicators.
+/// Creates a key for attributes: pointers that the program attaches to communicators.
 ///
-/// @param copy_fn    called by dtl_comm_dup; NULL: duplicates do not get the attribute.
-/// @param delete_fn  called when an attribute ends; NULL: nothing to do.
-/// @param user       passed to both.
-/// @param out_key    yours; end it with dtl_comm_key_destroy. dtl_finalize ends all keys.
-/// @return DTL_ERROR_LIMIT. Equivalent: MPI_Comm_create_keyval.
+/// @param copy_fn    called by dtl_comm_dup. NULL: duplicates do not get the attribute.
+/// @param delete_fn  called when an attribute is released. NULL: no call.
+/// @param user       pointer that is passed to both functions.
+/// @param out_key    the key. The caller owns it; destroy it with dtl_comm_key_destroy.
+///                   dtl_finalize destroys all.
+/// @return DTL_ERROR_LIMIT: no key is left. Equivalent: MPI_Comm_create_keyval.
 pub unsafe fn dtl_comm_key_create(
     copy_fn: dtl_attribute_copy_fn_t,
     delete_fn: dtl_attribute_delete_fn_t,
@@ -8340,26 +8604,30 @@ pub unsafe fn dtl_comm_key_create(
     out_key: *mut i32,
 ) -> dtl_status_t;
 
-/// Ends a key. Attributes under it stay, and dtl_comm_get_attr finds them, until their
-/// communicators are destroyed; none can be set any more.
+/// Destroys a key. Its attributes stay, and dtl_comm_get_attr finds them, until their communicators
+/// are destroyed. No further ones can be set.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such key. Equivalent: MPI_Comm_free_keyval.
 pub safe fn dtl_comm_key_destroy(key: i32) -> dtl_status_t;
 
-/// Puts a pointer on a communicator, of this process only. One that was there under the key ends.
+/// Attaches a pointer to a communicator, in this process only. A previous one with this key is
+/// released.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_set_attr.
+/// @param value  the pointer. The library does not dereference it.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
+/// Equivalent: MPI_Comm_set_attr.
 pub unsafe fn dtl_comm_set_attr(
     comm: dtl_comm_t,
     key: i32,
     value: *mut c_void,
 ) -> dtl_status_t;
 
-/// Reads an attribute.
+/// Returns the attribute of a communicator for a key.
 ///
 /// @param out_value  the pointer; NULL if there is none.
-/// @param out_found  1 or 0.
-/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_get_attr.
+/// @param out_found  1 if there is one, else 0.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
+/// Equivalent: MPI_Comm_get_attr.
 pub unsafe fn dtl_comm_get_attr(
     comm: dtl_comm_t,
     key: i32,
@@ -8367,10 +8635,10 @@ pub unsafe fn dtl_comm_get_attr(
     out_found: *mut i32,
 ) -> dtl_status_t;
 
-/// Ends an attribute: its key's delete_fn is called.
+/// Deletes an attribute and calls the delete_fn of its key.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: communicator or key.
-/// Equivalent: MPI_Comm_delete_attr.
+/// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: there is no such
+///         communicator or key. Equivalent: MPI_Comm_delete_attr.
 pub safe fn dtl_comm_delete_attr(comm: dtl_comm_t, key: i32) -> dtl_status_t;
 
 }
@@ -8380,42 +8648,47 @@ pub safe fn dtl_comm_delete_attr(comm: dtl_comm_t, key: i32) -> dtl_status_t;
 
 unsafe extern "C" {
 
-/// Makes a window: memory of each rank that the others read and change by dtl_win_put, dtl_win_get,
-/// dtl_win_accumulate and their kin, without calls of this rank. Collective: all ranks call it,
-/// each with memory, size and unit of its own.
+/// Creates a window: memory of each rank that the other ranks access with dtl_win_put, dtl_win_get,
+/// dtl_win_accumulate and the like, without calls of this rank. Collective: every rank calls it,
+/// each with its own memory, size and unit.
 ///
-/// Operations belong into epochs: between two calls of dtl_win_fence, or between dtl_win_lock (or
-/// dtl_win_lock_all) and its unlock. What a rank stores to its own memory with plain stores, others
-/// see after the next fence, or if the rank locks itself meanwhile. docs/explanation/one-sided.md
-/// has the whole story: memory, progress, costs.
+/// Operations belong to epochs: between two calls of dtl_win_fence, or between dtl_win_lock (or
+/// dtl_win_lock_all) and its unlock. Plain stores of a rank to its own memory are visible to the
+/// others after the next fence, or if the rank holds a lock on itself meanwhile. See
+/// docs/explanation/one-sided.md for memory, progress and costs.
 ///
-/// The window has a communicator of its own within: `comm` may be destroyed while it lives, and its
-/// messages meet nobody else's. `comm`'s time limit counts for every call on the window that waits;
-/// dtl_win_fence, dtl_win_destroy and the making of a window tell where the other ranks are when it
-/// has passed, and ask them before.
+/// The window has an internal communicator. So `comm` may be destroyed while the window exists, and
+/// their messages never match. The time limit of `comm` applies to every blocking call on the
+/// window. The calls that create a window, dtl_win_fence and dtl_win_destroy query the state of the
+/// other ranks shortly before the limit and report it.
 ///
-/// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of
-/// one node (kind "shm") that of dtl_win_allocate. Between processes of one node (kinds "shm" and
-/// "hier") the kernel copies puts and gets of other memory, if the system permits that; if not,
-/// dtl_explain gives the reason. dtl_win_info reports which of these applies. Otherwise, and for
-/// locks and accumulating operations on memory that the kernel copies, a rank serves the others in
-/// its calls of this library, and a thread of the library does while there is none, from the first
-/// such window to the last one's end. Over an MPI below MPI_THREAD_MULTIPLE it may not, as it would
-/// meet the program's own calls of MPI: then a rank serves only within calls of this library, and
-/// dtl_win_info reports that.
+/// Ranks that are threads of one process access each other's memory directly. So do ranks of one
+/// node (kind "shm") for memory of dtl_win_allocate. Between processes of one node (kinds "shm" and
+/// "hier") the kernel copies puts and gets of other memory if the system permits it; if not,
+/// dtl_explain gives the reason. dtl_win_info reports which path is used.
 ///
-/// @param comm        any kind.
-/// @param base        `size_bytes` bytes of host memory, yours, that stay until dtl_win_destroy;
-///                    NULL only for 0. No other rank gives the same bytes (of a block that several
-///                    have imported, say).
-/// @param size_bytes  of this rank's part; may differ between ranks.
-/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the
-///                    element's size, say.
-/// @param out     yours; end it with dtl_win_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
-///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY,
-///         DTL_ERROR_LIMIT. What is wrong on one rank is a failure on all of them; it names the
-///         rank. Else as dtl_comm_barrier.
+/// Otherwise, and for locks and accumulate operations on memory that the kernel copies, the target
+/// rank serves the others within its calls of this library. While it makes none, a thread of the
+/// library serves them; that thread exists from the first such window to the end of the last. Over
+/// an MPI below MPI_THREAD_MULTIPLE there is no such thread, as it could collide with MPI calls of
+/// the program. Then a rank serves only within calls of this library, and dtl_win_info reports
+/// that.
+///
+/// @param comm        communicator of any kind.
+/// @param base        `size_bytes` bytes of host memory, which the caller owns and keeps until
+///                    dtl_win_destroy. NULL only for 0 bytes. No other rank may pass the same bytes
+///                    (for example of a block that several ranks have imported).
+/// @param size_bytes  size of this rank's part; may differ between ranks.
+/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1; for
+///                    example the size of an element.
+/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot access.
+///         DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
+///         DTL_ERROR_NULL_POINTER: `base` is NULL for more than 0 bytes, or `out` is NULL.
+///         DTL_ERROR_OUT_OF_MEMORY: no memory for the window. DTL_ERROR_LIMIT: no window handle is
+///         left, or the serving thread cannot start. An error on one rank is a failure on all of
+///         them, and the text names the rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 pub unsafe fn dtl_win_create(
     comm: dtl_comm_t,
@@ -8425,12 +8698,23 @@ pub unsafe fn dtl_win_create(
     out: *mut dtl_win_t,
 ) -> dtl_status_t;
 
-/// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by
-/// dtl_win_destroy. Prefer it where you can: on one node it is memory that others reach without
-/// this rank's help, in nanoseconds.
+/// Creates a window with memory that the library allocates. The memory is zeroed, aligned to
+/// 64 bytes, and freed by dtl_win_destroy. Prefer it to dtl_win_create where possible: on one node
+/// other ranks access this memory directly, in nanoseconds. The rules for windows are those of
+/// dtl_win_create.
 ///
-/// @param out_base  its first byte; not to be freed. NULL for 0 bytes.
-/// @return as dtl_win_create. Equivalent: MPI_Win_allocate.
+/// @param comm        communicator of any kind.
+/// @param size_bytes  size of this rank's part; may differ between ranks.
+/// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1.
+/// @param out_base    first byte of this rank's part; do not free it. NULL for 0 bytes.
+/// @param out         the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
+///         DTL_ERROR_NULL_POINTER: `out_base` or `out` is NULL. DTL_ERROR_OUT_OF_MEMORY: no memory
+///         for this part. DTL_ERROR_LIMIT: no window handle is left, or the serving thread cannot
+///         start. An error on one rank is a failure on all of them, and the text names the rank.
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see
+///         dtl_comm_barrier.
+/// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_allocate.
 pub unsafe fn dtl_win_allocate(
     comm: dtl_comm_t,
     size_bytes: u64,
@@ -8439,17 +8723,18 @@ pub unsafe fn dtl_win_allocate(
     out: *mut dtl_win_t,
 ) -> dtl_status_t;
 
-/// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the
-/// memory any more. Requests of dtl_win_rput and dtl_win_rget that were not waited for become
-/// stale. Null: nothing happens.
+/// Destroys a window. Collective: it returns when all ranks have called it and nothing accesses the
+/// memory any more. Incomplete requests of dtl_win_rput and dtl_win_rget become stale. Null: no
+/// effect.
 ///
-/// After a rank has died, or a fence has failed, the other ranks are not waited for: the window
-/// ends here, and the call succeeds. So it does if one dies meanwhile. After an unlock that did not
-/// end in time too: the locks are given back unseen, and what was begun may or may not be done.
+/// After the death of a rank, or a failed fence, the call does not wait for the other ranks: it
+/// destroys the window and succeeds. The same applies if a rank dies during the call. It also
+/// applies after an unlock that timed out: the locks are then released unchecked, and the
+/// operations that were started may or may not be done.
 ///
-/// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations
-///         were called. DTL_ERROR_TIMEOUT: the other ranks do not come; the window lives on, and a
-///         second call does not wait for them.
+/// @return DTL_ERROR_INVALID_STATE: an epoch is open, either by a lock or by a fence after which
+///         operations were called. DTL_ERROR_TIMEOUT: the other ranks have not called it; the
+///         window still exists, and a second call does not wait for them.
 /// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
 pub unsafe fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t;
 
@@ -8457,8 +8742,8 @@ pub unsafe fn dtl_win_destroy(win: dtl_win_t) -> dtl_status_t;
 ///
 /// @param rank      0 ... ranks-1.
 /// @param out_info  start from DTL_WIN_INFO_INIT.
-/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_NULL_POINTER, DTL_ERROR_INVALID_ARGUMENT
-///         (struct_size).
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the window. DTL_ERROR_NULL_POINTER: `out_info`
+///         is NULL. DTL_ERROR_INVALID_ARGUMENT: struct_size is invalid.
 /// Threads: any. Equivalent: MPI_Win_get_attr.
 pub unsafe fn dtl_win_info(
     win: dtl_win_t,
@@ -8466,91 +8751,108 @@ pub unsafe fn dtl_win_info(
     out_info: *mut dtl_win_info_t,
 ) -> dtl_status_t;
 
-/// Ends the epoch of the fence before, on all ranks, and opens another. Collective. All operations
-/// of the epoch that ends are done, here and at their targets; what ranks have stored to their own
-/// memory is seen by all. The epoch of the last fence needs no end if nothing is done in it: locks
-/// and dtl_win_destroy may follow.
+/// Ends the current fence epoch on all ranks and opens the next one. Collective. All operations of
+/// the ended epoch are complete, here and at their targets, and stores of all ranks to their own
+/// memory are visible to all. An epoch in which nothing was done need not be ended: locks and
+/// dtl_win_destroy may follow.
 ///
-/// After a failure no epoch of a fence is open, and none will be: operations need a lock, or the
-/// window ends. What was begun before may still be on its way, with its buffers in use, until an
-/// unlock or a flush of the target, or the window's end.
+/// After a failure no fence epoch is open, and none can be opened: use locks, or destroy the
+/// window. Operations that were started may still be in flight, with their buffers in use, until an
+/// unlock or a flush of the target, or the end of the window.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock, or another thread asks for one or is in a
-///         fence; or an earlier fence has failed. A failure of an operation of this epoch. Else as
-///         dtl_comm_barrier.
-/// Threads: any. Calls that open or end epochs are claimed before they wait: two for one target, or
-/// a fence and any
-///          other, do not go together, and the second is DTL_ERROR_INVALID_STATE. Equivalent:
-///          MPI_Win_fence(0, win).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds a lock, another thread waits for a lock or is
+///         in a fence, or an earlier fence failed. DTL_ERROR_RANK_FAILURE: a rank died, left or is
+///         absent. DTL_ERROR_TIMEOUT: the time limit passed. DTL_ERROR_INVALID_ARGUMENT: the ranks
+///         are in different collectives. Otherwise the failure of an operation of the epoch.
+/// Threads: any. Calls that open or end epochs are registered before they wait. Two of them for one
+/// target exclude each other, and so do a fence and any other; the second returns
+/// DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_fence(0, win).
 pub safe fn dtl_win_fence(win: dtl_win_t) -> dtl_status_t;
 
-/// Opens an epoch to one target, which need not call anything. Waits until the lock is granted:
-/// first come, first served, or, where ranks reach the memory by themselves, nearly so: nobody is
-/// kept out by the others' turns. Several targets may be locked at the same time. A lock of a rank
-/// that dies, or leaves by dtl_finalize, becomes free. (Over kind "mpi" nobody tells of deaths:
-/// there it stays taken.)
+/// Opens an epoch to one target, which makes no call itself. Blocks until the lock is granted, in
+/// the order of the requests; where ranks access the memory directly, approximately so, and no rank
+/// starves. Several targets may be locked at the same time. The lock of a rank that dies, or leaves
+/// by dtl_finalize, is released. (Kind "mpi" does not report deaths: there it stays locked.)
 ///
-/// A lock that is granted ends the epoch of a fence in which nothing was done. One that is not
-/// leaves all as it was: if a fence's epoch was open, it still is.
+/// A granted lock ends a fence epoch in which nothing was done. A lock that is not granted changes
+/// nothing: an open fence epoch stays open.
 ///
-/// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: nobody else has a lock of the target
+/// @param type    DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: no other rank holds a lock on the target
 ///                meanwhile.
-/// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it,
-///         or operations since the last fence are not over.
-///         DTL_ERROR_TIMEOUT: not granted within the time limit; the request is cancelled.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds a lock on the target already, another thread
+///         waits for one, or operations since the last fence are not complete. DTL_ERROR_TIMEOUT:
+///         the lock was not granted within the time limit; the request is cancelled.
 ///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure.
-///         DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
-/// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
+///         DTL_ERROR_INVALID_RANK: `target` is not in the window. DTL_ERROR_INVALID_ARGUMENT:
+///         `type` is invalid.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock.
 pub safe fn dtl_win_lock(win: dtl_win_t, r#type: i32, target: i32) -> dtl_status_t;
 
-/// Ends the epoch of dtl_win_lock: all operations on the target are done, here and there.
+/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete, here and
+/// there.
 ///
-/// @param target  as for dtl_win_lock.
-/// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are
-///         not over: the epoch goes on, call it again, or give the window up by dtl_win_destroy.
-///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure;
-///         the epoch is over.
-/// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
+/// @param target  a rank that this rank has locked, or DTL_PROC_NULL (no effect).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target. DTL_ERROR_TIMEOUT:
+///         operations are not complete. The epoch continues: call it again, or abandon the window
+///         with dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the
+///         window after a failure; the epoch has ended. DTL_ERROR_INVALID_RANK: `target` is not in
+///         the window. Otherwise the failure of an operation.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock.
 pub safe fn dtl_win_unlock(win: dtl_win_t, target: i32) -> dtl_status_t;
 
-/// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the
-/// order of ranks, so it waits in no ring with others that lock one target at a time, or several in
-/// that order.
+/// Opens an epoch to all targets, with a shared lock on each. Not collective. Blocks until all
+/// locks are granted. They are acquired in the order of ranks, so there is no deadlock with ranks
+/// that lock one target at a time, or several in that order.
 ///
-/// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE: see dtl_win_lock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock_all.
 pub safe fn dtl_win_lock_all(win: dtl_win_t) -> dtl_status_t;
 
-/// Ends the epoch of dtl_win_lock_all.
+/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete, here and at the
+/// targets.
 ///
-/// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
+/// @return DTL_ERROR_INVALID_STATE: there was no dtl_win_lock_all. DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_RANK_FAILURE, or the failure of an operation: see dtl_win_unlock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 pub safe fn dtl_win_unlock_all(win: dtl_win_t) -> dtl_status_t;
 
-/// Waits until this rank's operations on a target are done, here and there. The lock stays.
+/// Blocks until this rank's operations on a target are complete, here and there. The lock stays.
 ///
-/// @param target  one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or
+/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                DTL_PROC_NULL.
-/// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between
-///         fences only a fence waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in
-///         use; flush again. DTL_ERROR_RANK_FAILURE: the target has died (each flush of it returns
-///         this status), or has destroyed the window after a failure. DTL_ERROR_INVALID_RANK.
+/// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target (between fences only a
+///         fence completes operations). DTL_ERROR_TIMEOUT: the operations continue, and their
+///         buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: the target has died (each
+///         flush of it returns this status), or has destroyed the window after a failure.
+///         DTL_ERROR_INVALID_RANK: `target` is not in the window. Otherwise the first failure of an
+///         operation.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 pub safe fn dtl_win_flush(win: dtl_win_t, target: i32) -> dtl_status_t;
 
-/// Waits until this rank's operations on a target are done here: buffers may be used again, and
-/// what was fetched is there. What was put may not have reached the target yet.
+/// Blocks until this rank's operations on a target are complete locally. Buffers may then be
+/// reused, and fetched values are available. Data of a put may not have reached the target yet.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local.
+/// @param target  a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
+///                DTL_PROC_NULL.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_INVALID_RANK, or the first failure of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 pub safe fn dtl_win_flush_local(win: dtl_win_t, target: i32) -> dtl_status_t;
 
-/// As dtl_win_flush, for all targets.
+/// Blocks until this rank's operations on all targets are complete, here and there. The locks stay.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
+///         of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_all.
 pub safe fn dtl_win_flush_all(win: dtl_win_t) -> dtl_status_t;
 
-/// As dtl_win_flush_local, for all targets.
+/// Blocks until this rank's operations on all targets are complete locally, as for
+/// dtl_win_flush_local.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
+///         of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
 pub safe fn dtl_win_flush_local_all(win: dtl_win_t) -> dtl_status_t;
 
 }
@@ -8560,20 +8862,22 @@ pub safe fn dtl_win_flush_local_all(win: dtl_win_t) -> dtl_status_t;
 
 unsafe extern "C" {
 
-/// Copies elements to a target's part of a window. Returns at once or when there is room for one
+/// Copies elements to a target's part of a window. Returns at once, or when there is room for one
 /// more operation. `buf` must stay unchanged until dtl_win_flush_local, dtl_win_flush,
 /// dtl_win_unlock or dtl_win_fence.
 ///
 /// @param buf     `count` elements; NULL only for count 0.
-/// @param dtype   any, also one of dtl_dtype_create. It determines the size of `count` elements.
-/// @param target  a rank, this one too, or DTL_PROC_NULL (nothing happens).
-/// @param disp    where in the target's part, in steps of the target's disp_unit.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE:
-///         no epoch is open for the target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`.
-///         DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf` is DTL_IN_PLACE, or `count` more than
-///         memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host cannot reach.
-///         All before anything moves. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within the
-///         time limit). A later failure is returned by the flush, unlock or fence.
+/// @param dtype   any dtype, also one of dtl_dtype_create. It determines the size of an element.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
+///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
+///         `target` is not in the window. DTL_ERROR_NULL_POINTER: `buf` is NULL.
+///         DTL_ERROR_INVALID_ARGUMENT: `dtype` does not exist, `buf` is DTL_IN_PLACE, or `count` is
+///         more than memory can hold. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host
+///         cannot access. If one of these is returned, no data has moved. DTL_ERROR_RANK_FAILURE:
+///         the target died or left. DTL_ERROR_TIMEOUT: no room for the operation within the time
+///         limit. The flush, unlock or fence returns a later failure.
 /// Threads: any, several at once. Equivalent: MPI_Put.
 pub unsafe fn dtl_win_put(
     win: dtl_win_t,
@@ -8584,11 +8888,16 @@ pub unsafe fn dtl_win_put(
     disp: u64,
 ) -> dtl_status_t;
 
-/// Copies elements from a target's part of a window. They are there after dtl_win_flush_local,
-/// dtl_win_flush, dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
+/// Copies elements from a target's part of a window. They are available after dtl_win_flush_local,
+/// dtl_win_flush, dtl_win_unlock or dtl_win_fence. Until then `buf` must not be accessed.
 ///
-/// @param buf  room for `count` elements. The other parameters: dtl_win_put.
-/// @return as dtl_win_put.
+/// @param buf     room for `count` elements; NULL only for count 0.
+/// @param dtype   any dtype, also one of dtl_dtype_create.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
 pub unsafe fn dtl_win_get(
     win: dtl_win_t,
@@ -8599,15 +8908,23 @@ pub unsafe fn dtl_win_get(
     disp: u64,
 ) -> dtl_status_t;
 
-/// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is
-/// done after a flush, unlock or fence. Between fences too, where MPI has it under locks only.
+/// Copies elements to a target's part of a window, like dtl_win_put, and returns a request. The
+/// request is complete when `buf` may be reused. At the target the operation is complete after a
+/// flush, unlock or fence. Also allowed between fences, where MPI requires a lock.
 ///
-/// @param out  yours: wait for it (dtl_request_wait and its kin) before the window's end.
-///                     Until it is done it can be neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor
-///                     destroyed (DTL_ERROR_BUSY); where memory is reached by loads and stores it
-///                     is done when this call returns. Its info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out`; DTL_ERROR_LIMIT: too many
-///         requests in flight.
+/// @param buf     `count` elements; NULL only for count 0.
+/// @param dtype   any dtype, also one of dtl_dtype_create.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param out     the request. Complete it with dtl_request_wait or a similar call before the
+///                window is destroyed. While active it can be neither cancelled
+///                (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY). If memory is accessed
+///                by loads and stores, it is complete when this call returns. Its dtl_recv_info_t
+///                has no information.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
+///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 pub unsafe fn dtl_win_rput(
     win: dtl_win_t,
@@ -8619,10 +8936,19 @@ pub unsafe fn dtl_win_rput(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// As dtl_win_get, with a request that is done when the elements are there.
+/// Copies elements from a target's part of a window, like dtl_win_get, and returns a request. The
+/// request is complete when the elements are available.
 ///
-/// @param out  as for dtl_win_rput.
-/// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
+/// @param buf     room for `count` elements; NULL only for count 0.
+/// @param dtype   any dtype, also one of dtl_dtype_create.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param out     the request, with the same rules as for dtl_win_rput.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
+///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
+/// Threads: any, several at once. Equivalent: MPI_Rget.
 pub unsafe fn dtl_win_rget(
     win: dtl_win_t,
     buf: *mut c_void,
@@ -8633,19 +8959,22 @@ pub unsafe fn dtl_win_rget(
     out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
-/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
-/// whole, whoever else accumulates to it meanwhile (by this or one of the next three calls, with
-/// the same dtype); operations of one rank on one target's element happen in the order of the
-/// calls.
+/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element is updated
+/// atomically with respect to other accumulate operations on it (dtl_win_accumulate,
+/// dtl_win_get_accumulate, dtl_win_fetch_op, dtl_win_compare_and_swap) with the same dtype.
+/// Operations of one rank on one element of a target happen in the order of the calls.
 ///
-/// @param buf    `count` elements, as for dtl_win_put.
-/// @param dtype  a built-in one.
-/// @param op     a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is an
-///               atomic put.
-/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of
-///         dtl_dtype_create or dtl_op_create.
-///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and
-///         `buf` overlaps the elements there.
+/// @param buf     `count` elements; NULL only for count 0. Must stay unchanged as for dtl_win_put.
+/// @param dtype   a built-in dtype.
+/// @param target  a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp    offset in the target's part, in steps of the target's disp_unit.
+/// @param op      a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+///                DTL_OP_REPLACE is an atomic put.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count`, `dtype` or `op` is invalid; or this rank is
+///         the target and `buf` overlaps the elements there. DTL_ERROR_TYPE: `dtype` and `op` do
+///         not go together, or one of them is user-defined. DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
 pub unsafe fn dtl_win_accumulate(
     win: dtl_win_t,
@@ -8657,13 +8986,23 @@ pub unsafe fn dtl_win_accumulate(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// As dtl_win_accumulate, and `out_result` gets what was there before; both as one step for each
-/// element.
+/// Combines elements with those of a target, like dtl_win_accumulate, and fetches the previous
+/// values. Both are one atomic step per element.
 ///
-/// @param buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic get.
-/// @param out_result  room for `count` elements, apart from `buf`; there after a flush
-///                (dtl_win_flush_local is enough), unlock or fence, until then the library's.
-/// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
+/// @param buf         `count` elements. With DTL_OP_NO_OP, an atomic get, it is not read and may be
+///                    NULL.
+/// @param out_result  room for `count` elements, separate from `buf`. They are available after a
+///                    flush (dtl_win_flush_local is sufficient), unlock or fence; until then the
+///                    buffer must not be accessed.
+/// @param dtype       a built-in dtype.
+/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        offset in the target's part, in steps of the target's disp_unit.
+/// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `count`, `dtype`, `op` or a buffer is invalid; the buffers
+///         overlap; or this rank is the target and one of them overlaps the elements there.
+///         DTL_ERROR_TYPE: `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
 pub unsafe fn dtl_win_get_accumulate(
     win: dtl_win_t,
@@ -8676,12 +9015,23 @@ pub unsafe fn dtl_win_get_accumulate(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and
-/// stores (`way` of dtl_win_info) the value is there when this call returns.
+/// Combines one element with that of a target and fetches the previous value in one atomic step,
+/// for counters and queues. Like dtl_win_get_accumulate with count 1. If memory is accessed by
+/// loads and stores (`way` of dtl_win_info), the value is available when this call returns.
 ///
-/// @param value   one element, as `buf` there.
-/// @param out_result  room for one element, as there.
-/// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
+/// @param value       one element; not read with DTL_OP_NO_OP, and may then be NULL.
+/// @param out_result  room for one element, separate from `value`; available after a flush, unlock
+///                    or fence.
+/// @param dtype       a built-in dtype.
+/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        offset in the target's part, in steps of the target's disp_unit.
+/// @param op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `dtype`, `op` or a buffer is invalid; the buffers overlap;
+///         or this rank is the target and one of them overlaps the element there. DTL_ERROR_TYPE:
+///         `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
+/// Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
 pub unsafe fn dtl_win_fetch_op(
     win: dtl_win_t,
     value: *const c_void,
@@ -8692,15 +9042,22 @@ pub unsafe fn dtl_win_fetch_op(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Stores `value` in a target's element if that is equal to `expected`, as one step; `out_result` gets
-/// what was there before: it was stored if that equals `expected`. Elements are equal if their
-/// bytes are; so two BOOLs that are both true need not be.
+/// Stores `value` in a target's element if the element equals `expected`, in one atomic step, and
+/// fetches the previous value. The store was done if the fetched value equals `expected`. Elements
+/// are equal if their bytes are equal; so two BOOLs that are both true may differ.
 ///
-/// @param value, expected  one element each, which must stay unchanged until a flush, unlock or
-///               fence.
-/// @param out_result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
-/// @param dtype   an integer dtype, BYTE or BOOL.
-/// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
+/// @param value       one element; must stay unchanged until a flush, unlock or fence.
+/// @param expected    one element; must stay unchanged until a flush, unlock or fence.
+/// @param out_result  room for one element, separate from the other two; available after a flush,
+///                    unlock or fence.
+/// @param dtype       an integer dtype, BYTE or BOOL.
+/// @param target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param disp        offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_TYPE: `dtype` is none of these. DTL_ERROR_INVALID_ARGUMENT: a buffer is
+///         invalid, `out_result` overlaps another one, or this rank is the target and one of them
+///         overlaps the element there. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
 pub unsafe fn dtl_win_compare_and_swap(
     win: dtl_win_t,
@@ -8719,48 +9076,52 @@ pub unsafe fn dtl_win_compare_and_swap(
 
 unsafe extern "C" {
 
-/// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, the limits of the control
-/// groups (a container, a batch system), its name. Reads the system's files at each call (some 100
-/// us).
+/// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, limits of the control
+/// groups (a container, a batch system), and name. Each call reads system files, which takes some
+/// 100 us.
 ///
-/// @param out_topology  start from DTL_TOPOLOGY_INIT. What the system does not tell is 0; that is
-///                      no failure.
-/// Threads: any; cpus_allowed is that of the calling one. Equivalent: hwloc_topology_load, in part.
+/// @param out_topology  start from DTL_TOPOLOGY_INIT. A value that the system does not report is 0;
+///                      this is no failure.
+/// Threads: any; cpus_allowed is that of the calling thread. Equivalent: hwloc_topology_load, in
+/// part.
 pub unsafe fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_status_t;
 
 /// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
 /// on.
 ///
-/// @param out_cpus  room for `cap` numbers, filled in ascending order. NULL with cap 0 asks for the
-///                  count.
+/// @param out_cpus  room for `cap` numbers, in ascending order. NULL with cap 0: only the number is
+///                  returned.
 /// @param cap       length of `out_cpus`, in elements.
-/// @param out_len   how many there are; written also when they do not fit.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than *out_len. DTL_ERROR_NOT_SUPPORTED:
-///         the kernel does not tell. Equivalent: sched_getaffinity.
+/// @param out_len   number of CPUs; written also if they do not fit.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than *out_len. DTL_ERROR_NOT_SUPPORTED: the
+///         kernel does not report the CPUs. Equivalent: sched_getaffinity.
 pub unsafe fn dtl_affinity(
     out_cpus: *mut i32,
     cap: u64,
     out_len: *mut u64,
 ) -> dtl_status_t;
 
-/// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds
-/// "self", "threads", "shm" and "hier" know; for any other the launcher's environment answers, if
-/// it speaks of the same rank and size.
+/// Describes how the ranks of a communicator are placed on nodes, as seen from this rank. A local
+/// call. Kinds "self", "threads", "shm" and "hier" have this information. For every other kind it
+/// comes from the launcher's environment, if that describes the same rank and size.
 ///
-/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers provide
-///                      only local_rank and local_size: node and nodes are then -1.
-/// @return DTL_ERROR_NOT_SUPPORTED: neither kind nor launcher has it (the text gives the reason).
-/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of that.
+/// @param out_topology  start from DTL_COMM_TOPOLOGY_INIT. For several nodes, launchers provide
+///                      only local_rank and local_size; node and nodes are then -1.
+/// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor the launcher provides it; the text gives
+///         the reason.
+/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of the result.
 pub unsafe fn dtl_comm_topology(
     comm: dtl_comm_t,
     out_topology: *mut dtl_comm_topology_t,
 ) -> dtl_status_t;
 
-/// The node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A local
-/// call.
+/// Returns the node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A
+/// local call.
 ///
-/// @param rank  0 ... size-1.
-/// @return DTL_ERROR_INVALID_RANK. DTL_ERROR_NOT_SUPPORTED: not known, see dtl_comm_topology.
+/// @param rank      0 ... size-1.
+/// @param out_node  number of the node.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the communicator. DTL_ERROR_NOT_SUPPORTED: the
+///         node is not known, see dtl_comm_topology.
 pub unsafe fn dtl_comm_node_of(
     comm: dtl_comm_t,
     rank: i32,
@@ -8774,25 +9135,29 @@ pub unsafe fn dtl_comm_node_of(
 
 unsafe extern "C" {
 
-/// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest
-/// is as small as possible (then the next, and so on), in descending order. A local call.
+/// Selects the dimensions of a grid for a number of ranks. Each dimension that is 0 gets a size
+/// such that the largest is as small as possible (then the next, and so on), in descending order. A
+/// local call.
 ///
-/// @param size  number of ranks, from 1.
-/// @param dims  ndim sizes: those that are not 0 stay. Unchanged after a failure.
-/// @param ndim  1 to 16.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndim.
-/// Equivalent: MPI_Dims_create.
+/// @param size  number of ranks, at least 1.
+/// @param dims  `ndim` sizes. Those that are not 0 stay. Unchanged after a failure.
+/// @param ndim  number of dimensions, 1 to 16.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the given sizes do not divide `size`, or `size` or `ndim` is
+///         out of range. Equivalent: MPI_Dims_create.
 pub unsafe fn dtl_cart_dims(size: i32, dims: *mut i32, ndim: i32) -> dtl_status_t;
 
-/// The rank at a place of a grid. Row-major: the last coordinate varies fastest. A local call.
+/// Returns the rank at a position of a grid. The order is row-major: the last coordinate varies
+/// fastest. A local call.
 ///
-/// @param dims      ndim sizes, each 1 or more; all together at most INT32_MAX ranks.
-/// @param periods   ndim numbers: not 0 = that dimension wraps around. NULL: none does.
-/// @param coords    ndim coordinates, 0 ... size of the dimension - 1, or any in a periodic one.
-/// @param ndim     1 to 16.
+/// @param dims      `ndim` sizes, each at least 1, with at most INT32_MAX ranks in total.
+/// @param periods   `ndim` flags: not 0 means that the dimension is periodic. NULL: no dimension
+///                  is.
+/// @param coords    `ndim` coordinates, 0 ... size of the dimension - 1; any number in a periodic
+///                  dimension.
+/// @param ndim      number of dimensions, 1 to 16.
 /// @param out_rank  the rank.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndim.
-/// Equivalent: MPI_Cart_rank.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate is outside of a dimension that is not periodic,
+///         or `dims` or `ndim` is out of range. Equivalent: MPI_Cart_rank.
 pub unsafe fn dtl_cart_rank(
     dims: *const i32,
     periods: *const i32,
@@ -8801,13 +9166,14 @@ pub unsafe fn dtl_cart_rank(
     out_rank: *mut i32,
 ) -> dtl_status_t;
 
-/// The place of a rank in a grid, the inverse of dtl_cart_rank. A local call.
+/// Returns the position of a rank in a grid, the inverse of dtl_cart_rank. A local call.
 ///
-/// @param dims, ndim  as for dtl_cart_rank.
-/// @param rank         0 ... product of dims - 1.
-/// @param out_coords   room for ndim coordinates.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndim. Equivalent:
-///         MPI_Cart_coords.
+/// @param dims        `ndim` sizes, as for dtl_cart_rank.
+/// @param ndim        number of dimensions, 1 to 16.
+/// @param rank        0 ... product of dims - 1.
+/// @param out_coords  room for `ndim` coordinates.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT: `dims` or
+///         `ndim` is out of range. Equivalent: MPI_Cart_coords.
 pub unsafe fn dtl_cart_coords(
     dims: *const i32,
     ndim: i32,
@@ -8815,18 +9181,20 @@ pub unsafe fn dtl_cart_coords(
     out_coords: *mut i32,
 ) -> dtl_status_t;
 
-/// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one
-/// `displacement` further and receives from the one as far before. DTL_PROC_NULL beyond an open
-/// border. A local call.
+/// Returns the source and destination of a shift along a dimension, for dtl_comm_sendrecv. Every
+/// rank sends to the rank that is `displacement` steps further and receives from the rank as many
+/// steps before. Beyond an open border the result is DTL_PROC_NULL. A local call.
 ///
-/// @param dims, periods, ndim  as for dtl_cart_rank.
-/// @param rank                  whose partners.
-/// @param dimension             0 ... ndim-1.
-/// @param displacement          steps; negative: the other way.
-/// @param out_source            whom to receive from.
-/// @param out_dest              whom to send to.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndim.
-/// Equivalent: MPI_Cart_shift.
+/// @param dims          `ndim` sizes, as for dtl_cart_rank.
+/// @param periods       `ndim` flags, as for dtl_cart_rank; NULL: no dimension is periodic.
+/// @param ndim          number of dimensions, 1 to 16.
+/// @param rank          rank that shifts.
+/// @param dimension     0 ... ndim-1.
+/// @param displacement  number of steps; negative: in the other direction.
+/// @param out_source    rank to receive from.
+/// @param out_dest      rank to send to.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT:
+///         `dimension`, `dims` or `ndim` is out of range. Equivalent: MPI_Cart_shift.
 pub unsafe fn dtl_cart_shift(
     dims: *const i32,
     periods: *const i32,
@@ -8845,9 +9213,11 @@ pub unsafe fn dtl_cart_shift(
 
 unsafe extern "C" {
 
-/// Seconds since some point in the past that stays the same for this process (other processes have
-/// others). The monotonic clock: setting the time of day does not change it; resolution about 1 ns.
-/// Works in every state. Threads: any. Equivalent: MPI_Wtime.
+/// Returns the seconds since a fixed point in the past, which differs between processes. The clock
+/// is monotonic: setting the time of day does not change it. Its resolution is about 1 ns. Works in
+/// every state.
+///
+/// Threads: any. Equivalent: MPI_Wtime.
 pub safe fn dtl_comm_wtime() -> f64;
 
 }
