@@ -4,7 +4,7 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libdtl.so.0");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libdtl.so.0.2");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,relro,-z,now");
     println!("cargo:rustc-check-cfg=cfg(dtl_avx512)");

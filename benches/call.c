@@ -110,7 +110,7 @@ int main(void)
     ROW("dtl_event_record", slots->event_record(&self, &self, &self), dtl_event_record(event, stream));
     ROW("dtl_event_query", slots->event_query(&self, &self, &out), dtl_event_query(event, &out));
     ROW("dtl_stream_query", slots->stream_query(&self, &self, &out), dtl_stream_query(stream, &out));
-    ROW("dtl_stream_synchronize", slots->stream_synchronize(&self, &self), dtl_stream_synchronize(stream));
+    ROW("dtl_stream_wait", slots->stream_synchronize(&self, &self), dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     ROW("dtl_backend_device_count", devices->count(&self, &out), dtl_backend_device_count(backend, &out));
 
     traced();

@@ -58,6 +58,11 @@ if(DTL_DOCS)
   install(DIRECTORY "${DTL_MANUAL}/bash/" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
   install(DIRECTORY "${DTL_MANUAL}/zsh/" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
   install(DIRECTORY "${DTL_MANUAL}/fish/" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
+  # The site, and its pages as Markdown: the header names them.
+  install(DIRECTORY "${DTL_SITE}/src/" DESTINATION "${CMAKE_INSTALL_DOCDIR}" PATTERN SUMMARY.md EXCLUDE)
+  if(DTL_MDBOOK)
+    install(DIRECTORY "${DTL_SITE}/html/" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+  endif()
 endif()
 
 # The interface as data, for generators of bindings.

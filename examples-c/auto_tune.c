@@ -77,7 +77,7 @@ static int open_place(struct place *place, const char *name, unsigned most)
     int32_t yes = 0;
     place->name = name;
     DTL_CHECK(dtl_backend_get(name, &backend));
-    DTL_CHECK(dtl_backend_is_available(backend, &yes, why, sizeof why));
+    DTL_CHECK(dtl_backend_is_available(backend, &yes, why, sizeof why, NULL));
     if (!yes) {
         printf("no %s here: %s\n", name, why);
         return 0;
@@ -111,7 +111,7 @@ static double measure(struct place *place, struct bodies *bodies)
         dtl_waitable_t nothing = {0};
         const double begin = now();
         DTL_CHECK(potentials(&resource, bodies, &nothing));
-        DTL_CHECK(dtl_stream_synchronize(place->stream));
+        DTL_CHECK(dtl_stream_wait(place->stream, DTL_TIMEOUT_INFINITE));
         best = fmin(best, 1e3 * (now() - begin));
     }
     return best;

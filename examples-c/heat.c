@@ -53,7 +53,7 @@ static double step(tile *t, dtl_comm_t comm, const int32_t neighbours[4])
     for (int side = 0; side < 4; side++) {
         for (int k = 0; k < (int)t->counts[side]; k++) t->out[t->first[side] + k] = *at_border(t, side, k, 0);
     }
-    DTL_CHECK(dtl_comm_neighbor_alltoallv(comm, 4, neighbours, t->out, t->counts, t->first, 4, neighbours,
+    DTL_CHECK(dtl_comm_neighbor_alltoallv(comm, neighbours, 4, t->out, t->counts, t->first, neighbours, 4,
                                           t->into, t->counts, t->first, DTL_DTYPE_FLOAT64));
     for (int side = 0; side < 4; side++) {
         for (int k = 0; neighbours[side] != DTL_PROC_NULL && k < (int)t->counts[side]; k++) {
@@ -94,10 +94,10 @@ static result solve(dtl_comm_t comm, int side_cells, int32_t dims[2])
     int32_t rank, size, place[2], neighbours[4];
     DTL_CHECK(dtl_comm_rank(comm, &rank));
     DTL_CHECK(dtl_comm_size(comm, &size));
-    DTL_CHECK(dtl_cart_dims(size, 2, dims));
-    DTL_CHECK(dtl_cart_coords(2, dims, rank, place));
-    DTL_CHECK(dtl_cart_shift(2, dims, NULL, rank, 0, 1, &neighbours[0], &neighbours[1]));
-    DTL_CHECK(dtl_cart_shift(2, dims, NULL, rank, 1, 1, &neighbours[2], &neighbours[3]));
+    DTL_CHECK(dtl_cart_dims(size, dims, 2));
+    DTL_CHECK(dtl_cart_coords(dims, 2, rank, place));
+    DTL_CHECK(dtl_cart_shift(dims, NULL, 2, rank, 0, 1, &neighbours[0], &neighbours[1]));
+    DTL_CHECK(dtl_cart_shift(dims, NULL, 2, rank, 1, 1, &neighbours[2], &neighbours[3]));
     const int row0 = first_of(side_cells, place[0], dims[0]), col0 = first_of(side_cells, place[1], dims[1]);
     t.rows = first_of(side_cells, place[0] + 1, dims[0]) - row0;
     t.cols = first_of(side_cells, place[1] + 1, dims[1]) - col0;

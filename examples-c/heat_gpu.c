@@ -63,8 +63,8 @@ static void step(slab *s)
     DTL_CHECK(dtl_comm_irecv(DTL_COMM_WORLD, next + (s->rows + 1) * count, count, DTL_DTYPE_FLOAT32, s->below, UP, &requests[1]));
     DTL_CHECK(dtl_comm_isend_on(DTL_COMM_WORLD, next + count, count, DTL_DTYPE_FLOAT32, s->above, UP, s->borders, &requests[2]));
     DTL_CHECK(dtl_comm_isend_on(DTL_COMM_WORLD, next + s->rows * count, count, DTL_DTYPE_FLOAT32, s->below, DOWN, s->borders, &requests[3]));
-    DTL_CHECK(dtl_request_wait_all(4, requests, DTL_TIMEOUT_INFINITE, NULL));
-    DTL_CHECK(dtl_stream_synchronize(s->stream));
+    DTL_CHECK(dtl_request_wait_all(requests, 4, DTL_TIMEOUT_INFINITE, NULL));
+    DTL_CHECK(dtl_stream_wait(s->stream, DTL_TIMEOUT_INFINITE));
     s->now = next, s->next = old;
 }
 
@@ -85,7 +85,7 @@ static int is_there(dtl_backend_t backend)
 {
     char why[512];
     int32_t yes = 0, compiles = 0;
-    DTL_CHECK(dtl_backend_is_available(backend, &yes, why, sizeof why));
+    DTL_CHECK(dtl_backend_is_available(backend, &yes, why, sizeof why, NULL));
     if (yes) DTL_CHECK(dtl_backend_supports(backend, "modules", &compiles));
     if (!compiles) printf("skipped: backend %s: %s\n", dtl_backend_name(backend), yes ? "compiles no kernels" : why);
     return compiles;

@@ -19,7 +19,7 @@ static void list_backends(void)
         int32_t available = 0;
         char why_not[256] = "";
         DTL_CHECK(dtl_backend_at(i, &backend));
-        DTL_CHECK(dtl_backend_is_available(backend, &available, why_not, sizeof why_not));
+        DTL_CHECK(dtl_backend_is_available(backend, &available, why_not, sizeof why_not, NULL));
         printf("  %-10s %s%s\n", dtl_backend_name(backend),
                available ? "available" : "not available: ", why_not);
     }

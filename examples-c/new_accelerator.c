@@ -127,7 +127,7 @@ static dtl_status_t launch_on_card(const dtl_dispatch_query_t *query, dtl_event_
 static void handle(const dtl_dispatch_handler_t *handler, const dtl_dispatch_key_t *keys, uint64_t n)
 {
     dtl_registration_t registration; /* kept by those who end it before dtl_finalize does */
-    DTL_CHECK(dtl_dispatch_register(dtl_dispatch_default(), keys, n, handler, &registration));
+    DTL_CHECK(dtl_dispatch_register(dtl_dispatcher_default(), keys, n, handler, &registration));
 }
 
 static void register_card(void)
@@ -199,7 +199,7 @@ static double sum_of_squares(const char *kind_name, const char *schedule_json)
     const uint64_t sizes[] = {sizeof memory, sizeof n};
     shape.grid[0] = (uint32_t)n, shape.schedule = schedule;
     DTL_CHECK(dtl_kernel_launch(stream, kernel, &shape, args, sizes, 2));
-    DTL_CHECK(dtl_stream_synchronize(stream));
+    DTL_CHECK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     DTL_CHECK(dtl_mem_copy(&first, memory, sizeof first));
     DTL_CHECK(dtl_mem_copy(numbers, memory, sizeof numbers));
     DTL_CHECK(dtl_mem_free(host, memory));

@@ -238,7 +238,7 @@ static int work(dtl_backend_t backend)
     DTL_CHECK(dtl_mem_copy_async(stream, memory, there, sizeof there));
     DTL_CHECK(dtl_mem_copy_async(stream, back, memory, sizeof back));
     DTL_CHECK(dtl_event_record(event, stream));
-    DTL_CHECK(dtl_event_sync(event)); /* both copies are done */
+    DTL_CHECK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE)); /* both copies are done */
     DTL_CHECK(dtl_event_destroy(event));
     DTL_CHECK(dtl_stream_destroy(stream));
     DTL_CHECK(dtl_mem_free(backend, memory));

@@ -265,7 +265,7 @@ static int check_order(dtl_comm_t comm, int32_t rank)
         DTL_CHECK(dtl_comm_isend(comm, &sent[i], 1, DTL_DTYPE_INT32, RANKS - 1 - rank, 50 + i,
                                  &requests[MESSAGES + i]));
     }
-    DTL_CHECK(dtl_request_wait_all(2 * MESSAGES, requests, DTL_TIMEOUT_INFINITE, infos));
+    DTL_CHECK(dtl_request_wait_all(requests, 2 * MESSAGES, DTL_TIMEOUT_INFINITE, infos));
     for (int32_t i = 0; i < MESSAGES; i++) {
         good &= got[i] == 1000 * (RANKS - 1 - rank) + i && infos[i].tag == 50 + i;
     }

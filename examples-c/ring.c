@@ -40,7 +40,7 @@ static int64_t shift_all(dtl_comm_t comm, int32_t rank, int32_t size)
         dtl_recv_info_t infos[2];
         DTL_CHECK(dtl_comm_irecv(comm, &received, 1, DTL_DTYPE_INT64, previous, TAG_SHIFT, &requests[0]));
         DTL_CHECK(dtl_comm_isend(comm, &mine, 1, DTL_DTYPE_INT64, next, TAG_SHIFT, &requests[1]));
-        DTL_CHECK(dtl_request_wait_all(2, requests, DTL_TIMEOUT_INFINITE, infos));
+        DTL_CHECK(dtl_request_wait_all(requests, 2, DTL_TIMEOUT_INFINITE, infos));
         if (infos[0].source != previous || infos[0].size_bytes != sizeof received) {
             fprintf(stderr, "ring: rank %d got %llu bytes from %d\n", (int)rank,
                     (unsigned long long)infos[0].size_bytes, (int)infos[0].source);

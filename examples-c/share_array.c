@@ -74,7 +74,7 @@ static dtl_array_t on_host(dtl_array_t array, dtl_array_info_t info)
         return array;
     }
     DTL_CHECK(dtl_backend_get("host", &host));
-    DTL_CHECK(dtl_array_alloc(host, DTL_MEMORY_HOST, info.ndim, info.shape, info.dtype, 0, &copy));
+    DTL_CHECK(dtl_array_alloc(host, DTL_MEMORY_HOST, info.shape, info.ndim, info.dtype, 0, &copy));
     DTL_CHECK(dtl_array_info(copy, &to));
     DTL_CHECK(dtl_mem_copy(to.data, info.data, info.size_bytes));
     DTL_CHECK(dtl_array_destroy(array));
@@ -98,7 +98,7 @@ int main(void)
     }
 
     /* An array goes out. */
-    DTL_CHECK(dtl_array_alloc(backend, DTL_MEMORY_DEVICE, 2, shape, DTL_DTYPE_FLOAT64, DTL_ARRAY_ZERO, &array));
+    DTL_CHECK(dtl_array_alloc(backend, DTL_MEMORY_DEVICE, shape, 2, DTL_DTYPE_FLOAT64, DTL_ARRAY_ZERO, &array));
     DTL_CHECK(dtl_array_info(array, &info));
     DTL_CHECK(dtl_mem_copy(info.data, values, sizeof values));
     array = on_host(array, info);

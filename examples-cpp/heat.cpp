@@ -87,10 +87,10 @@ result solve(dtl::comm_ref comm, int cells)
     result r;
     const int rank = comm.rank();
     std::vector<int32_t> place(2), neighbours(4);
-    dtl::check(dtl_cart_dims(comm.size(), 2, r.dims.data()));
-    dtl::check(dtl_cart_coords(2, r.dims.data(), rank, place.data()));
-    dtl::check(dtl_cart_shift(2, r.dims.data(), nullptr, rank, 0, 1, &neighbours[0], &neighbours[1]));
-    dtl::check(dtl_cart_shift(2, r.dims.data(), nullptr, rank, 1, 1, &neighbours[2], &neighbours[3]));
+    dtl::check(dtl_cart_dims(comm.size(), r.dims.data(), 2));
+    dtl::check(dtl_cart_coords(r.dims.data(), 2, rank, place.data()));
+    dtl::check(dtl_cart_shift(r.dims.data(), nullptr, 2, rank, 0, 1, &neighbours[0], &neighbours[1]));
+    dtl::check(dtl_cart_shift(r.dims.data(), nullptr, 2, rank, 1, 1, &neighbours[2], &neighbours[3]));
     const int row0 = first_of(cells, place[0], r.dims[0]), col0 = first_of(cells, place[1], r.dims[1]);
     tile now(first_of(cells, place[0] + 1, r.dims[0]) - row0, first_of(cells, place[1] + 1, r.dims[1]) - col0);
     for (int j = 0; place[0] == 0 && j < now.cols; j++) now.at(-1, j) = 100; // the hot side

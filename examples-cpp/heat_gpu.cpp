@@ -132,7 +132,7 @@ bool is_there(dtl::backend_ref backend)
 {
     std::array<char, 512> why{};
     int32_t yes = 0, compiles = 0;
-    dtl::check(dtl_backend_is_available(backend.get(), &yes, why.data(), why.size()));
+    dtl::check(dtl_backend_is_available(backend.get(), &yes, why.data(), why.size(), nullptr));
     if (yes != 0) dtl::check(dtl_backend_supports(backend.get(), "modules", &compiles));
     if (compiles == 0) {
         std::printf("skipped: backend %s: %s\n", dtl_backend_name(backend.get()), yes != 0 ? "compiles no kernels" : why.data());

@@ -229,7 +229,7 @@ bool work(dtl::backend_ref backend)
     dtl::check(dtl_mem_copy_async(stream.handle, memory.data(), there.data(), size_bytes));
     dtl::check(dtl_mem_copy_async(stream.handle, back.data(), memory.data(), size_bytes));
     dtl::check(dtl_event_record(event.handle, stream.handle));
-    dtl::check(dtl_event_sync(event.handle)); // both copies are done
+    dtl::check(dtl_event_wait(event.handle, DTL_TIMEOUT_INFINITE)); // both copies are done
 
     const bool computes = (backend.info().flags & DTL_BACKEND_NO_COMPUTE) == 0;
     for (std::size_t i = 0; i < count; i++) {

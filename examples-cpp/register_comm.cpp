@@ -256,7 +256,7 @@ bool check_order(dtl_comm_t comm, int32_t rank)
         check(dtl_comm_isend(comm, &sent[i], 1, DTL_DTYPE_INT32, other, 50 + static_cast<int32_t>(i),
                              &requests[messages + i]));
     }
-    check(dtl_request_wait_all(requests.size(), requests.data(), DTL_TIMEOUT_INFINITE, infos.data()));
+    check(dtl_request_wait_all(requests.data(), requests.size(), DTL_TIMEOUT_INFINITE, infos.data()));
     bool good = true;
     for (std::size_t i = 0; i < messages; i++) {
         const auto number = static_cast<int32_t>(i);

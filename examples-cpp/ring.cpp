@@ -57,7 +57,7 @@ int64_t shift_all(const ring &r)
         dtl::check(
             dtl_comm_irecv(r.comm, &received, 1, DTL_DTYPE_INT64, r.previous, tag_shift, &requests[0]));
         dtl::check(dtl_comm_isend(r.comm, &mine, 1, DTL_DTYPE_INT64, r.next, tag_shift, &requests[1]));
-        dtl::check(dtl_request_wait_all(2, requests, DTL_TIMEOUT_INFINITE, infos));
+        dtl::check(dtl_request_wait_all(requests, 2, DTL_TIMEOUT_INFINITE, infos));
         if (infos[0].source != r.previous || infos[0].size_bytes != sizeof received) {
             throw std::runtime_error("a message of the wrong source or size");
         }

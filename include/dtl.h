@@ -62,9 +62,9 @@
 #include <stdint.h>
 
 #define DTL_VERSION_MAJOR 0
-#define DTL_VERSION_MINOR 1
+#define DTL_VERSION_MINOR 2
 #define DTL_VERSION_PATCH 0
-#define DTL_VERSION_STRING "0.1.0"
+#define DTL_VERSION_STRING "0.2.0"
 
 /// Makes the compiler warn where a status is dropped.
 #if defined(__cplusplus) && __cplusplus >= 201703L
@@ -643,7 +643,7 @@ typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dty
     void *user);
 
 /// Flag of `dtl_op_create`: a op b = b op a, so operands may be taken in any order.
-#define DTL_OP_COMMUTES 1u
+#define DTL_OP_COMMUTES UINT64_C(1)
 
 /// Sum. Integers wrap around. Equivalent: MPI_SUM.
 #define DTL_OP_SUM 0
@@ -720,10 +720,10 @@ typedef uint32_t dtl_enum_t;
 #define DTL_ENUM_FEATURE 7u
 
 /// Flag of `dtl_enum_create`: with a template Undefined, so that unknown names can be kept.
-#define DTL_ENUM_WITH_UNDEFINED 1u
+#define DTL_ENUM_WITH_UNDEFINED UINT64_C(1)
 /// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the
 /// text.
-#define DTL_EV_TOLERANT 1u
+#define DTL_EV_TOLERANT UINT64_C(1)
 
 /// An attribute that is 0 or 1 (everything but 0 counts as 1); in `integer`.
 #define DTL_ATTR_BOOL 1u
@@ -739,7 +739,7 @@ typedef uint32_t dtl_enum_t;
 #define DTL_ATTR_ENUM 6u
 
 /// Flag of a template's field: it has no default, so each instance gives a value.
-#define DTL_ATTR_REQUIRED 1u
+#define DTL_ATTR_REQUIRED UINT64_C(1)
 
 /// A field of a template with its default, or an attribute of an instance with its value. An
 /// element of arrays: it never grows. Made by dtl_attr_i64("block_size", 128) and its like, at the
@@ -751,16 +751,16 @@ typedef struct dtl_attr_t {
     /// DTL_ATTR_BOOL ... DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is
     /// converted.
     uint32_t kind;
-    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
-    uint32_t flags;
+    /// Must be 0.
+    uint32_t reserved;
     /// The value of BOOL, I64, U64, ENUM; else 0.
     uint64_t integer;
     /// The value of F64; else 0.
     double real;
     /// The value of STR; else NULL. Copied, or lives for ever, as `name`.
     const char *text;
-    /// Must be 0.
-    uint64_t reserved;
+    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
+    uint64_t flags;
 } dtl_attr_t;
 
 /* -----------------------------------------------------------------------------------------------
@@ -769,7 +769,7 @@ typedef struct dtl_attr_t {
 
 /// The version of the binary interface: structs, tables, numbers. A backend table or plugin built
 /// for a higher one is refused; lower ones keep working as docs/abi.md describes.
-#define DTL_ABI_VERSION 1u
+#define DTL_ABI_VERSION 2u
 
 /// No limit for a `timeout_ns` parameter.
 #define DTL_TIMEOUT_INFINITE UINT64_MAX
@@ -804,7 +804,7 @@ typedef struct dtl_config_t {
     uint32_t reserved;
     /// Name that `dtl_backend_get(NULL)` resolves to; NULL = from DTL_BACKEND, else "auto". Copied.
     const char *backend;
-    /// Kind that `dtl_comm_world` opens; NULL = from DTL_COMM, else "auto". Copied.
+    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, else "auto". Copied.
     const char *comm;
 } dtl_config_t;
 
@@ -1228,11 +1228,6 @@ typedef struct dtl_dlpack_versioned_t {
 /// Flag of `dtl_event_create`: no time stamps, `dtl_event_elapsed_ns` is refused.
 #define DTL_EVENT_NO_TIMING UINT64_C(1)
 
-/// All work before the record is done.
-#define DTL_EVENT_COMPLETE 1
-/// Some work before the record is still to be done.
-#define DTL_EVENT_PENDING 0
-
 /// Runs everything at once in the calling thread.
 #define DTL_EXECUTOR_INLINE 1u
 /// Runs one thing after another on one thread of its own.
@@ -1396,7 +1391,7 @@ typedef void (*dtl_text_fn_t)(void *user, const char *text, uint64_t size_bytes)
  * -------------------------------------------------------------------------------------------- */
 
 /// Flag of `dtl_policy_create`: resources are given later, to dtl_policy_initialize.
-#define DTL_POLICY_DEFER 1u
+#define DTL_POLICY_DEFER UINT64_C(1)
 
 /// Resources are anything; a task does what it likes with the one that it is given. Nothing is
 /// reported of tasks, so only policies that need no reports take them. For dtl_policy_opts_t::kind,
@@ -1590,13 +1585,10 @@ typedef uint64_t (*dtl_resource_adapter_fn_t)(void *user, const dtl_resource_t *
 typedef struct dtl_policy_opts_t {
     /// sizeof(dtl_policy_opts_t), set by DTL_POLICY_OPTS_INIT.
     uint32_t struct_size;
-    /// 0, or DTL_POLICY_DEFER.
-    uint32_t flags;
     /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
     uint32_t kind;
-    /// "fixed": which resource, an index into the list as it is given, also if others are left out
-    /// of the policy.
-    uint32_t fixed_index;
+    /// 0, or DTL_POLICY_DEFER.
+    uint64_t flags;
     /// The program's own kind of resources; NULL = none.
     const dtl_resource_ops_t *ops;
     /// Handed to the slots of `ops`.
@@ -1608,6 +1600,9 @@ typedef struct dtl_policy_opts_t {
     dtl_resource_adapter_fn_t adapter;
     /// Handed to the adapter.
     void *adapter_user;
+    /// "fixed": which resource, an index into the list as it is given, also if others are left out
+    /// of the policy.
+    uint32_t fixed_index;
     /// "capacity": tasks in flight that each resource takes; 0 = 1.
     uint32_t capacity;
     /// "auto_tune": timings of each resource that count; 0 = 3.
@@ -1615,8 +1610,6 @@ typedef struct dtl_policy_opts_t {
     /// "auto_tune": runs on each resource before those, whose time is thrown away; UINT32_MAX =
     /// none, 0 = 1.
     uint32_t warmups;
-    /// Must be 0.
-    uint32_t reserved;
     /// "auto_tune": after so many submits of a tuned task by one thread it is tuned anew; 0 =
     /// never.
     uint64_t resample_submits;
@@ -1624,7 +1617,7 @@ typedef struct dtl_policy_opts_t {
 
 /// Initial value of a dtl_policy_opts_t.
 #define DTL_POLICY_OPTS_INIT \
-    {sizeof(dtl_policy_opts_t), 0, 0, 0, NULL, NULL, {0}, NULL, NULL, 0, 0, 0, 0, 0}
+    {sizeof(dtl_policy_opts_t), 0, 0, NULL, NULL, {0}, NULL, NULL, 0, 0, 0, 0, 0}
 
 /// What is true of a policy. Start from DTL_POLICY_TRAITS_INIT.
 typedef struct dtl_policy_traits_t {
@@ -1850,7 +1843,7 @@ typedef struct dtl_dispatch_copy_t {
     /// sizeof(dtl_dispatch_copy_t), set by DTL_DISPATCH_COPY_INIT.
     uint32_t struct_size;
     /// 0: size_bytes in a row; else axes of `shape` and of the strides.
-    uint32_t ndim;
+    int32_t ndim;
     /// Where the first element goes.
     void *dst;
     /// Where it is.
@@ -1864,11 +1857,11 @@ typedef struct dtl_dispatch_copy_t {
     /// Bytes of an element.
     uint64_t element_bytes;
     /// Elements along each axis.
-    const uint64_t *shape;
-    /// Bytes from one element to the next along each axis.
-    const int64_t *dst_strides_bytes;
-    /// As dst_strides_bytes.
-    const int64_t *src_strides_bytes;
+    const int64_t *shape;
+    /// Elements from one element to the next along each axis.
+    const int64_t *dst_strides;
+    /// As dst_strides.
+    const int64_t *src_strides;
 } dtl_dispatch_copy_t;
 
 /// Initial value of a dtl_dispatch_copy_t.
@@ -1880,8 +1873,8 @@ typedef struct dtl_dispatch_copy_t {
 typedef struct dtl_dispatch_launch_t {
     /// sizeof(dtl_dispatch_launch_t), set by DTL_DISPATCH_LAUNCH_INIT.
     uint32_t struct_size;
-    /// Number of arguments.
-    uint32_t count;
+    /// 0.
+    uint32_t reserved;
     /// The stream.
     dtl_stream_t stream;
     /// The kernel.
@@ -1892,10 +1885,12 @@ typedef struct dtl_dispatch_launch_t {
     const void *const *args;
     /// Their sizes in bytes.
     const uint64_t *sizes;
+    /// Number of arguments.
+    uint64_t count;
 } dtl_dispatch_launch_t;
 
 /// Initial value of a dtl_dispatch_launch_t.
-#define DTL_DISPATCH_LAUNCH_INIT {sizeof(dtl_dispatch_launch_t), 0, {0}, {0}, NULL, NULL, NULL}
+#define DTL_DISPATCH_LAUNCH_INIT {sizeof(dtl_dispatch_launch_t), 0, {0}, {0}, NULL, NULL, NULL, 0}
 
 /// Arguments of DTL_OPERATION_COMPILE: those of dtl_module_compile. Start from
 /// DTL_DISPATCH_COMPILE_INIT.
@@ -1914,171 +1909,6 @@ typedef struct dtl_dispatch_compile_t {
 
 /// Initial value of a dtl_dispatch_compile_t.
 #define DTL_DISPATCH_COMPILE_INIT {sizeof(dtl_dispatch_compile_t), 0, {0}, NULL, {0}}
-
-/* -----------------------------------------------------------------------------------------------
- * Communicators and requests: constants, descriptions, receive information.
- * -------------------------------------------------------------------------------------------- */
-
-/// The job's communicator: all ranks that the launcher started. Opened on first use; destroying it
-/// does nothing. Equivalent: MPI_COMM_WORLD.
-#if defined(__cplusplus)
-#define DTL_COMM_WORLD (dtl_comm_t{UINT64_C(0x0600000000000000)})
-#elif defined(DTL_CONSTANT_OBJECTS)
-static const dtl_comm_t dtl_comm_world_ __attribute__((unused)) = {UINT64_C(0x0600000000000000)};
-#define DTL_COMM_WORLD dtl_comm_world_
-#else
-#define DTL_COMM_WORLD ((dtl_comm_t){UINT64_C(0x0600000000000000)})
-#endif
-/// This process alone. Opened on first use; destroying it does nothing. Equivalent: MPI_COMM_SELF.
-#if defined(__cplusplus)
-#define DTL_COMM_SELF (dtl_comm_t{UINT64_C(0x0600001000000000)})
-#elif defined(DTL_CONSTANT_OBJECTS)
-static const dtl_comm_t dtl_comm_self_ __attribute__((unused)) = {UINT64_C(0x0600001000000000)};
-#define DTL_COMM_SELF dtl_comm_self_
-#else
-#define DTL_COMM_SELF ((dtl_comm_t){UINT64_C(0x0600001000000000)})
-#endif
-
-/// As the source of a receive: any rank.
-#define DTL_ANY_SOURCE (-2)
-/// As the tag of a receive: any tag.
-#define DTL_ANY_TAG (-1)
-/// As a source or destination: nobody. The operation completes at once and moves nothing; the info
-/// of a receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
-#define DTL_PROC_NULL (-3)
-/// As the color of dtl_comm_split: no communicator for this rank.
-#define DTL_UNDEFINED (-4)
-/// What dtl_request_wait_any answers when no request is active.
-#define DTL_NO_INDEX UINT64_MAX
-/// The largest tag; the smallest is 0.
-#define DTL_TAG_MAX 268435455
-
-/// What a receive tells of its message. Frozen: this struct never grows (arrays of it are passed).
-typedef struct dtl_recv_info_t {
-    /// Rank that sent it.
-    int32_t source;
-    /// Its tag.
-    int32_t tag;
-    /// Its true size in bytes, also when it was truncated (then 0 over MPI's own messages, if MPI
-    /// does not tell).
-    uint64_t size_bytes;
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED or why it failed.
-    dtl_status_t status;
-    /// 0.
-    uint32_t reserved0;
-    /// 0.
-    uint64_t reserved1;
-} dtl_recv_info_t;
-
-/// Opens a communicator. Start from DTL_COMM_DESC_INIT.
-typedef struct dtl_comm_desc_t {
-    /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
-    uint32_t struct_size;
-    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi",
-    /// "nccl" and "rdma"), or 0.
-    uint32_t flags;
-    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi"
-    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `native`;
-    /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL =
-    /// "auto", which never takes "nccl" and "rdma". ("threads" is opened by dtl_comm_threads.)
-    /// "mpi": over whichever MPI the process has or the launcher fits, or DTL_MPI_LIBRARY names; it
-    /// is initialised if the program has not, and then finalised by the last dtl_finalize (see
-    /// dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
-    /// DTL_COMM_DETERMINISTIC, and MPI gave another level than MPI_THREAD_SERIALIZED, messages and
-    /// collectives are MPI's own: the texts of the functions say what MPI does not promise. Else
-    /// they are the library's, over MPI_Isend and MPI_Irecv, and everything in this file holds.
-    /// dtl_comm_info tells which. Table: docs/explanation/promises.md.
-    const char *kind;
-    /// This process' rank, 0 ... size-1. Read only if size is set.
-    int32_t rank;
-    /// Number of ranks; 0 = rank and size from the launcher's environment.
-    int32_t size;
-    /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
-    /// launcher's environment.
-    const char *job;
-    /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from DTL_TIMEOUT,
-    /// else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes;
-    /// if it is below 100 ms, for up to 50 ms more.
-    uint64_t timeout_ns;
-    /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran
-    /// handle (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left
-    /// out then. Kind "rdma": NULL for the environment and the defaults, or the address of a
-    /// dtl_rdma_config_t. Passed unread to a registered backend's `open`. NULL for "auto" and the
-    /// other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
-    void *native;
-    /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over
-    /// one that "auto" opens. Collectives of device memory (which the host cannot reach) of backend
-    /// "cuda" are NCCL's then, on the device that is the calling thread's current one when it is
-    /// opened; one device for each rank. Everything else goes as over that communicator, which is
-    /// neither changed nor needed any longer. rank, size and job are 0 and NULL if it is named;
-    /// timeout_ns 0 = its own. Kind "rdma": the communicator over which its ranks meet while it is
-    /// opened (see dtl_rdma_config_t); the rest as said. Null for other kinds. What is whose:
-    /// docs/how-to/use-nccl.md.
-    dtl_comm_t over;
-} dtl_comm_desc_t;
-
-/// Initial value of a dtl_comm_desc_t.
-#define DTL_COMM_DESC_INIT {sizeof(dtl_comm_desc_t), 0, NULL, 0, 0, NULL, 0, NULL, {0}}
-
-/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and
-/// timings, also where there are faster ones that are not: over several nodes ("hier") reductions
-/// go node by node unless this is set, and over "mpi" they are MPI's own. Every rank gets the
-/// identical result with and without it. Also DTL_DETERMINISTIC=1.
-#define DTL_COMM_DETERMINISTIC 1u
-
-/// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator
-/// that is named, not on a duplicate: they match those that the program sends and receives through
-/// MPI itself, as MPI_BYTE with the same rank and tag. That communicator must then live longer than
-/// ours, and keep an error handler that returns if errors are to be seen here. The library's own
-/// messages have a duplicate all the same.
-#define DTL_COMM_NO_DUP 2u
-
-/// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have
-/// (DTL_ERROR_NOT_SUPPORTED else) are staged through host memory, over the communicator below.
-/// dtl_explain tells of the first. All ranks set it or none. Kind "mpi": messages of device memory
-/// are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md); each rank
-/// as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones
-/// go directly.
-#define DTL_COMM_STAGE 4u
-
-/// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
-typedef struct dtl_comm_info_t {
-    /// sizeof(dtl_comm_info_t), set by DTL_COMM_INFO_INIT.
-    uint32_t struct_size;
-    /// This process' rank.
-    int32_t rank;
-    /// Number of ranks.
-    int32_t size;
-    /// Ranks that are gone as far as this process knows: died, or left (destroyed their handle or
-    /// finalized). Grows with what calls on the communicator find out; never shrinks.
-    int32_t failed_count;
-    /// Time limit in nanoseconds of each blocking call.
-    uint64_t timeout_ns;
-    /// The kind's name, e.g. "shm"; valid for ever.
-    const char *kind;
-    /// How the data moves and why, NUL-terminated; for people.
-    char transport[128];
-} dtl_comm_info_t;
-
-/// Initial value of a dtl_comm_info_t.
-#define DTL_COMM_INFO_INIT {sizeof(dtl_comm_info_t), 0, 0, 0, 0, NULL, {0}}
-
-/// Copies an attribute when its communicator is duplicated.
-///
-/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`. Locks
-/// held: none. It may block, but then other ranks wait in dtl_comm_dup.
-/// @param value      the attribute on `comm`.
-/// @param out_value  what the duplicate gets.
-/// @param out_copy   1 = the duplicate gets it, 0 = it does not.
-/// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
-typedef dtl_status_t (*dtl_attribute_copy_fn_t)(dtl_comm_t comm, int32_t key, void *user,
-    void *value, void **out_value, int32_t *out_copy);
-
-/// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is
-/// stale then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else
-/// is left, that is the one in the last dtl_finalize. Locks held: none. It may block and call the
-/// library (within dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
-typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *user, void *value);
 
 /* -----------------------------------------------------------------------------------------------
  * How a communicator of kind "rdma" is made.
@@ -2106,7 +1936,7 @@ typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *us
 /// For systems without dma-bufs: CUDA's need open kernel modules.
 #define DTL_RDMA_PEERMEM 3
 
-/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.native. Start from
+/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.rdma. Start from
 /// DTL_RDMA_CONFIG_INIT, which sets nothing. Read, with its texts, during the call.
 ///
 /// One rule for all fields: a value that is set here is used, else that of the environment variable
@@ -2122,8 +1952,10 @@ typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *us
 typedef struct dtl_rdma_config_t {
     /// sizeof(dtl_rdma_config_t), set by DTL_RDMA_CONFIG_INIT.
     uint32_t struct_size;
-    /// 0: no flag is known.
-    uint32_t flags;
+    /// Must be 0.
+    uint32_t reserved;
+    /// Must be 0: no flag is defined.
+    uint64_t flags;
     /// Devices that may be used, each once, with a port if that matters: "mlx5_0:1,mlx5_1".
     /// Default: all whose port is active; the ranks of a node share them out, the near ones first.
     const char *devices;
@@ -2215,8 +2047,180 @@ typedef struct dtl_rdma_config_t {
 
 /// Initial value of a dtl_rdma_config_t.
 #define DTL_RDMA_CONFIG_INIT \
-    {sizeof(dtl_rdma_config_t), 0, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, \
+    {sizeof(dtl_rdma_config_t), 0, 0, NULL, NULL, NULL, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, \
      -1, -1, 0, 0, 0, -1, -1, -1}
+
+/* -----------------------------------------------------------------------------------------------
+ * Communicators and requests: constants, descriptions, receive information.
+ * -------------------------------------------------------------------------------------------- */
+
+/// The job's communicator: all ranks that the launcher started. Opened on first use; destroying it
+/// does nothing. Equivalent: MPI_COMM_WORLD.
+#if defined(__cplusplus)
+#define DTL_COMM_WORLD (dtl_comm_t{UINT64_C(0x0600000000000000)})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_comm_t dtl_comm_world_ __attribute__((unused)) = {UINT64_C(0x0600000000000000)};
+#define DTL_COMM_WORLD dtl_comm_world_
+#else
+#define DTL_COMM_WORLD ((dtl_comm_t){UINT64_C(0x0600000000000000)})
+#endif
+/// This process alone. Opened on first use; destroying it does nothing. Equivalent: MPI_COMM_SELF.
+#if defined(__cplusplus)
+#define DTL_COMM_SELF (dtl_comm_t{UINT64_C(0x0600001000000000)})
+#elif defined(DTL_CONSTANT_OBJECTS)
+static const dtl_comm_t dtl_comm_self_ __attribute__((unused)) = {UINT64_C(0x0600001000000000)};
+#define DTL_COMM_SELF dtl_comm_self_
+#else
+#define DTL_COMM_SELF ((dtl_comm_t){UINT64_C(0x0600001000000000)})
+#endif
+
+/// As the source of a receive: any rank.
+#define DTL_ANY_SOURCE (-2)
+/// As the tag of a receive: any tag.
+#define DTL_ANY_TAG (-1)
+/// As a source or destination: nobody. The operation completes at once and moves nothing; the info
+/// of a receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
+#define DTL_PROC_NULL (-3)
+/// As the color of dtl_comm_split: no communicator for this rank.
+#define DTL_UNDEFINED (-4)
+/// What dtl_request_wait_any answers when no request is active.
+#define DTL_NO_INDEX UINT64_MAX
+/// The largest tag; the smallest is 0.
+#define DTL_TAG_MAX 268435455
+
+/// What a receive tells of its message. Frozen: this struct never grows (arrays of it are passed).
+typedef struct dtl_recv_info_t {
+    /// Rank that sent it.
+    int32_t source;
+    /// Its tag.
+    int32_t tag;
+    /// Its true size in bytes, also when it was truncated (then 0 over MPI's own messages, if MPI
+    /// does not tell).
+    uint64_t size_bytes;
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED or why it failed.
+    dtl_status_t status;
+    /// 0.
+    uint32_t reserved0;
+    /// 0.
+    uint64_t reserved1;
+} dtl_recv_info_t;
+
+/// Opens a communicator. Start from DTL_COMM_DESC_INIT.
+typedef struct dtl_comm_desc_t {
+    /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
+    uint32_t struct_size;
+    /// This process' rank, 0 ... size-1. Read only if size is set.
+    int32_t rank;
+    /// Number of ranks; 0 = rank and size from the launcher's environment.
+    int32_t size;
+    /// Must be 0.
+    uint32_t reserved;
+    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi",
+    /// "nccl" and "rdma"), or 0.
+    uint64_t flags;
+    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi"
+    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma`;
+    /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL =
+    /// "auto", which never takes "nccl" and "rdma". ("threads" is opened by dtl_comm_threads.)
+    /// "mpi": over whichever MPI the process has or the launcher fits, or DTL_MPI_LIBRARY names; it
+    /// is initialised if the program has not, and then finalised by the last dtl_finalize (see
+    /// dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
+    /// DTL_COMM_DETERMINISTIC, and MPI gave another level than MPI_THREAD_SERIALIZED, messages and
+    /// collectives are MPI's own: the texts of the functions say what MPI does not promise. Else
+    /// they are the library's, over MPI_Isend and MPI_Irecv, and everything in this file holds.
+    /// dtl_comm_info tells which. Table: docs/explanation/promises.md.
+    const char *kind;
+    /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
+    /// launcher's environment.
+    const char *job;
+    /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from DTL_TIMEOUT,
+    /// else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes;
+    /// if it is below 100 ms, for up to 50 ms more.
+    uint64_t timeout_ns;
+    /// Kind "mpi": address of the Fortran handle (MPI_Comm_c2f) of an intracommunicator of a
+    /// running MPI, whose rank and size are then used if size is 0. NULL: MPI_COMM_WORLD. With any
+    /// other kind it must be NULL.
+    const int32_t *mpi_comm;
+    /// Kind "rdma": its settings. NULL: the environment and the defaults. With any other kind it
+    /// must be NULL.
+    const dtl_rdma_config_t *rdma;
+    /// Registered kinds: passed unread to the backend's `open`. With any other kind it must be
+    /// NULL.
+    void *config;
+    /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over
+    /// one that "auto" opens. Collectives of device memory (which the host cannot reach) of backend
+    /// "cuda" are NCCL's then, on the device that is the calling thread's current one when it is
+    /// opened; one device for each rank. Everything else goes as over that communicator, which is
+    /// neither changed nor needed any longer. rank, size and job are 0 and NULL if it is named;
+    /// timeout_ns 0 = its own. Kind "rdma": the communicator over which its ranks meet while it is
+    /// opened (see dtl_rdma_config_t); the rest as said. Null for other kinds. What is whose:
+    /// docs/how-to/use-nccl.md.
+    dtl_comm_t over;
+} dtl_comm_desc_t;
+
+/// Initial value of a dtl_comm_desc_t.
+#define DTL_COMM_DESC_INIT \
+    {sizeof(dtl_comm_desc_t), 0, 0, 0, 0, NULL, NULL, 0, NULL, NULL, NULL, {0}}
+
+/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and
+/// timings, also where there are faster ones that are not: over several nodes ("hier") reductions
+/// go node by node unless this is set, and over "mpi" they are MPI's own. Every rank gets the
+/// identical result with and without it. Also DTL_DETERMINISTIC=1.
+#define DTL_COMM_DETERMINISTIC UINT64_C(1)
+
+/// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator
+/// that is named, not on a duplicate: they match those that the program sends and receives through
+/// MPI itself, as MPI_BYTE with the same rank and tag. That communicator must then live longer than
+/// ours, and keep an error handler that returns if errors are to be seen here. The library's own
+/// messages have a duplicate all the same.
+#define DTL_COMM_NO_DUP UINT64_C(2)
+
+/// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have
+/// (DTL_ERROR_NOT_SUPPORTED else) are staged through host memory, over the communicator below.
+/// dtl_explain tells of the first. All ranks set it or none. Kind "mpi": messages of device memory
+/// are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md); each rank
+/// as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones
+/// go directly.
+#define DTL_COMM_STAGE UINT64_C(4)
+
+/// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
+typedef struct dtl_comm_info_t {
+    /// sizeof(dtl_comm_info_t), set by DTL_COMM_INFO_INIT.
+    uint32_t struct_size;
+    /// This process' rank.
+    int32_t rank;
+    /// Number of ranks.
+    int32_t size;
+    /// Ranks that are gone as far as this process knows: died, or left (destroyed their handle or
+    /// finalized). Grows with what calls on the communicator find out; never shrinks.
+    int32_t failed_count;
+    /// Time limit in nanoseconds of each blocking call.
+    uint64_t timeout_ns;
+    /// The kind's name, e.g. "shm"; valid for ever.
+    const char *kind;
+    /// How the data moves and why, NUL-terminated; for people.
+    char transport[128];
+} dtl_comm_info_t;
+
+/// Initial value of a dtl_comm_info_t.
+#define DTL_COMM_INFO_INIT {sizeof(dtl_comm_info_t), 0, 0, 0, 0, NULL, {0}}
+
+/// Copies an attribute when its communicator is duplicated.
+///
+/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`. Locks
+/// held: none. It may block, but then other ranks wait in dtl_comm_dup.
+/// @param value      the attribute on `comm`.
+/// @param out_value  what the duplicate gets.
+/// @param out_copy   1 = the duplicate gets it, 0 = it does not.
+/// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
+typedef dtl_status_t (*dtl_attribute_copy_fn_t)(dtl_comm_t comm, int32_t key, void *user,
+    void *value, void **out_value, int32_t *out_copy);
+
+/// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is
+/// stale then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else
+/// is left, that is the one in the last dtl_finalize. Locks held: none. It may block and call the
+/// library (within dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
+typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *user, void *value);
 
 /* -----------------------------------------------------------------------------------------------
  * Where ranks and threads run: the node, its cores, the ranks on it.
@@ -2324,12 +2328,14 @@ typedef struct dtl_win_info_t {
 typedef struct dtl_comm_open_t {
     /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
     uint32_t struct_size;
-    /// Flags of the dtl_comm_desc_t.
-    uint32_t flags;
     /// Rank that the caller or launcher names, below size; -1 = none did.
     int32_t rank;
     /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
     int32_t size;
+    /// 0.
+    uint32_t reserved;
+    /// Flags of the dtl_comm_desc_t.
+    uint64_t flags;
     /// The job's name: the same on all ranks and in every open of the job, and no other job on this
     /// node has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller
     /// nor the launcher names one, so a transport whose ranks meet by it refuses more than one rank
@@ -2337,8 +2343,8 @@ typedef struct dtl_comm_open_t {
     const char *job;
     /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
     uint64_t timeout_ns;
-    /// `native` of the dtl_comm_desc_t.
-    void *native;
+    /// `config` of the dtl_comm_desc_t, unread.
+    void *config;
 } dtl_comm_open_t;
 
 /// What a comm table's `test` tells of a completed operation.
@@ -2560,9 +2566,9 @@ typedef struct dtl_comm_vtable_t {
                                    void *result,
                                    uint64_t count,
                                    dtl_dtype_t dtype,
-                                   dtl_reduce_op_t op,
                                    int32_t target,
                                    uint64_t offset,
+                                   dtl_reduce_op_t op,
                                    uint64_t *out_op);
     /// (atomics) Starts on one element: if it equals *expected, *value is stored; *result gets what
     /// it was. Else as win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
@@ -2855,7 +2861,7 @@ typedef struct dtl_exec_vtable_t {
                            void *user,
                            const void *const *args,
                            const uint64_t *sizes,
-                           uint32_t count);
+                           uint64_t count);
     /// (host execution) Runs fn(user) and returns when it has run; its status is the result.
     dtl_status_t (*execute)(void *self, dtl_task_fn_t function, void *user);
     /// (host execution) Runs begin ... end-1 in pieces of at most `grain` (at least 1) and returns
@@ -2905,7 +2911,7 @@ typedef struct dtl_exec_vtable_t {
                                   const dtl_launch_t *launch,
                                   const void *const *args,
                                   const uint64_t *sizes,
-                                  uint32_t count);
+                                  uint64_t count);
 } dtl_exec_vtable_t;
 
 /// Initial value of a dtl_exec_vtable_t.
@@ -3116,7 +3122,7 @@ typedef struct dtl_host_api_t {
     /// errors. In load, in slots and in threads of the plugin's own. What they add stays if load
     /// fails after, and is there already when load runs again: ask enum_from_name when the name
     /// exists. This function and those after it exist only if struct_size covers them.
-    dtl_status_t (*enum_create)(const char *name, uint32_t flags, dtl_enum_t *out);
+    dtl_status_t (*enum_create)(const char *name, uint64_t flags, dtl_enum_t *out);
     /// As dtl_enum_find.
     dtl_status_t (*enum_find)(const char *name, dtl_enum_t *out);
     /// As dtl_enum_register.
@@ -3156,7 +3162,7 @@ typedef struct dtl_host_api_t {
     dtl_status_t (*environment_release)(const char *name);
     /// As dtl_environment_state.
     dtl_status_t (*environment_state)(const char *name, void **out);
-    /// As dtl_dispatch_register with dtl_dispatch_default(), for use inside dtl_plugin_t.load and
+    /// As dtl_dispatch_register with dtl_dispatcher_default(), for use inside dtl_plugin_t.load and
     /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load
     /// fails after. It goes with the backend that dtl_dispatch_handler_t.backend names, else with
     /// the plugin's last backend (dtl_backend_unregister, dtl_finalize).
@@ -3164,7 +3170,7 @@ typedef struct dtl_host_api_t {
                                       uint64_t key_count,
                                       const dtl_dispatch_handler_t *handler,
                                       dtl_registration_t *out);
-    /// As dtl_dispatch_unregister with dtl_dispatch_default(): earlier than that, and in any
+    /// As dtl_dispatch_unregister with dtl_dispatcher_default(): earlier than that, and in any
     /// thread.
     dtl_status_t (*dispatch_unregister)(dtl_registration_t registration);
 } dtl_host_api_t;
@@ -3331,7 +3337,7 @@ DTL_NODISCARD dtl_status_t dtl_finalize(void);
 ///         held by a thread which does not exist here.
 DTL_NODISCARD dtl_status_t dtl_init_after_fork(void);
 
-/// The library's version, "0.1.0". Lives for ever. Works in every state.
+/// The library's version, "0.2.0". Lives for ever. Works in every state.
 const char *dtl_version_string(void);
 
 /// Major version. Works in every state.
@@ -3344,7 +3350,7 @@ int32_t dtl_version_minor(void);
 int32_t dtl_version_patch(void);
 
 /// DTL_ABI_VERSION of the library (the header's may be lower). Works in every state.
-uint32_t dtl_abi_version(void);
+uint32_t dtl_library_abi_version(void);
 
 /// The constant's name, e.g. "DTL_ERROR_TIMEOUT"; "DTL_ERROR_UNKNOWN" for a number that is no
 /// status. Lives for ever. Works in every state.
@@ -3451,7 +3457,7 @@ DTL_NODISCARD dtl_status_t dtl_trace_set_callbacks(const dtl_trace_callbacks_t *
 /// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find gives it.
 ///         DTL_ERROR_INVALID_ARGUMENT: name or flags.
 ///         DTL_ERROR_LIMIT: 256 were made in this process' life. Threads: any.
-DTL_NODISCARD dtl_status_t dtl_enum_create(const char *name, uint32_t flags, dtl_enum_t *out);
+DTL_NODISCARD dtl_status_t dtl_enum_create(const char *name, uint64_t flags, dtl_enum_t *out);
 
 /// The number of an enumeration, built-in ("Schedule") or not.
 ///
@@ -3610,7 +3616,7 @@ DTL_NODISCARD dtl_status_t dtl_ev_to_json(dtl_enum_word_t word, char *buf, uint6
 ///         missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
 /// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_from_json(dtl_enum_t enumeration, const char *text,
-    uint32_t flags, dtl_enum_word_t *out);
+    uint64_t flags, dtl_enum_word_t *out);
 
 /// Says what goes with a schedule: of what kind memory is that is allocated in it, and how what is
 /// inside it runs. Once: the same again succeeds. Built-in schedules have theirs: Host, Host and
@@ -3711,9 +3717,11 @@ DTL_NODISCARD dtl_status_t dtl_backend_info(dtl_backend_t backend, dtl_backend_i
 /// Whether a backend can run here. Asks it afresh.
 ///
 /// @param out_yes  1 or 0.
-/// @param why      `cap` bytes for the reason if 0 (cut if too long), empty if 1; may be NULL.
+/// @param why      the reason if 0, cut to fit, with its NUL; empty if 1. May be NULL.
+/// @param cap      bytes of room in `why`.
+/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
 DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32_t *out_yes,
-    char *why, uint64_t cap);
+    char *why, uint64_t cap, uint64_t *out_len);
 
 /// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules"
 /// (kernels from source), "comm"; with the library's help "streams", "async" (copies and launches
@@ -3814,10 +3822,11 @@ DTL_NODISCARD dtl_status_t dtl_environment_state(const char *name, void **out);
 /// @param name     "name", or "name>=version".
 /// @param out_yes  1 or 0.
 /// @param why      why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
-/// @param cap      bytes of room.
+/// @param cap      bytes of room in `why`.
+/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
 /// @return DTL_ERROR_NOT_FOUND: there is none of this name.
 DTL_NODISCARD dtl_status_t dtl_environment_is_available(const char *name, int32_t *out_yes,
-    char *why, uint64_t cap);
+    char *why, uint64_t cap, uint64_t *out_len);
 
 /// Number of environments that are registered. Searches for plugins if that was not done yet.
 DTL_NODISCARD dtl_status_t dtl_environment_count(uint64_t *out_count);
@@ -4298,24 +4307,25 @@ DTL_NODISCARD dtl_status_t dtl_mem_copy_2d(void *dst, uint64_t dst_pitch_bytes, 
 /// such copies, or by a loop of the host.
 ///
 /// @param dst, src  the first element of each side.
-/// @param dst_strides_bytes, src_strides_bytes  ndim each: bytes from one element to the next along
-///                  the axis, also negative; 0 on the source repeats it. NULL: the elements lie in
-///                  a row, the last axis the fastest.
-/// @param shape     ndim counts of elements; with a 0 nothing is copied.
+/// @param dst_strides, src_strides  ndim each: distance from one element to the next along the
+///                  axis, in elements, also negative; 0 on the source repeats it. NULL: the
+///                  elements lie in a row, the last axis the fastest.
+/// @param shape     ndim counts of elements, 0 or more; with a 0 nothing is copied.
 /// @param ndim      up to 8; 0 is one element.
-/// @param element_bytes  at least 1.
+/// @param element_bytes  at least 1. For distances that are no multiple of an element, pass a
+///                  smaller element and one more axis.
 /// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
 ///         and strides.
 ///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
 ///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
 ///         elements of the destination lie on each other, or on elements of the source (where the
 ///         strides of the two differ, it is enough that their areas do), or axes of the destination
-///         are woven: one steps by less than all that a finer one reaches, as with strides [24,
-///         16], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
+///         are woven: one steps by less than all that a finer one reaches, as with strides [12,
+///         8], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
 ///         position on an axis). Else as dtl_mem_copy.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
-DTL_NODISCARD dtl_status_t dtl_mem_copy_strided(void *dst, const int64_t *dst_strides_bytes,
-    const void *src, const int64_t *src_strides_bytes, const uint64_t *shape, uint32_t ndim,
+DTL_NODISCARD dtl_status_t dtl_mem_copy_strided(void *dst, const int64_t *dst_strides,
+    const void *src, const int64_t *src_strides, const int64_t *shape, int32_t ndim,
     uint64_t element_bytes);
 
 /// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.
@@ -4349,8 +4359,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_to_host(dtl_backend_t backend, const void *de
 /// order.
 ///
 /// @param kind   as for dtl_mem_alloc.
-/// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
 /// @param shape  `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
+/// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
 /// @param dtype  DTL_DTYPE_... or one of dtl_dtype_create.
 /// @param flags  0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the memory.
 /// @param out    the array; destroy it with dtl_array_destroy.
@@ -4360,7 +4370,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_to_host(dtl_backend_t backend, const void *de
 ///         written on success only.
 /// Equivalent: numpy.empty and numpy.zeros.
 DTL_NODISCARD dtl_status_t dtl_array_alloc(dtl_backend_t backend, dtl_enum_word_t kind,
-    int32_t ndim, const int64_t *shape, dtl_dtype_t dtype, uint64_t flags, dtl_array_t *out);
+    const int64_t *shape, int32_t ndim, dtl_dtype_t dtype, uint64_t flags, dtl_array_t *out);
 
 /// Describes an array: shape, strides, where its elements are, how many tensors of it are with
 /// other libraries.
@@ -4452,7 +4462,7 @@ DTL_NODISCARD dtl_status_t dtl_array_destroy(dtl_array_t array);
 /// host thread, made by the first work that is queued, does the work in order.
 ///
 /// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_synchronize returns it, once. On a backend's own
+/// behind it carry it, and the next dtl_stream_wait returns it, once. On a backend's own
 /// stream, too, whatever the backend's events know: failures of callbacks, kernels from functions
 /// and copies that the library does there.
 ///
@@ -4474,17 +4484,21 @@ DTL_NODISCARD dtl_status_t dtl_stream_destroy(dtl_stream_t stream);
 
 /// Waits for all work queued so far.
 ///
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. On streams
+///                    of a backend that can neither query streams nor record events the limit has
+///                    no effect.
 /// @return the first failure of that work since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the stream's own work.
+///         DTL_ERROR_TIMEOUT: not done in time; the work goes on. DTL_ERROR_INVALID_STATE: called
+///         by the stream's own work.
 /// Equivalent: cudaStreamSynchronize.
-DTL_NODISCARD dtl_status_t dtl_stream_synchronize(dtl_stream_t stream);
+DTL_NODISCARD dtl_status_t dtl_stream_wait(dtl_stream_t stream, uint64_t timeout_ns);
 
 /// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
 /// that can neither query streams nor record events: there it waits for the stream. Called from
 /// work of the stream itself, it reports 0.
 ///
 /// @param out_done  1 = done, 0 = not yet.
-/// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.
+/// @return a failure of that work; it stays to be reported by dtl_stream_wait.
 /// Equivalent: cudaStreamQuery.
 DTL_NODISCARD dtl_status_t dtl_stream_query(dtl_stream_t stream, int32_t *out_done);
 
@@ -4533,9 +4547,14 @@ DTL_NODISCARD dtl_status_t dtl_stream_host_callback(dtl_stream_t stream, dtl_tas
 /// Waits for all work on a device: the backend's own way if it has one, and every stream that was
 /// made here on it.
 ///
-/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device.
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. The limit
+///                    covers the streams made here (see dtl_stream_wait), but not work that the
+///                    program queued through the backend's own interface.
+/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_TIMEOUT: not
+///         done in time; the work goes on.
 /// Equivalent: cudaDeviceSynchronize.
-DTL_NODISCARD dtl_status_t dtl_device_synchronize(dtl_backend_t backend, int32_t device);
+DTL_NODISCARD dtl_status_t dtl_device_wait(dtl_backend_t backend, int32_t device,
+    uint64_t timeout_ns);
 
 /* -----------------------------------------------------------------------------------------------
  * Copies and fills in a stream's order.
@@ -4547,7 +4566,7 @@ DTL_NODISCARD dtl_status_t dtl_device_synchronize(dtl_backend_t backend, int32_t
 /// not page-locked: one that is not the stream's only work waits.
 ///
 /// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done,
-///                  which an event or dtl_stream_synchronize tells; they must not overlap.
+///                  which an event or dtl_stream_wait tells; they must not overlap.
 /// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
 ///         is queued then. What fails later is the stream's failure.
 /// Equivalent: cudaMemcpyAsync.
@@ -4592,25 +4611,20 @@ DTL_NODISCARD dtl_status_t dtl_event_record(dtl_event_t event, dtl_stream_t stre
 
 /// Waits until the work before the record is done. An event never recorded is done.
 ///
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
 /// @return the first failure of that work that no call had returned before the record.
-///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called
-///         by a callback or task that the event is recorded behind, for which it would wait for
-///         ever.
+///         DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. DTL_ERROR_CANCELED: another
+///         thread destroyed the event. DTL_ERROR_INVALID_STATE: called by a callback or task that
+///         the event is recorded behind, so that it would wait for itself.
 /// Equivalent: cudaEventSynchronize.
-DTL_NODISCARD dtl_status_t dtl_event_sync(dtl_event_t event);
-
-/// As dtl_event_sync, for a limited time.
-///
-/// @param timeout_ns  nanoseconds; 0 = only look, DTL_TIMEOUT_INFINITE = no limit.
-/// @return DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. Else as dtl_event_sync.
 DTL_NODISCARD dtl_status_t dtl_event_wait(dtl_event_t event, uint64_t timeout_ns);
 
-/// Asks whether the work before the record is done, without waiting.
+/// Reports whether the work before the record is done. Does not wait.
 ///
-/// @param out_state  DTL_EVENT_COMPLETE or DTL_EVENT_PENDING. Never recorded = complete.
-/// @return the failure of that work, as dtl_event_sync.
+/// @param out_done  1 = done, 0 = not yet. An event never recorded is done.
+/// @return the failure of that work, as dtl_event_wait.
 /// Equivalent: cudaEventQuery.
-DTL_NODISCARD dtl_status_t dtl_event_query(dtl_event_t event, int32_t *out_state);
+DTL_NODISCARD dtl_status_t dtl_event_query(dtl_event_t event, int32_t *out_done);
 
 /// Nanoseconds between the records of two events that are done.
 ///
@@ -4657,7 +4671,7 @@ DTL_NODISCARD dtl_status_t dtl_executor_run(dtl_executor_t executor, dtl_task_fn
 /// @param event  completed when the function has run, with its failure; it replaces a record. Made
 ///               for a backend without events of its own, such as "host". Null = none.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
-///         The function's failure is the event's and the next dtl_executor_synchronize's.
+///         The function's failure is the event's and the next dtl_executor_wait's.
 DTL_NODISCARD dtl_status_t dtl_executor_run_async(dtl_executor_t executor, dtl_task_fn_t fn,
     void *user, dtl_event_t event);
 
@@ -4696,12 +4710,14 @@ DTL_NODISCARD dtl_status_t dtl_executor_parallel_reduce(dtl_executor_t executor,
 
 /// Waits for everything that dtl_executor_run_async started.
 ///
-/// @return the first failure since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the executor's own work, which it would wait for: a
-///         function of dtl_executor_run_async, and on SEQUENTIAL a loop's body too. On INLINE
-///         nothing is left to wait for, and on POOL a loop's body is not waited for: there the call
-///         succeeds (on POOL, while such functions run, only in the thread that started the loop).
-DTL_NODISCARD dtl_status_t dtl_executor_synchronize(dtl_executor_t executor);
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
+/// @return the first failure since the last call; it is reported once. DTL_ERROR_TIMEOUT: not done
+///         in time; the work goes on. DTL_ERROR_INVALID_STATE: called by the executor's own work,
+///         which it would wait for: a function of dtl_executor_run_async, and on SEQUENTIAL a
+///         loop's body too. On INLINE nothing is left to wait for, and on POOL a loop's body is not
+///         waited for: there the call succeeds (on POOL, while such functions run, only in the
+///         thread that started the loop).
+DTL_NODISCARD dtl_status_t dtl_executor_wait(dtl_executor_t executor, uint64_t timeout_ns);
 
 /// Tells what an executor is and how parallel.
 ///
@@ -4810,7 +4826,7 @@ DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 ///         after these checks; what it fails with.
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
-    const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint32_t count);
+    const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint64_t count);
 
 /* -----------------------------------------------------------------------------------------------
  * Dynamic selection: policies and their resources. Submitting and waiting: `policy_submit`.
@@ -4831,7 +4847,7 @@ DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t k
 ///                   DTL_ERROR_INVALID_STATE. Their kind is set now: by opts.kind or opts.ops.
 /// @param out        the policy; give it back with dtl_policy_release.
 /// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
-///         resources, fixed_index beyond the list, unknown flags or kind, reserved not 0,
+///         resources, fixed_index beyond the list, unknown flags or kind,
 ///         DTL_POLICY_DEFER without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
 ///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
@@ -5018,12 +5034,12 @@ DTL_NODISCARD dtl_status_t dtl_dispatcher_destroy(dtl_dispatcher_t dispatcher);
 ///
 /// Without handlers here nothing becomes slower. Pools, fills and the memory of communicators and
 /// windows are not dispatched.
-dtl_dispatcher_t dtl_dispatch_default(void);
+dtl_dispatcher_t dtl_dispatcher_default(void);
 
 /// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
 /// under none. Calls that begin after it has returned find it; others may.
 ///
-/// @param dispatcher  dtl_dispatch_default() or one of dtl_dispatcher_create.
+/// @param dispatcher  dtl_dispatcher_default() or one of dtl_dispatcher_create.
 /// @param keys        key_count of them, all different; copied.
 /// @param key_count   1 to 1024. Of each operation a dispatcher takes 1024 keys with predicates and
 ///                    1024 without.
@@ -5125,16 +5141,16 @@ DTL_NODISCARD dtl_status_t dtl_dtype_destroy(dtl_dtype_t dtype);
 
 /// Size of an element of a dtype, built-in or the program's own.
 ///
-/// @param size_bytes  receives the size in bytes, padding included.
+/// @param out_size_bytes  size in bytes, padding included.
 /// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
 /// Threads: any. Equivalent: MPI_Type_size.
-DTL_NODISCARD dtl_status_t dtl_dtype_size(dtl_dtype_t dtype, uint64_t *size_bytes);
+DTL_NODISCARD dtl_status_t dtl_dtype_size(dtl_dtype_t dtype, uint64_t *out_size_bytes);
 
 /// Name of a dtype: as given, or "FLOAT64" for DTL_DTYPE_FLOAT64.
 ///
-/// @param name  receives the text, which stays valid until the process ends; do not free it.
+/// @param out_name  the text. It stays valid until the process ends; do not free it.
 /// @return as dtl_dtype_size. Threads: any. Equivalent: MPI_Type_get_name.
-DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **name);
+DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **out_name);
 
 /// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
 /// the dtype is passed to the function. Every rank makes its own, of the same function. The numbers
@@ -5151,7 +5167,7 @@ DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **name);
 ///         DTL_ERROR_LIMIT: numbers are never used again, and 65536 operations were made in this
 ///         process' life: make them once and keep them.
 /// Threads: any. Equivalent: MPI_Op_create.
-DTL_NODISCARD dtl_status_t dtl_op_create(dtl_op_fn_t fn, void *user, uint32_t flags,
+DTL_NODISCARD dtl_status_t dtl_op_create(dtl_op_fn_t fn, void *user, uint64_t flags,
     const char *name, dtl_reduce_op_t *out);
 
 /// Destroys an operation of dtl_op_create. A collective that runs with it goes on, so keep what
@@ -5163,10 +5179,10 @@ DTL_NODISCARD dtl_status_t dtl_op_destroy(dtl_reduce_op_t op);
 
 /// Name of an operation: as given, or "SUM" for DTL_OP_SUM.
 ///
-/// @param name  receives the text, which stays valid until the process ends; do not free it.
+/// @param out_name  the text. It stays valid until the process ends; do not free it.
 /// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
 /// Threads: any.
-DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **name);
+DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **out_name);
 
 /* -----------------------------------------------------------------------------------------------
  * Communicators: open, describe, end.
@@ -5181,7 +5197,7 @@ DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **name);
 /// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text names what is missing). DTL_ERROR_TIMEOUT:
 ///         ranks are missing after 30 s (or DTL_TIMEOUT if that is less); the text names them.
 /// Equivalent: MPI_COMM_WORLD.
-DTL_NODISCARD dtl_status_t dtl_comm_world(dtl_comm_t *out);
+DTL_NODISCARD dtl_status_t dtl_comm_get_world(dtl_comm_t *out);
 
 /// Opens a communicator. Collective: all its ranks call it, with descriptions that agree. All ranks
 /// must open the communicators of one job in the same order. Threads that open communicators at the
@@ -5287,7 +5303,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, d
 ///
 /// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours,
 /// keeps its error handler, and may be freed while `out` lives. (With messages on the communicator
-/// itself: dtl_comm_open with kind "mpi", `native` and DTL_COMM_NO_DUP.)
+/// itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
 ///
 /// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`,
 /// or call dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out`
@@ -5324,7 +5340,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out)
 /// allocated. What the host cannot reach is staged through host memory, or is an MPI's to reach
 /// that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
 /// call's or request's failure, with the backend's status. The work that writes a buffer must be
-/// done before it is sent: dtl_event_sync, or dtl_comm_isend_on.
+/// done before it is sent: dtl_event_wait, or dtl_comm_isend_on.
 ///
 /// @param buf    `count` elements; NULL only for count 0.
 /// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
@@ -5357,15 +5373,15 @@ DTL_NODISCARD dtl_status_t dtl_comm_ssend(dtl_comm_t comm, const void *buf, uint
 /// @param buf     room for `count` elements; shorter messages are fine.
 /// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
 /// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param info    NULL, or who sent it, its tag and its true size. Written also when truncated.
+/// @param out_info    NULL, or who sent it, its tag and its true size. Written also when truncated.
 /// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see
-///         dtl_comm_desc_t, the content of `buf` and the size in `info` are what MPI makes them,
+///         dtl_comm_desc_t, the content of `buf` and the size in `out_info` are what MPI makes them,
 ///         and there are MPIs that end the process or write past `buf`: have room for the longest
 ///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
 ///         DTL_ERROR_RANK_FAILURE when any rank dies).
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 DTL_NODISCARD dtl_status_t dtl_comm_recv(dtl_comm_t comm, void *buf, uint64_t count,
-    dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_recv_info_t *info);
+    dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_recv_info_t *out_info);
 
 /// Sends one message and receives another at the same time, so that exchanges round a ring cannot
 /// deadlock. The buffers must not overlap.
@@ -5374,7 +5390,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv(dtl_comm_t comm, void *buf, uint64_t co
 /// @return as dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_sendrecv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
     int32_t dest, int32_t stag, void *rbuf, uint64_t rcount, int32_t source, int32_t rtag,
-    dtl_dtype_t dtype, dtl_recv_info_t *info);
+    dtl_dtype_t dtype, dtl_recv_info_t *out_info);
 
 /// Sends the buffer's message and receives another into the same buffer, at the same time.
 ///
@@ -5383,44 +5399,44 @@ DTL_NODISCARD dtl_status_t dtl_comm_sendrecv(dtl_comm_t comm, const void *sbuf, 
 /// Equivalent: MPI_Sendrecv_replace.
 DTL_NODISCARD dtl_status_t dtl_comm_sendrecv_replace(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t stag, int32_t source, int32_t rtag,
-    dtl_recv_info_t *info);
+    dtl_recv_info_t *out_info);
 
 /// Waits for a message that a receive with these arguments would take. It stays to be received.
 ///
-/// @param info  source, tag and true size of the message; NULL if they do not matter.
+/// @param out_info  source, tag and true size of the message; NULL if they do not matter.
 /// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
 /// Equivalent: MPI_Probe.
 DTL_NODISCARD dtl_status_t dtl_comm_probe(dtl_comm_t comm, int32_t source, int32_t tag,
-    dtl_recv_info_t *info);
+    dtl_recv_info_t *out_info);
 
 /// Asks, without waiting, whether there is a message that a receive would take; makes progress.
 ///
 /// @param out_found  1 or 0.
-/// @param info       NULL, or as in dtl_comm_probe; written if found.
+/// @param out_info       NULL, or as in dtl_comm_probe; written if found.
 /// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_iprobe(dtl_comm_t comm, int32_t source, int32_t tag,
-    int32_t *out_found, dtl_recv_info_t *info);
+    int32_t *out_found, dtl_recv_info_t *out_info);
 
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
-/// `out_message` gets it, whatever other threads receive.
+/// `out` gets it, whatever other threads receive.
 ///
-/// @param out_message  yours until it is received; ends with its communicator. The sender of a
+/// @param out  yours until it is received; ends with its communicator. The sender of a
 ///                     large or synchronous message waits until its receive starts. If the sender's
 ///                     time limit passes before that, or its request is cancelled or destroyed, the
 ///                     message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
 ///                     messages (see dtl_comm_desc_t) cannot be cancelled: the sender waits.
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int32_t tag,
-    dtl_message_t *out_message, dtl_recv_info_t *info);
+    dtl_message_t *out, dtl_recv_info_t *out_info);
 
 /// Takes a message as dtl_comm_mprobe does, without waiting: only dtl_comm_mrecv or _imrecv with
-/// `out_message` gets it, whatever other threads receive.
+/// `out` gets it, whatever other threads receive.
 ///
 /// @param out_found    1 or 0.
-/// @param out_message  written if found.
+/// @param out  written if found.
 /// @return as dtl_comm_iprobe. Equivalent: MPI_Improbe.
 DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int32_t tag,
-    int32_t *out_found, dtl_message_t *out_message, dtl_recv_info_t *info);
+    int32_t *out_found, dtl_message_t *out, dtl_recv_info_t *out_info);
 
 /// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails;
 /// only bad arguments (buf, count, dtype) leave the message to be received.
@@ -5429,7 +5445,7 @@ DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int
 ///         sender cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent:
 ///         MPI_Mrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_mrecv(dtl_message_t message, void *buf, uint64_t count,
-    dtl_dtype_t dtype, dtl_recv_info_t *info);
+    dtl_dtype_t dtype, dtl_recv_info_t *out_info);
 
 /// Starts to receive a message that was probed.
 ///
@@ -5511,22 +5527,22 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64
 ///
 /// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 polls once. The communicator's time
 ///                    limit does not count here.
-/// @param info        NULL, or where the outcome of a receive is written (also of a failed one).
+/// @param out_info        NULL, or where the outcome of a receive is written (also of a failed one).
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
 ///         cancelled by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
 ///         it goes on: wait again, or cancel it. For a collective, after a limit of 100 ms or more,
 ///         the text lists where the other ranks are, as queried before the limit passed.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
 DTL_NODISCARD dtl_status_t dtl_request_wait(dtl_request_t request, uint64_t timeout_ns,
-    dtl_recv_info_t *info);
+    dtl_recv_info_t *out_info);
 
 /// Asks whether a request is done, without waiting; makes progress. If done, its handle is stale.
 ///
 /// @param out_done  1 or 0. Written on success and when the operation itself failed (then 1).
-/// @param info      NULL, or what a receive tells; written if done.
+/// @param out_info      NULL, or what a receive tells; written if done.
 /// @return as dtl_request_wait, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Test.
 DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_done,
-    dtl_recv_info_t *info);
+    dtl_recv_info_t *out_info);
 
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
 /// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late. A probe may still find a
@@ -5546,43 +5562,43 @@ DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 /// @param requests    `count` handles. If one is stale at the start, nothing is waited for.
 /// @param timeout_ns  for all together; the communicators' time limits do not count here. If it
 ///                    passes, unfinished ones stay in the array.
-/// @param infos       NULL, or `count` infos; those of null requests are left alone.
-/// @return the first failure (its text names the index); the others' are in infos[].status.
+/// @param out_infos       NULL, or `count` infos; those of null requests are left alone.
+/// @return the first failure (its text names the index); the others' are in out_infos[].status.
 ///         DTL_ERROR_TIMEOUT: some are not done, and go on. Else as dtl_request_wait.
 ///         Equivalent: MPI_Waitall.
-DTL_NODISCARD dtl_status_t dtl_request_wait_all(uint64_t count, dtl_request_t *requests,
-    uint64_t timeout_ns, dtl_recv_info_t *infos);
+DTL_NODISCARD dtl_status_t dtl_request_wait_all(dtl_request_t *requests, uint64_t count,
+    uint64_t timeout_ns, dtl_recv_info_t *out_infos);
 
 /// Asks after all requests, without waiting; makes progress.
 ///
 /// @param out_done  1: all were done, and everything is as after dtl_request_wait_all. 0: nothing
 ///                  else was written.
 /// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
-DTL_NODISCARD dtl_status_t dtl_request_test_all(uint64_t count, dtl_request_t *requests,
-    int32_t *out_done, dtl_recv_info_t *infos);
+DTL_NODISCARD dtl_status_t dtl_request_test_all(dtl_request_t *requests, uint64_t count,
+    int32_t *out_done, dtl_recv_info_t *out_infos);
 
 /// Waits until one of the requests is done, and ends that one.
 ///
 /// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The
 ///                   one that is done becomes null, unless it is persistent.
 /// @param out_index  which one; DTL_NO_INDEX: none is active. Written also if that one failed.
-/// @param info       NULL, or what a receive tells.
+/// @param out_info       NULL, or what a receive tells.
 /// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
 /// Equivalent: MPI_Waitany.
-DTL_NODISCARD dtl_status_t dtl_request_wait_any(uint64_t count, dtl_request_t *requests,
-    uint64_t timeout_ns, uint64_t *out_index, dtl_recv_info_t *info);
+DTL_NODISCARD dtl_status_t dtl_request_wait_any(dtl_request_t *requests, uint64_t count,
+    uint64_t timeout_ns, uint64_t *out_index, dtl_recv_info_t *out_info);
 
 /// Waits until at least one of the requests is done, and ends all that are.
 ///
 /// @param requests   as in dtl_request_wait_any.
 /// @param out_count  how many were done; 0: none is active.
-/// @param indices    room for `count`: which ones.
-/// @param infos      NULL, or room for `count`: what each tells, in the order of `indices`.
-/// @return the first failure (its text names the index); the others' are in infos[].status.
+/// @param out_indices    room for `count`: which ones.
+/// @param out_infos      NULL, or room for `count`: what each tells, in the order of `out_indices`.
+/// @return the first failure (its text names the index); the others' are in out_infos[].status.
 ///         DTL_ERROR_TIMEOUT: none is done, all go on. Else as dtl_request_wait.
 ///         Equivalent: MPI_Waitsome.
-DTL_NODISCARD dtl_status_t dtl_request_wait_some(uint64_t count, dtl_request_t *requests,
-    uint64_t timeout_ns, uint64_t *out_count, uint64_t *indices, dtl_recv_info_t *infos);
+DTL_NODISCARD dtl_status_t dtl_request_wait_some(dtl_request_t *requests, uint64_t count,
+    uint64_t timeout_ns, uint64_t *out_count, uint64_t *out_indices, dtl_recv_info_t *out_infos);
 
 /// Starts a persistent request that is at rest.
 ///
@@ -5594,7 +5610,7 @@ DTL_NODISCARD dtl_status_t dtl_request_start(dtl_request_t request);
 ///
 /// @return the first failure (its text names the index): those before it are active, the others are
 ///         not; as dtl_request_start. Equivalent: MPI_Startall.
-DTL_NODISCARD dtl_status_t dtl_request_start_all(uint64_t count, dtl_request_t *requests);
+DTL_NODISCARD dtl_status_t dtl_request_start_all(dtl_request_t *requests, uint64_t count);
 
 /// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
 /// has been matched. Null: nothing happens.
@@ -5782,9 +5798,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_alltoallv(dtl_comm_t comm, const void *sbuf,
 /// @param source_count, sources  ranks to receive from; of several blocks from one rank the first
 ///                               is the one that it sent first.
 /// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
-DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, uint64_t dest_count,
-    const int32_t *dests, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
-    uint64_t source_count, const int32_t *sources, void *rbuf, const uint64_t *rcounts,
+DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, const int32_t *dests,
+    uint64_t dest_count, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
+    const int32_t *sources, uint64_t source_count, void *rbuf, const uint64_t *rcounts,
     const uint64_t *rdispls, dtl_dtype_t dtype);
 
 /* -----------------------------------------------------------------------------------------------
@@ -5918,9 +5934,9 @@ DTL_NODISCARD dtl_status_t dtl_comm_ialltoallv(dtl_comm_t comm, const void *sbuf
 ///
 /// @return as dtl_comm_neighbor_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
 ///         too many requests in flight. Equivalent: MPI_Ineighbor_alltoallv.
-DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, uint64_t dest_count,
-    const int32_t *dests, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
-    uint64_t source_count, const int32_t *sources, void *rbuf, const uint64_t *rcounts,
+DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, const int32_t *dests,
+    uint64_t dest_count, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
+    const int32_t *sources, uint64_t source_count, void *rbuf, const uint64_t *rcounts,
     const uint64_t *rdispls, dtl_dtype_t dtype, dtl_request_t *out);
 
 /* -----------------------------------------------------------------------------------------------
@@ -6087,14 +6103,14 @@ DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 /// @param size_bytes  of this rank's part; may differ between ranks.
 /// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the
 ///                    element's size, say.
-/// @param out_win     yours; end it with dtl_win_destroy.
+/// @param out     yours; end it with dtl_win_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
 ///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY,
 ///         DTL_ERROR_LIMIT. What is wrong on one rank is a failure on all of them; it names the
 ///         rank. Else as dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 DTL_NODISCARD dtl_status_t dtl_win_create(dtl_comm_t comm, void *base, uint64_t size_bytes,
-    uint64_t disp_unit, dtl_win_t *out_win);
+    uint64_t disp_unit, dtl_win_t *out);
 
 /// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by
 /// dtl_win_destroy. Prefer it where you can: on one node it is memory that others reach without
@@ -6103,7 +6119,7 @@ DTL_NODISCARD dtl_status_t dtl_win_create(dtl_comm_t comm, void *base, uint64_t 
 /// @param out_base  its first byte; not to be freed. NULL for 0 bytes.
 /// @return as dtl_win_create. Equivalent: MPI_Win_allocate.
 DTL_NODISCARD dtl_status_t dtl_win_allocate(dtl_comm_t comm, uint64_t size_bytes,
-    uint64_t disp_unit, void **out_base, dtl_win_t *out_win);
+    uint64_t disp_unit, void **out_base, dtl_win_t *out);
 
 /// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the
 /// memory any more. Requests of dtl_win_rput and dtl_win_rget that were not waited for become
@@ -6249,22 +6265,22 @@ DTL_NODISCARD dtl_status_t dtl_win_get(dtl_win_t win, void *buf, uint64_t count,
 /// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is
 /// done after a flush, unlock or fence. Between fences too, where MPI has it under locks only.
 ///
-/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end.
+/// @param out  yours: wait for it (dtl_request_wait and its kin) before the window's end.
 ///                     Until it is done it can be neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor
 ///                     destroyed (DTL_ERROR_BUSY); where memory is reached by loads and stores it
 ///                     is done when this call returns. Its info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many
+/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out`; DTL_ERROR_LIMIT: too many
 ///         requests in flight.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 DTL_NODISCARD dtl_status_t dtl_win_rput(dtl_win_t win, const void *buf, uint64_t count,
-    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out_request);
+    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out);
 
 /// As dtl_win_get, with a request that is done when the elements are there.
 ///
-/// @param out_request  as for dtl_win_rput.
+/// @param out  as for dtl_win_rput.
 /// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
 DTL_NODISCARD dtl_status_t dtl_win_rget(dtl_win_t win, void *buf, uint64_t count,
-    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out_request);
+    dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out);
 
 /// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
 /// whole, whoever else accumulates to it meanwhile (by this or one of the next three calls, with
@@ -6283,38 +6299,39 @@ DTL_NODISCARD dtl_status_t dtl_win_rget(dtl_win_t win, void *buf, uint64_t count
 DTL_NODISCARD dtl_status_t dtl_win_accumulate(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each
+/// As dtl_win_accumulate, and `out_result` gets what was there before; both as one step for each
 /// element.
 ///
 /// @param buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic get.
-/// @param result  room for `count` elements, apart from `buf`; there after a flush
+/// @param out_result  room for `count` elements, apart from `buf`; there after a flush
 ///                (dtl_win_flush_local is enough), unlock or fence, until then the library's.
 /// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
-DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf, void *result,
-    uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
+DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf,
+    void *out_result, uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t disp,
+    dtl_reduce_op_t op);
 
 /// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and
 /// stores (`way` of dtl_win_info) the value is there when this call returns.
 ///
 /// @param value   one element, as `buf` there.
-/// @param result  room for one element, as there.
+/// @param out_result  room for one element, as there.
 /// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
-DTL_NODISCARD dtl_status_t dtl_win_fetch_op(dtl_win_t win, const void *value, void *result,
+DTL_NODISCARD dtl_status_t dtl_win_fetch_op(dtl_win_t win, const void *value, void *out_result,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets
+/// Stores `value` in a target's element if that is equal to `expected`, as one step; `out_result` gets
 /// what was there before: it was stored if that equals `expected`. Elements are equal if their
 /// bytes are; so two BOOLs that are both true need not be.
 ///
 /// @param value, expected  one element each, which must stay unchanged until a flush, unlock or
 ///               fence.
-/// @param result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
+/// @param out_result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
 /// @param dtype   an integer dtype, BYTE or BOOL.
 /// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
 DTL_NODISCARD dtl_status_t dtl_win_compare_and_swap(dtl_win_t win, const void *value,
-    const void *expected, void *result, dtl_dtype_t dtype, int32_t target, uint64_t disp);
+    const void *expected, void *out_result, dtl_dtype_t dtype, int32_t target, uint64_t disp);
 
 /* -----------------------------------------------------------------------------------------------
  * Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local
@@ -6333,12 +6350,13 @@ DTL_NODISCARD dtl_status_t dtl_topology(dtl_topology_t *out_topology);
 /// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
 /// on.
 ///
-/// @param cpus       room for `capacity` numbers, filled in ascending order. NULL with capacity 0
-///                   asks for the count.
-/// @param out_count  how many there are; written also when they do not fit.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED:
+/// @param out_cpus  room for `cap` numbers, filled in ascending order. NULL with cap 0 asks for the
+///                  count.
+/// @param cap       length of `out_cpus`, in elements.
+/// @param out_len   how many there are; written also when they do not fit.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than *out_len. DTL_ERROR_NOT_SUPPORTED:
 ///         the kernel does not tell. Equivalent: sched_getaffinity.
-DTL_NODISCARD dtl_status_t dtl_affinity(int32_t *cpus, uint64_t capacity, uint64_t *out_count);
+DTL_NODISCARD dtl_status_t dtl_affinity(int32_t *out_cpus, uint64_t cap, uint64_t *out_len);
 
 /// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds
 /// "self", "threads", "shm" and "hier" know; for any other the launcher's environment answers, if
@@ -6364,50 +6382,50 @@ DTL_NODISCARD dtl_status_t dtl_comm_node_of(dtl_comm_t comm, int32_t rank, int32
 /// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest
 /// is as small as possible (then the next, and so on), in descending order. A local call.
 ///
-/// @param size   number of ranks, from 1.
-/// @param ndims  1 to 16.
-/// @param dims   ndims sizes: those that are not 0 stay. Unchanged after a failure.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndims.
+/// @param size  number of ranks, from 1.
+/// @param dims  ndim sizes: those that are not 0 stay. Unchanged after a failure.
+/// @param ndim  1 to 16.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndim.
 /// Equivalent: MPI_Dims_create.
-DTL_NODISCARD dtl_status_t dtl_cart_dims(int32_t size, int32_t ndims, int32_t *dims);
+DTL_NODISCARD dtl_status_t dtl_cart_dims(int32_t size, int32_t *dims, int32_t ndim);
 
 /// The rank at a place of a grid. Row-major: the last coordinate varies fastest. A local call.
 ///
-/// @param ndims     1 to 16.
-/// @param dims      ndims sizes, each 1 or more; all together at most INT32_MAX ranks.
-/// @param periods   ndims numbers: not 0 = that dimension wraps around. NULL: none does.
-/// @param coords    ndims coordinates, 0 ... size of the dimension - 1, or any in a periodic one.
+/// @param dims      ndim sizes, each 1 or more; all together at most INT32_MAX ranks.
+/// @param periods   ndim numbers: not 0 = that dimension wraps around. NULL: none does.
+/// @param coords    ndim coordinates, 0 ... size of the dimension - 1, or any in a periodic one.
+/// @param ndim     1 to 16.
 /// @param out_rank  the rank.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndims.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndim.
 /// Equivalent: MPI_Cart_rank.
-DTL_NODISCARD dtl_status_t dtl_cart_rank(int32_t ndims, const int32_t *dims,
-    const int32_t *periods, const int32_t *coords, int32_t *out_rank);
+DTL_NODISCARD dtl_status_t dtl_cart_rank(const int32_t *dims, const int32_t *periods,
+    const int32_t *coords, int32_t ndim, int32_t *out_rank);
 
 /// The place of a rank in a grid, the inverse of dtl_cart_rank. A local call.
 ///
-/// @param ndims, dims  as for dtl_cart_rank.
+/// @param dims, ndim  as for dtl_cart_rank.
 /// @param rank         0 ... product of dims - 1.
-/// @param out_coords   room for ndims coordinates.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndims. Equivalent:
+/// @param out_coords   room for ndim coordinates.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndim. Equivalent:
 ///         MPI_Cart_coords.
-DTL_NODISCARD dtl_status_t dtl_cart_coords(int32_t ndims, const int32_t *dims, int32_t rank,
+DTL_NODISCARD dtl_status_t dtl_cart_coords(const int32_t *dims, int32_t ndim, int32_t rank,
     int32_t *out_coords);
 
 /// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one
 /// `displacement` further and receives from the one as far before. DTL_PROC_NULL beyond an open
 /// border. A local call.
 ///
-/// @param ndims, dims, periods  as for dtl_cart_rank.
+/// @param dims, periods, ndim  as for dtl_cart_rank.
 /// @param rank                  whose partners.
-/// @param dimension             0 ... ndims-1.
+/// @param dimension             0 ... ndim-1.
 /// @param displacement          steps; negative: the other way.
 /// @param out_source            whom to receive from.
 /// @param out_dest              whom to send to.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndims.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndim.
 /// Equivalent: MPI_Cart_shift.
-DTL_NODISCARD dtl_status_t dtl_cart_shift(int32_t ndims, const int32_t *dims,
-    const int32_t *periods, int32_t rank, int32_t dimension, int32_t displacement,
-    int32_t *out_source, int32_t *out_dest);
+DTL_NODISCARD dtl_status_t dtl_cart_shift(const int32_t *dims, const int32_t *periods,
+    int32_t ndim, int32_t rank, int32_t dimension, int32_t displacement, int32_t *out_source,
+    int32_t *out_dest);
 
 /* -----------------------------------------------------------------------------------------------
  * The clock that programs time with.
@@ -6436,7 +6454,7 @@ double dtl_comm_wtime(void);
 
 /// A row for every struct that passes between a plugin and the library, and for each of its fields.
 /// DTL_PLUGIN_INIT puts them into dtl_plugin_t; both of these grow with the header.
-#define DTL_LAYOUT_COUNT 302u
+#define DTL_LAYOUT_COUNT 304u
 #define DTL_LAYOUTS \
     DTL_LAYOUT_STRUCT(dtl_backend_t), DTL_LAYOUT_FIELD(dtl_backend_t, id), \
     DTL_LAYOUT_STRUCT(dtl_stream_t), DTL_LAYOUT_FIELD(dtl_stream_t, id), \
@@ -6445,9 +6463,9 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_STRUCT(dtl_module_t), DTL_LAYOUT_FIELD(dtl_module_t, id), \
     DTL_LAYOUT_STRUCT(dtl_registration_t), DTL_LAYOUT_FIELD(dtl_registration_t, id), \
     DTL_LAYOUT_STRUCT(dtl_attr_t), DTL_LAYOUT_FIELD(dtl_attr_t, name), \
-    DTL_LAYOUT_FIELD(dtl_attr_t, kind), DTL_LAYOUT_FIELD(dtl_attr_t, flags), \
+    DTL_LAYOUT_FIELD(dtl_attr_t, kind), DTL_LAYOUT_FIELD(dtl_attr_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_attr_t, integer), DTL_LAYOUT_FIELD(dtl_attr_t, real), \
-    DTL_LAYOUT_FIELD(dtl_attr_t, text), DTL_LAYOUT_FIELD(dtl_attr_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_attr_t, text), DTL_LAYOUT_FIELD(dtl_attr_t, flags), \
     DTL_LAYOUT_STRUCT(dtl_device_info_t), DTL_LAYOUT_FIELD(dtl_device_info_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_device_info_t, numa_node), DTL_LAYOUT_FIELD(dtl_device_info_t, kind), \
     DTL_LAYOUT_FIELD(dtl_device_info_t, total_bytes), \
@@ -6521,27 +6539,28 @@ double dtl_comm_wtime(void);
     DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_backend), \
     DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, element_bytes), \
     DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, shape), \
-    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst_strides_bytes), \
-    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_strides_bytes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, dst_strides), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_copy_t, src_strides), \
     DTL_LAYOUT_STRUCT(dtl_dispatch_launch_t), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, struct_size), \
-    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, count), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, reserved), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, stream), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, kernel), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, launch), \
     DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, args), \
-    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, sizes), DTL_LAYOUT_STRUCT(dtl_dispatch_compile_t), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, sizes), \
+    DTL_LAYOUT_FIELD(dtl_dispatch_launch_t, count), DTL_LAYOUT_STRUCT(dtl_dispatch_compile_t), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, device), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, backend), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, source), \
     DTL_LAYOUT_FIELD(dtl_dispatch_compile_t, module), DTL_LAYOUT_STRUCT(dtl_comm_open_t), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), DTL_LAYOUT_FIELD(dtl_comm_open_t, size), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, job), DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), \
-    DTL_LAYOUT_FIELD(dtl_comm_open_t, native), DTL_LAYOUT_STRUCT(dtl_comm_done_t), \
-    DTL_LAYOUT_FIELD(dtl_comm_done_t, source), DTL_LAYOUT_FIELD(dtl_comm_done_t, status), \
-    DTL_LAYOUT_FIELD(dtl_comm_done_t, match_word), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, struct_size), DTL_LAYOUT_FIELD(dtl_comm_open_t, rank), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, size), DTL_LAYOUT_FIELD(dtl_comm_open_t, reserved), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, flags), DTL_LAYOUT_FIELD(dtl_comm_open_t, job), \
+    DTL_LAYOUT_FIELD(dtl_comm_open_t, timeout_ns), DTL_LAYOUT_FIELD(dtl_comm_open_t, config), \
+    DTL_LAYOUT_STRUCT(dtl_comm_done_t), DTL_LAYOUT_FIELD(dtl_comm_done_t, source), \
+    DTL_LAYOUT_FIELD(dtl_comm_done_t, status), DTL_LAYOUT_FIELD(dtl_comm_done_t, match_word), \
     DTL_LAYOUT_FIELD(dtl_comm_done_t, size_bytes), DTL_LAYOUT_STRUCT(dtl_comm_vtable_t), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, struct_size), \
     DTL_LAYOUT_FIELD(dtl_comm_vtable_t, match_bits), DTL_LAYOUT_FIELD(dtl_comm_vtable_t, flags), \

@@ -616,7 +616,7 @@ static dtl_status_t open_checked(opening_t *opening, int level)
 static dtl_status_t comm_open(void *self, const dtl_comm_open_t *args, void **out_comm, int32_t *out_rank,
                               int32_t *out_size)
 {
-    opening_t *opening = (opening_t *)args->native;
+    opening_t *opening = (opening_t *)args->config;
     int level = MPI_THREAD_SINGLE;
     (void)self;
     if (opening == NULL) {
@@ -704,7 +704,7 @@ dtl_status_t dtl_comm_open_mpi(MPI_Comm comm, const dtl_comm_desc_t *desc, dtl_c
     opening.comm = comm;
     opening.opened = NULL;
     own.kind = DTL_MPI_KIND;
-    own.native = &opening;
+    own.config = &opening;
     DTL_TRY(dtl_mpi_register());
     name_ranks(comm, &own);
     return dtl_comm_open(&own, out);

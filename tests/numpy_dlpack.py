@@ -105,7 +105,7 @@ def lends(versioned):
     before = live()
     shape = (ctypes.c_int64 * 2)(3, 4)
     array = Handle()
-    check(dtl.dtl_array_alloc(host, HOST_MEMORY, 2, shape, FLOAT32, ctypes.c_uint64(ZERO), ctypes.byref(array)))
+    check(dtl.dtl_array_alloc(host, HOST_MEMORY, shape, 2, FLOAT32, ctypes.c_uint64(ZERO), ctypes.byref(array)))
     seen = np.from_dlpack(Lender(array, versioned))
     assert seen.shape == (3, 4) and seen.dtype == np.float32 and not seen.any()
     assert address(seen) == info(array).data, "NumPy copied"

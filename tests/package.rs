@@ -169,7 +169,7 @@ fn library_needs_only_the_c_library() {
             "libdtl.so needs {name}: load it at run time instead"
         );
     }
-    assert!(text.contains("soname: [libdtl.so.0]"), "programs look for libdtl.so.0");
+    assert!(text.contains("soname: [libdtl.so.0.2]"), "programs look for libdtl.so.0.2");
     assert!(text.contains("NODELETE"), "the library must not be unloaded");
 }
 

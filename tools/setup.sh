@@ -2,7 +2,8 @@
 # Installs what is missing on Debian or Ubuntu. The one list of packages.
 #     tools/setup.sh build    what building the library and the demo needs
 #     tools/setup.sh lint     that, and the two versions of Rust that the lints need, if rustup is there
-#     tools/setup.sh test     that, and what the tests need
+#     tools/setup.sh docs     what building the library needs, and mdBook, which writes the documentation site
+#     tools/setup.sh test     all of that, and what the tests need
 #     tools/setup.sh rdma-vm  what the virtual machine with RDMA devices needs (tests/rdma/vm): qemu, 70 MB of a kernel
 #                             (unpacked in build/rdma-vm, not installed), perftest. The tests in it are skipped without
 # Uses apt-get as root, else with sudo. Where cargo is missing or too old it installs the pinned Rust
@@ -24,10 +25,10 @@ rdma_vm_packages=(qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio
 rdma_vm_files=(/etc/libibverbs.d/rxe.driver:ibverbs-providers /usr/include/infiniband/verbs.h:libibverbs-dev)
 
 case "${1:-}" in
-build | lint) wanted=("${build_packages[@]}"); test_files=() ;;
+build | lint | docs) wanted=("${build_packages[@]}"); test_files=() ;;
 test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
 rdma-vm) wanted=("${rdma_vm_packages[@]}") test_files=("${rdma_vm_files[@]}") ;;
-*) echo "usage: tools/setup.sh build|lint|test|rdma-vm" >&2; exit 2 ;;
+*) echo "usage: tools/setup.sh build|lint|docs|test|rdma-vm" >&2; exit 2 ;;
 esac
 
 root=(); if [ "$(id -u)" -ne 0 ]; then root=(sudo); fi
@@ -119,9 +120,23 @@ install_exact() {
     rustup -q toolchain install "$version" --no-self-update --profile minimal "${options[@]}" || true
 }
 
-if [ "$1" != build ]; then
+if [ "$1" = lint ] || [ "$1" = test ]; then
     install_exact "$rust_pinned" rustfmt clippy
     install_exact "$rust_minimum"
+fi
+
+# mdBook is in no archive of Debian's. Without optimisation and its web server, it compiles in a minute on two cores
+# instead of several, and the site takes seconds. Where it cannot be had, the test of the site is skipped.
+mdbook_version=0.5.4
+if [ "$1" = docs ] || [ "$1" = test ]; then
+    if ! mdbook --version 2>/dev/null | grep -q '^mdbook v0\.5\.'; then
+        echo "setup: installing mdbook $mdbook_version with cargo (a minute)"
+        if ! CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo install -q mdbook --version "=$mdbook_version" --locked \
+            --no-default-features --features search; then
+            echo "setup: mdbook could not be had from crates.io. Install version 0.5 in another way and put it into PATH" >&2
+            [ "$1" = test ]
+        fi
+    fi
 fi
 
 # Not in Debian's main archive: NVIDIA's compiler and NCCL. Without them the tests that need them are skipped.

@@ -169,7 +169,7 @@ static dtl_status_t exchange_wishes(matrix_t *m)
         DTL_TRY(dtl_comm_isend(m->comm, m->halo_column + p->offset, (uint64_t)p->count, DTL_DTYPE_INT32,
                                p->rank, TAG_WANTED, &m->requests[pending++]));
     }
-    return dtl_request_wait_all(pending, m->requests, DTL_TIMEOUT_INFINITE, NULL);
+    return dtl_request_wait_all(m->requests, pending, DTL_TIMEOUT_INFINITE, NULL);
 }
 
 static dtl_status_t plan_exchange(matrix_t *m, int32_t *counts_in, int32_t *counts_out)
@@ -226,7 +226,7 @@ static dtl_status_t fetch_halo(matrix_t *m)
         DTL_TRY(dtl_comm_isend(m->comm, m->send_buffer + p->offset, (uint64_t)p->count, DTL_DTYPE_FLOAT64,
                                p->rank, TAG_HALO, &m->requests[pending++]));
     }
-    return dtl_request_wait_all(pending, m->requests, DTL_TIMEOUT_INFINITE, NULL);
+    return dtl_request_wait_all(m->requests, pending, DTL_TIMEOUT_INFINITE, NULL);
 }
 
 dtl_status_t matrix_multiply(matrix_t *m, double *y)

@@ -138,7 +138,7 @@ std::vector<matrix::peer> matrix::list_peers(const std::vector<int32_t> &counts)
 
 void matrix::wait_all()
 {
-    dtl::check(dtl_request_wait_all(requests_.size(), requests_.data(), DTL_TIMEOUT_INFINITE, nullptr));
+    dtl::check(dtl_request_wait_all(requests_.data(), requests_.size(), DTL_TIMEOUT_INFINITE, nullptr));
 }
 
 // Tells each owner which of its entries this rank wants, and learns what the others want.

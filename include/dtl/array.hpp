@@ -54,7 +54,7 @@ template <class T> class array {
                    backend_ref backend = {})
     {
         dtl_array_t made;
-        check(dtl_array_alloc(backend.get(), kind, static_cast<int32_t>(shape.size()), shape.data(), dtype, flags, &made));
+        check(dtl_array_alloc(backend.get(), kind, shape.data(), static_cast<int32_t>(shape.size()), dtype, flags, &made));
         own(made);
     }
     explicit array(std::initializer_list<int64_t> shape, uint64_t flags = 0, detail::word_of<DTL_ENUM_MEMORY> kind = DTL_MEMORY_HOST,

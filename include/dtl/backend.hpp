@@ -115,7 +115,7 @@ class backend_ref {
     {
         int32_t yes = 0;
         char text[4096] = "";
-        check(dtl_backend_is_available(handle_, &yes, text, sizeof text));
+        check(dtl_backend_is_available(handle_, &yes, text, sizeof text, nullptr));
         if (why != nullptr) {
             *why = text;
         }

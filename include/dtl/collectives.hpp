@@ -263,8 +263,8 @@ class collectives {
                             const uint64_t *sdispls, const std::vector<int32_t> &sources, T *out,
                             const uint64_t *rcounts, const uint64_t *rdispls) const
     {
-        check(dtl_comm_neighbor_alltoallv(handle_, dests.size(), dests.data(), in, scounts, sdispls,
-                                          sources.size(), sources.data(), out, rcounts, rdispls, dtype_of<T>));
+        check(dtl_comm_neighbor_alltoallv(handle_, dests.data(), dests.size(), in, scounts, sdispls,
+                                          sources.data(), sources.size(), out, rcounts, rdispls, dtype_of<T>));
     }
 
     template <class T>
@@ -274,8 +274,8 @@ class collectives {
                                               const uint64_t *rcounts, const uint64_t *rdispls) const
     {
         return begun([&](dtl_request_t *handle) {
-            return dtl_comm_ineighbor_alltoallv(handle_, dests.size(), dests.data(), in, scounts, sdispls,
-                                                sources.size(), sources.data(), out, rcounts, rdispls,
+            return dtl_comm_ineighbor_alltoallv(handle_, dests.data(), dests.size(), in, scounts, sdispls,
+                                                sources.data(), sources.size(), out, rcounts, rdispls,
                                                 dtype_of<T>, handle);
         });
     }

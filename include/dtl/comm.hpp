@@ -242,7 +242,7 @@ class comm {
     {
         dtl_rdma_config_t mine = config;
         desc.kind = "rdma";
-        desc.native = &mine;
+        desc.rdma = &mine;
         return comm(desc);
     }
 

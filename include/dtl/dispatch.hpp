@@ -75,7 +75,7 @@ class registration {
 /// View of a dispatcher. Default: the one that the library asks itself.
 class dispatcher_ref {
   public:
-    dispatcher_ref() noexcept : handle_(dtl_dispatch_default()) {}
+    dispatcher_ref() noexcept : handle_(dtl_dispatcher_default()) {}
     dispatcher_ref(dtl_dispatcher_t handle) noexcept : handle_(handle) {}
 
     dtl_dispatcher_t get() const noexcept { return handle_; }

@@ -83,7 +83,7 @@ class environment {
     {
         int32_t yes = 0;
         char text[4096] = "";
-        check(dtl_environment_is_available(name, &yes, text, sizeof text));
+        check(dtl_environment_is_available(name, &yes, text, sizeof text, nullptr));
         if (why != nullptr) {
             *why = text;
         }

@@ -19,7 +19,7 @@ class event_ref {
     dtl_event_t get() const noexcept { return handle_; }
 
     /// Waits; throws the failure of the work before the record.
-    void sync() const { check(dtl_event_sync(handle_)); }
+    void sync() const { check(dtl_event_wait(handle_, DTL_TIMEOUT_INFINITE)); }
 
     /// Waits at most this long; false = not yet done.
     bool wait_for(std::chrono::nanoseconds limit) const
@@ -34,9 +34,9 @@ class event_ref {
 
     bool is_complete() const
     {
-        int32_t state = DTL_EVENT_PENDING;
-        check(dtl_event_query(handle_, &state));
-        return state == DTL_EVENT_COMPLETE;
+        int32_t done = 0;
+        check(dtl_event_query(handle_, &done));
+        return done != 0;
     }
 
   private:
@@ -115,7 +115,7 @@ class stream_ref {
     dtl_stream_t get() const noexcept { return handle_; }
 
     /// Waits for all work queued so far; throws its first failure.
-    void synchronize() const { check(dtl_stream_synchronize(handle_)); }
+    void synchronize() const { check(dtl_stream_wait(handle_, DTL_TIMEOUT_INFINITE)); }
 
     bool is_idle() const
     {
@@ -304,7 +304,7 @@ class executor {
     }
 
     /// Waits for what run_async started; throws its first failure.
-    void synchronize() const { check(dtl_executor_synchronize(get())); }
+    void synchronize() const { check(dtl_executor_wait(get(), DTL_TIMEOUT_INFINITE)); }
 
   private:
     detail::owned<dtl_executor_t, dtl_executor_destroy> handle_;

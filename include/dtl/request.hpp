@@ -209,19 +209,19 @@ class request_list {
     }
 
     /// Starts all, which are persistent.
-    void start_all() { check(dtl_request_start_all(handles_.size(), handles_.data())); }
+    void start_all() { check(dtl_request_start_all(handles_.data(), handles_.size())); }
 
     /// Waits for all; throws the first failure.
     void wait_all()
     {
-        check(dtl_request_wait_all(handles_.size(), handles_.data(), DTL_TIMEOUT_INFINITE, nullptr));
+        check(dtl_request_wait_all(handles_.data(), handles_.size(), DTL_TIMEOUT_INFINITE, nullptr));
     }
 
     /// The same, and what each receive got, by index.
     std::vector<dtl_recv_info_t> wait_all_infos()
     {
         std::vector<dtl_recv_info_t> infos(handles_.size());
-        check(dtl_request_wait_all(handles_.size(), handles_.data(), DTL_TIMEOUT_INFINITE, infos.data()));
+        check(dtl_request_wait_all(handles_.data(), handles_.size(), DTL_TIMEOUT_INFINITE, infos.data()));
         return infos;
     }
 
@@ -229,7 +229,7 @@ class request_list {
     bool wait_all_for(std::chrono::nanoseconds limit)
     {
         const uint64_t limit_ns = detail::nanoseconds(limit);
-        const dtl_status_t status = dtl_request_wait_all(handles_.size(), handles_.data(), limit_ns, nullptr);
+        const dtl_status_t status = dtl_request_wait_all(handles_.data(), handles_.size(), limit_ns, nullptr);
         if (status == DTL_ERROR_TIMEOUT) {
             return false;
         }
@@ -241,7 +241,7 @@ class request_list {
     bool test_all()
     {
         int32_t done = 0;
-        check(dtl_request_test_all(handles_.size(), handles_.data(), &done, nullptr));
+        check(dtl_request_test_all(handles_.data(), handles_.size(), &done, nullptr));
         return done != 0;
     }
 
@@ -249,7 +249,7 @@ class request_list {
     std::optional<std::size_t> wait_any(dtl_recv_info_t *info = nullptr)
     {
         uint64_t index = DTL_NO_INDEX;
-        check(dtl_request_wait_any(handles_.size(), handles_.data(), DTL_TIMEOUT_INFINITE, &index, info));
+        check(dtl_request_wait_any(handles_.data(), handles_.size(), DTL_TIMEOUT_INFINITE, &index, info));
         return index == DTL_NO_INDEX ? std::nullopt : std::optional<std::size_t>(index);
     }
 
@@ -258,7 +258,7 @@ class request_list {
     {
         std::vector<uint64_t> indices(handles_.size());
         uint64_t count = 0;
-        check(dtl_request_wait_some(handles_.size(), handles_.data(), DTL_TIMEOUT_INFINITE, &count,
+        check(dtl_request_wait_some(handles_.data(), handles_.size(), DTL_TIMEOUT_INFINITE, &count,
                                     indices.data(), nullptr));
         indices.resize(count);
         return indices;

@@ -107,7 +107,7 @@ class Face final : public Backend {
         return answer(recorded != DTL_SUCCESS ? recorded : ended);
     }
 
-    int SyncEvent(void *event) override { return answer(dtl_event_sync(EventOf(event))); }
+    int SyncEvent(void *event) override { return answer(dtl_event_wait(EventOf(event), DTL_TIMEOUT_INFINITE)); }
 
     int DeviceCount() override
     {
@@ -117,10 +117,10 @@ class Face final : public Backend {
 
     int QueryEvent(void *event, bool *done) override
     {
-        int32_t state = DTL_EVENT_PENDING;
-        const dtl_status_t status = dtl_event_query(EventOf(event), &state);
+        int32_t is_done = 0;
+        const dtl_status_t status = dtl_event_query(EventOf(event), &is_done);
         if (status == DTL_SUCCESS) {
-            *done = state == DTL_EVENT_COMPLETE;
+            *done = is_done != 0;
         }
         return answer(status);
     }

@@ -82,7 +82,7 @@ class Backend {
     /// a time limit, answer DTL_ERROR_NOT_SUPPORTED.
     virtual int QueryEvent(void *, bool *)
     {
-        throw error(DTL_ERROR_NOT_SUPPORTED, "it can only wait for events: use dtl_event_sync, or write QueryEvent");
+        throw error(DTL_ERROR_NOT_SUPPORTED, "it can only wait for events: use dtl_event_wait, or write QueryEvent");
     }
 
     /// The backend that DTL_BACKEND, STEPMESH_BACKEND or "auto" leads to, as dtl_backend_get(NULL, …); nullptr = none.

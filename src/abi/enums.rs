@@ -41,10 +41,10 @@ pub const DTL_ENUM_OPERATION: dtl_enum_t = 6;
 pub const DTL_ENUM_FEATURE: dtl_enum_t = 7;
 
 /// Flag of `dtl_enum_create`: with a template Undefined, so that unknown names can be kept.
-pub const DTL_ENUM_WITH_UNDEFINED: u32 = 1;
+pub const DTL_ENUM_WITH_UNDEFINED: u64 = 1;
 /// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the
 /// text.
-pub const DTL_EV_TOLERANT: u32 = 1;
+pub const DTL_EV_TOLERANT: u64 = 1;
 
 /// An attribute that is 0 or 1 (everything but 0 counts as 1); in `integer`.
 pub const DTL_ATTR_BOOL: u32 = 1;
@@ -60,7 +60,7 @@ pub const DTL_ATTR_STR: u32 = 5;
 pub const DTL_ATTR_ENUM: u32 = 6;
 
 /// Flag of a template's field: it has no default, so each instance gives a value.
-pub const DTL_ATTR_REQUIRED: u32 = 1;
+pub const DTL_ATTR_REQUIRED: u64 = 1;
 
 /// A field of a template with its default, or an attribute of an instance with its value. An
 /// element of arrays: it never grows. Made by dtl_attr_i64("block_size", 128) and its like, at the
@@ -76,9 +76,8 @@ pub struct dtl_attr_t {
     /// converted.
     /// dtl: values(DTL_ATTR_BOOL|DTL_ATTR_I64|DTL_ATTR_U64|DTL_ATTR_F64|DTL_ATTR_STR|DTL_ATTR_ENUM)
     pub kind: u32,
-    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
-    /// dtl: flags(DTL_ATTR_REQUIRED)
-    pub flags: u32,
+    /// Must be 0.
+    pub reserved: u32,
     /// The value of BOOL, I64, U64, ENUM; else 0.
     pub integer: u64,
     /// The value of F64; else 0.
@@ -86,6 +85,7 @@ pub struct dtl_attr_t {
     /// The value of STR; else NULL. Copied, or lives for ever, as `name`.
     /// dtl: opt(kind!=DTL_ATTR_STR||(flags&DTL_ATTR_REQUIRED)!=0) lives(forever)
     pub text: *const c_char,
-    /// Must be 0.
-    pub reserved: u64,
+    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
+    /// dtl: flags(DTL_ATTR_REQUIRED)
+    pub flags: u64,
 }

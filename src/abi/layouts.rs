@@ -95,7 +95,7 @@ layouts! {
     dtl_kernel_t: [id];
     dtl_module_t: [id];
     dtl_registration_t: [id];
-    dtl_attr_t: [name kind flags integer real text reserved];
+    dtl_attr_t: [name kind reserved integer real text flags];
     dtl_config_t: [struct_size log_level strict reserved backend comm];
     dtl_trace_event_t: [struct_size kind id time_ns category name has status bytes peer tag comm
         dtype op what];
@@ -121,8 +121,8 @@ layouts! {
     dtl_resource_ops_t: [struct_size reserved supported_info default_resources accept
         scratch_bytes submit wait_resource lazy_report destroy];
     dtl_policy_ops_t: [struct_size reserved needed_info initialize select report destroy];
-    dtl_policy_opts_t: [struct_size flags kind fixed_index ops ops_self backend adapter
-        adapter_user capacity samples warmups reserved resample_submits];
+    dtl_policy_opts_t: [struct_size kind flags ops ops_self backend adapter adapter_user
+        fixed_index capacity samples warmups resample_submits];
     dtl_policy_traits_t: [struct_size kind has_wait_type lazy_report scratch_bytes
         supported_info needed_info resource_count];
     dtl_dispatch_key_t: [operation source destination schedule reserved];
@@ -131,20 +131,22 @@ layouts! {
         user backend];
     dtl_dispatch_alloc_t: [struct_size reserved backend kind size_bytes alignment ptr] [stream];
     dtl_dispatch_copy_t: [struct_size ndim dst src size_bytes dst_backend src_backend
-        element_bytes shape dst_strides_bytes src_strides_bytes];
-    dtl_dispatch_launch_t: [struct_size count stream kernel launch args sizes];
+        element_bytes shape dst_strides src_strides];
+    dtl_dispatch_launch_t: [struct_size reserved stream kernel launch args sizes count];
     dtl_dispatch_compile_t: [struct_size device backend source module];
-    dtl_comm_desc_t: [struct_size flags kind rank size job timeout_ns native] [over];
+    dtl_rdma_config_t: [struct_size reserved flags devices meeting address rails queues
+        gid_index service_level traffic_class timeout retries receiver_retries mtu pkey_index
+        depth inline_bytes completion rendezvous device_memory silence_ms cache_bytes
+       ] [reconnect_ms];
+    dtl_comm_desc_t: [struct_size rank size reserved flags kind job timeout_ns mpi_comm rdma
+        config over];
     dtl_comm_info_t: [struct_size rank size failed_count timeout_ns kind transport];
-    dtl_rdma_config_t: [struct_size flags devices meeting address rails queues gid_index
-        service_level traffic_class timeout retries receiver_retries mtu pkey_index depth
-        inline_bytes completion rendezvous device_memory silence_ms cache_bytes] [reconnect_ms];
     dtl_topology_t: [struct_size cpus_online cpus_allowed cores threads_per_core sockets
         numa_nodes reserved cpu_quota_milli l1d_bytes l2_bytes l3_bytes memory_bytes
         memory_limit_bytes hostname];
     dtl_comm_topology_t: [struct_size node nodes local_rank local_size reserved];
     dtl_win_info_t: [struct_size rank ranks reserved size_bytes disp_unit base way];
-    dtl_comm_open_t: [struct_size flags rank size job timeout_ns native];
+    dtl_comm_open_t: [struct_size rank size reserved flags job timeout_ns config];
     dtl_comm_done_t: [source status match_word size_bytes];
     dtl_comm_vtable_t: [struct_size match_bits flags open close isend irecv test cancel
        ] [win_create win_attach win_destroy win_put win_get win_flush win_atomics

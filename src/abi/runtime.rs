@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 
 /// The version of the binary interface: structs, tables, numbers. A backend table or plugin built
 /// for a higher one is refused; lower ones keep working as docs/abi.md describes.
-pub const DTL_ABI_VERSION: u32 = 1;
+pub const DTL_ABI_VERSION: u32 = 2;
 
 /// No limit for a `timeout_ns` parameter.
 pub const DTL_TIMEOUT_INFINITE: u64 = u64::MAX;
@@ -46,7 +46,7 @@ pub struct dtl_config_t {
     /// Name that `dtl_backend_get(NULL)` resolves to; NULL = from DTL_BACKEND, else "auto". Copied.
     /// dtl: opt
     pub backend: *const c_char,
-    /// Kind that `dtl_comm_world` opens; NULL = from DTL_COMM, else "auto". Copied.
+    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, else "auto". Copied.
     /// dtl: opt
     pub comm: *const c_char,
 }

@@ -206,7 +206,7 @@ pub type dtl_op_fn_t = Option<
 >;
 
 /// Flag of `dtl_op_create`: a op b = b op a, so operands may be taken in any order.
-pub const DTL_OP_COMMUTES: u32 = 1;
+pub const DTL_OP_COMMUTES: u64 = 1;
 
 /// Sum. Integers wrap around. Equivalent: MPI_SUM.
 pub const DTL_OP_SUM: dtl_reduce_op_t = 0;

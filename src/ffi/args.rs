@@ -148,11 +148,20 @@ pub(super) unsafe fn texts(
     list.iter().enumerate().map(|one| read(one).map(str::to_owned)).collect()
 }
 
-/// Writes a reason into the caller's buffer, truncated to fit. A missing buffer is not an error.
+/// Writes a reason into the caller's `(why, cap, out_len)`, truncated to fit. A missing buffer is
+/// not an error.
 ///
 /// # Safety
-/// `buf` is null or has `cap` writable bytes.
-pub(super) unsafe fn put_reason(reason: &str, buf: *mut c_char, cap: u64) -> Result<()> {
+/// `buf` is null or has `cap` writable bytes; `out_len` is null or writable.
+pub(super) unsafe fn put_reason(
+    reason: &str,
+    buf: *mut c_char,
+    cap: u64,
+    out_len: *mut u64,
+) -> Result<()> {
+    if let Some(out_len) = Out::optional(out_len, "out_len")? {
+        out_len.set(reason.len() as u64);
+    }
     if buf.is_null() || cap == 0 {
         return Ok(());
     }

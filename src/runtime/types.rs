@@ -195,7 +195,7 @@ pub fn create_dtype(size: u64, name: &str) -> Result<dtl_dtype_t> {
 pub fn create_op(
     function: dtl_op_fn_t,
     user: Addr,
-    flags: u32,
+    flags: u64,
     name: &str,
 ) -> Result<dtl_reduce_op_t> {
     let Some(call) = UserOp::new(function, user) else {

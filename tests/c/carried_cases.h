@@ -126,7 +126,7 @@ struct carried_inside { dtl_event_t event; dtl_status_t sync, wait; };
 static dtl_status_t carried_wait_inside(void* user) {
     struct carried_inside* inside = (struct carried_inside*)user;
     while (!far_get(&carried_go)) sched_yield();
-    inside->sync = dtl_event_sync(inside->event);
+    inside->sync = dtl_event_wait(inside->event, DTL_TIMEOUT_INFINITE);
     inside->wait = dtl_event_wait(inside->event, UINT64_C(60000000000));
     return DTL_SUCCESS;
 }
@@ -166,37 +166,39 @@ static void carried_on(dtl_backend_t backend, int late) {
     CHECK_OK(dtl_event_record(second, stream));
     if (late) {
         CHECK_OK(dtl_event_query(event, &state));
-        CHECK(state == DTL_EVENT_PENDING);
+        CHECK(state == 0);
         CHECK_STATUS(dtl_event_wait(event, 1000000), DTL_ERROR_TIMEOUT);
+        CHECK_STATUS(dtl_stream_wait(stream, 1000000), DTL_ERROR_TIMEOUT);
+        CHECK_STATUS(dtl_device_wait(backend, 0, 1000000), DTL_ERROR_TIMEOUT);
     }
     CHECK_OK(dtl_stream_wait_event(other, event)); /* before it has failed, where that can be */
     far_add(&carried_go);
-    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_MEMORY);
+    CHECK_STATUS(dtl_event_wait(event, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
     CHECK_TEXT("host callback");
-    CHECK_STATUS(dtl_event_sync(second), DTL_ERROR_MEMORY); /* the first of them */
+    CHECK_STATUS(dtl_event_wait(second, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY); /* the first of them */
     CHECK_STATUS(dtl_event_query(event, &state), DTL_ERROR_MEMORY);
     CHECK_STATUS(dtl_event_wait(event, UINT64_C(60000000000)), DTL_ERROR_MEMORY);
-    CHECK_OK(dtl_event_sync(before));
+    CHECK_OK(dtl_event_wait(before, DTL_TIMEOUT_INFINITE));
     CHECK_STATUS(carried_sent(event), DTL_ERROR_MEMORY);
     CHECK_TEXT("the event that it waits for");
     CHECK(!carried_is_there());
     /* The other stream has it now, and tells it once. */
     CHECK_OK(dtl_event_record(healthy, other));
-    CHECK_STATUS(dtl_event_sync(healthy), DTL_ERROR_MEMORY);
-    CHECK_STATUS(dtl_stream_synchronize(other), DTL_ERROR_MEMORY);
-    CHECK_OK(dtl_stream_synchronize(other));
+    CHECK_STATUS(dtl_event_wait(healthy, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
+    CHECK_STATUS(dtl_stream_wait(other, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
+    CHECK_OK(dtl_stream_wait(other, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_stream_wait_event(other, event)); /* after it has failed */
-    CHECK_STATUS(dtl_stream_synchronize(other), DTL_ERROR_MEMORY);
-    CHECK_OK(dtl_stream_synchronize(other));
+    CHECK_STATUS(dtl_stream_wait(other, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
+    CHECK_OK(dtl_stream_wait(other, DTL_TIMEOUT_INFINITE));
     do state = dtl_stream_query(stream, &done);
     while (state == DTL_SUCCESS && done == 0); /* "inline": asked until it is done */
     CHECK(state == DTL_ERROR_MEMORY);
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_MEMORY);
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     /* Told: what is recorded now carries nothing, what was recorded still does. */
-    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_MEMORY);
+    CHECK_STATUS(dtl_event_wait(event, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
     CHECK_OK(dtl_event_record(event, stream));
-    CHECK_OK(dtl_event_sync(event));
+    CHECK_OK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE));
     CHECK_OK(carried_sent(event));
     CHECK(carried_is_there());
     CHECK_OK(dtl_comm_recv(DTL_COMM_SELF, &word, 1, DTL_DTYPE_INT32, 0, 11, NULL));
@@ -226,16 +228,16 @@ static void carried_work(dtl_backend_t backend, struct far* self) {
     CHECK_OK(dtl_mem_copy_async(stream, memory, text, 8)); /* runs behind a failure */
     CHECK(memcmp(far_real(memory), text, 8) == 0);
     CHECK_OK(dtl_event_record(event, stream));
-    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_LIMIT);
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_LIMIT);
+    CHECK_STATUS(dtl_event_wait(event, DTL_TIMEOUT_INFINITE), DTL_ERROR_LIMIT);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_LIMIT);
     self->failure = DTL_ERROR_BACKEND;
     CHECK_OK(dtl_mem_copy_async(stream, memory, text, 8));
     CHECK_OK(dtl_mem_fill_async(stream, memory, 1, 8));
     self->failure = DTL_SUCCESS;
     CHECK_OK(dtl_event_record(event, stream));
-    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_BACKEND);
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_BACKEND);
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_STATUS(dtl_event_wait(event, DTL_TIMEOUT_INFINITE), DTL_ERROR_BACKEND);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_BACKEND);
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_mem_free(backend, memory));
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_event_destroy(event));
@@ -252,9 +254,9 @@ static void carried_inside_of(dtl_backend_t backend) {
     CHECK_OK(dtl_stream_host_callback(stream, carried_wait_inside, &inside));
     CHECK_OK(dtl_event_record(inside.event, stream));
     far_add(&carried_go);
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(inside.sync == DTL_ERROR_INVALID_STATE && inside.wait == DTL_ERROR_INVALID_STATE);
-    CHECK_OK(dtl_event_sync(inside.event));
+    CHECK_OK(dtl_event_wait(inside.event, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_event_destroy(inside.event));
     CHECK_OK(dtl_stream_destroy(stream));
 }

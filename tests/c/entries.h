@@ -112,7 +112,6 @@ static char e_source[64];
 static const dtl_source_t e_text = {sizeof(dtl_source_t), 0, 0, "int e_nothing;", 0, NULL, NULL, NULL, NULL, 0, 0};
 static const dtl_mem_handle_t e_handle = {{1}};
 static int64_t e_shape[2] = {2, 3};
-static const uint64_t e_counts[2] = {2, 3};
 static double e_elements[6];
 static dtl_dlpack_managed_t e_managed = {{e_elements, {1, 0}, 2, {2, 64, 1}, e_shape, NULL, 0}, NULL, NULL};
 static dtl_dlpack_versioned_t e_versioned = {{1, 0}, NULL, NULL, 0, {e_elements, {1, 0}, 2, {2, 64, 1}, e_shape, NULL, 0}};
@@ -146,12 +145,12 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(NONE, dtl_environment_require, ("none"))                                                    \
     X(NONE, dtl_environment_release, ("none"))                                                    \
     X(NONE, dtl_environment_state, ("none", &o->pointer))                                         \
-    X(NONE, dtl_environment_is_available, ("none", &o->number, o->text, sizeof o->text))          \
+    X(NONE, dtl_environment_is_available, ("none", &o->number, o->text, sizeof o->text, NULL))    \
     X(NONE, dtl_environment_count, (&o->word))                                                    \
     X(NONE, dtl_environment_at, (0, &o->environment_info))                                        \
     X(NONE, dtl_environment_info, ("none", &o->environment_info))                                 \
     X(BACKEND, dtl_backend_info, (h->backend, &o->backend_info))                                  \
-    X(BACKEND, dtl_backend_is_available, (h->backend, &o->number, o->text, sizeof o->text))       \
+    X(BACKEND, dtl_backend_is_available, (h->backend, &o->number, o->text, sizeof o->text, NULL))       \
     X(BACKEND, dtl_backend_supports, (h->backend, "exec", &o->number))                            \
     X(BACKEND, dtl_backend_self_test, (h->backend, o->text, sizeof o->text, &o->word))            \
     X(BACKEND, dtl_backend_device_count, (h->backend, &o->number))                                \
@@ -160,7 +159,7 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(BACKEND, dtl_backend_dlpack_device, (h->backend, 0, &o->number, &o->other))                 \
     X(BACKEND, dtl_device_info, (h->backend, 0, &o->device_info))                                 \
     X(BACKEND, dtl_device_memory_info, (h->backend, 0, &o->word, &o->second))                     \
-    X(BACKEND, dtl_device_synchronize, (h->backend, 0))                                           \
+    X(BACKEND, dtl_device_wait, (h->backend, 0, DTL_TIMEOUT_INFINITE))                            \
     X(BACKEND, dtl_mem_alloc, (h->backend, DTL_MEMORY_HOST, 64, 0, &o->pointer))                  \
     X(BACKEND, dtl_mem_free, (h->backend, NULL))                                                  \
     X(BACKEND, dtl_mem_kind_info, (h->backend, DTL_MEMORY_HOST, &o->kind_info))                   \
@@ -172,7 +171,7 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(POOL, dtl_pool_trim, (h->pool, 0))                                                          \
     X(POOL, dtl_pool_stats, (h->pool, &o->stats))                                                 \
     X(POOL, dtl_pool_destroy, (h->pool))                                                          \
-    X(BACKEND, dtl_array_alloc, (h->backend, DTL_MEMORY_HOST, 2, e_shape, DTL_DTYPE_INT32, 0, &o->handles.array)) \
+    X(BACKEND, dtl_array_alloc, (h->backend, DTL_MEMORY_HOST, e_shape, 2, DTL_DTYPE_INT32, 0, &o->handles.array)) \
     X(ARRAY, dtl_array_info, (h->array, &o->array_info))                                          \
     X(ARRAY, dtl_array_view, (h->array, &o->tensor))                                              \
     X(ARRAY, dtl_array_export, (h->array, &o->versioned))                                         \
@@ -190,13 +189,13 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(BACKEND, dtl_mem_release, (h->backend, o->data))                                            \
     X(NONE, dtl_mem_copy, (o->data, e_source, 64))                                                \
     X(NONE, dtl_mem_copy_2d, (o->data, 8, e_source, 8, 8, 8))                                     \
-    X(NONE, dtl_mem_copy_strided, (o->data, NULL, e_source, NULL, e_counts, 2, 4))                \
+    X(NONE, dtl_mem_copy_strided, (o->data, NULL, e_source, NULL, e_shape, 2, 4))                 \
     X(NONE, dtl_mem_fill, (o->data, 1, 64))                                                       \
     X(BACKEND, dtl_mem_to_device, (h->backend, e_source, 64, &o->pointer))                        \
     X(BACKEND, dtl_mem_to_host, (h->backend, e_source, o->data, 64))                              \
     X(BACKEND, dtl_stream_create, (h->backend, 0, 0, &o->handles.stream))                         \
     X(STREAM, dtl_stream_destroy, (h->stream))                                                    \
-    X(STREAM, dtl_stream_synchronize, (h->stream))                                                \
+    X(STREAM, dtl_stream_wait, (h->stream, DTL_TIMEOUT_INFINITE))                                 \
     X(STREAM, dtl_stream_query, (h->stream, &o->number))                                          \
     X(STREAM, dtl_stream_wait_event, (h->stream, h->event))                                       \
     X(EVENT, dtl_stream_wait_event, (h->stream, h->event))                                        \
@@ -213,7 +212,6 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(EVENT, dtl_event_destroy, (h->event))                                                       \
     X(EVENT, dtl_event_record, (h->event, h->stream))                                             \
     X(STREAM, dtl_event_record, (h->event, h->stream))                                            \
-    X(EVENT, dtl_event_sync, (h->event))                                                          \
     X(EVENT, dtl_event_wait, (h->event, 0))                                                       \
     X(EVENT, dtl_event_query, (h->event, &o->number))                                             \
     X(EVENT, dtl_event_elapsed_ns, (h->event, h->event, &o->word))                                \
@@ -225,7 +223,7 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(EXECUTOR, dtl_executor_parallel_for, (h->executor, 0, 9, 1, e_range, NULL))                 \
     X(EXECUTOR, dtl_executor_parallel_reduce,                                                     \
         (h->executor, 0, 9, 1, 8, e_source, e_fold, e_combine, NULL, o->data))                    \
-    X(EXECUTOR, dtl_executor_synchronize, (h->executor))                                          \
+    X(EXECUTOR, dtl_executor_wait, (h->executor, DTL_TIMEOUT_INFINITE))                           \
     X(EXECUTOR, dtl_executor_info, (h->executor, &o->executor_info))                              \
     X(BACKEND, dtl_kernel_from_function, (h->backend, e_kernel, NULL, &o->handles.kernel))        \
     X(BACKEND, dtl_module_compile, (h->backend, 0, &e_text, &o->handles.module))                  \
@@ -271,10 +269,10 @@ static const dtl_dispatch_handler_t e_made = {sizeof(dtl_dispatch_handler_t), 0,
     X(NONE, dtl_affinity, (NULL, 0, &o->word))                                                    \
     X(COMM, dtl_comm_topology, (h->comm, &o->comm_topology))                                      \
     X(COMM, dtl_comm_node_of, (h->comm, 0, &o->number))                                           \
-    X(NONE, dtl_cart_dims, (6, 2, e_dims))                                                        \
-    X(NONE, dtl_cart_rank, (2, e_grid, NULL, e_grid + 2, &o->number))                             \
-    X(NONE, dtl_cart_coords, (2, e_grid, 1, &o->number))                                          \
-    X(NONE, dtl_cart_shift, (2, e_grid, NULL, 1, 0, 1, &o->number, &o->other))
+    X(NONE, dtl_cart_dims, (6, e_dims, 2))                                                        \
+    X(NONE, dtl_cart_rank, (e_grid, NULL, e_grid + 2, 2, &o->number))                             \
+    X(NONE, dtl_cart_coords, (e_grid, 2, 1, &o->number))                                          \
+    X(NONE, dtl_cart_shift, (e_grid, NULL, 2, 1, 0, 1, &o->number, &o->other))
 
 typedef dtl_status_t (*entry_fn)(const struct handles*, struct outputs*);
 
@@ -333,7 +331,7 @@ static inline void make_handles(struct handles* handles) {
     CHECK_OK(dtl_kernel_from_function(handles->backend, e_kernel, NULL, &handles->kernel));
     CHECK_OK(dtl_module_compile(handles->backend, 0, &e_text, &handles->module));
     CHECK_OK(dtl_pool_create(handles->backend, DTL_MEMORY_HOST, NULL, &handles->pool));
-    CHECK_OK(dtl_array_alloc(handles->backend, DTL_MEMORY_HOST, 2, e_shape, DTL_DTYPE_INT32, 0, &handles->array));
+    CHECK_OK(dtl_array_alloc(handles->backend, DTL_MEMORY_HOST, e_shape, 2, DTL_DTYPE_INT32, 0, &handles->array));
     CHECK_OK(dtl_policy_create("round_robin", e_resources, 2, NULL, &handles->policy));
     CHECK_OK(dtl_dispatcher_create(0, &handles->dispatcher));
     CHECK_OK(dtl_dispatch_register(handles->dispatcher, e_keys, 1, &e_made, &handles->registration));

@@ -6,7 +6,7 @@ static const uint64_t e_eight[1] = {8};
 static const int32_t e_zero[1] = {0};
 
 #define COMM_ENTRIES(X) \
-    X(NONE, dtl_comm_world, (&o->handles.comm)) \
+    X(NONE, dtl_comm_get_world, (&o->handles.comm)) \
     X(NONE, dtl_comm_threads, (1, 0, &o->handles.comm))                                           \
     X(NONE, dtl_comm_open, (NULL, &o->handles.comm)) \
     X(NONE, dtl_comm_from_mpi_fint, (0, &o->handles.comm)) \
@@ -48,13 +48,13 @@ static const int32_t e_zero[1] = {0};
     X(REQUEST, dtl_request_cancel, (h->request)) \
     X(REQUEST, dtl_request_start, (h->request)) \
     X(REQUEST, dtl_request_destroy, (h->request)) \
-    X(REQUEST, dtl_request_wait_all, (1, (o->requests[0] = h->request, o->requests), 0, NULL)) \
-    X(REQUEST, dtl_request_start_all, (1, (o->requests[0] = h->request, o->requests))) \
-    X(REQUEST, dtl_request_test_all, (1, (o->requests[0] = h->request, o->requests),              \
+    X(REQUEST, dtl_request_wait_all, ((o->requests[0] = h->request, o->requests), 1, 0, NULL)) \
+    X(REQUEST, dtl_request_start_all, ((o->requests[0] = h->request, o->requests), 1)) \
+    X(REQUEST, dtl_request_test_all, ((o->requests[0] = h->request, o->requests), 1,              \
         &o->number, NULL)) \
-    X(REQUEST, dtl_request_wait_any, (1, (o->requests[0] = h->request, o->requests), 0,           \
+    X(REQUEST, dtl_request_wait_any, ((o->requests[0] = h->request, o->requests), 1, 0,           \
         &o->word, &o->recv_info)) \
-    X(REQUEST, dtl_request_wait_some, (1, (o->requests[0] = h->request, o->requests), 0,          \
+    X(REQUEST, dtl_request_wait_some, ((o->requests[0] = h->request, o->requests), 1, 0,          \
         &o->word, &o->second, &o->recv_info)) \
     X(COMM, dtl_comm_barrier, (h->comm)) \
     X(COMM, dtl_comm_bcast, (h->comm, o->data, 8, DTL_DTYPE_BYTE, 0)) \
@@ -76,8 +76,8 @@ static const int32_t e_zero[1] = {0};
     X(COMM, dtl_comm_alltoall, (h->comm, e_source, 8, o->data, DTL_DTYPE_BYTE)) \
     X(COMM, dtl_comm_alltoallv, (h->comm, e_source, e_eight, NULL, o->data, e_eight, NULL,        \
         DTL_DTYPE_BYTE)) \
-    X(COMM, dtl_comm_neighbor_alltoallv, (h->comm, 1, e_zero, e_source, e_eight, NULL, 1,         \
-        e_zero, o->data, e_eight, NULL, DTL_DTYPE_BYTE)) \
+    X(COMM, dtl_comm_neighbor_alltoallv, (h->comm, e_zero, 1, e_source, e_eight, NULL, \
+        e_zero, 1, o->data, e_eight, NULL, DTL_DTYPE_BYTE)) \
     X(COMM, dtl_comm_ibarrier, (h->comm, &o->handles.request)) \
     X(COMM, dtl_comm_ibcast, (h->comm, o->data, 8, DTL_DTYPE_BYTE, 0, &o->handles.request)) \
     X(COMM, dtl_comm_ireduce, (h->comm, e_source, o->data, 8, DTL_DTYPE_INT8, DTL_OP_SUM, 0,      \
@@ -108,8 +108,8 @@ static const int32_t e_zero[1] = {0};
         &o->handles.request)) \
     X(COMM, dtl_comm_ialltoallv, (h->comm, e_source, e_eight, NULL, o->data, e_eight, NULL,       \
         DTL_DTYPE_BYTE, &o->handles.request)) \
-    X(COMM, dtl_comm_ineighbor_alltoallv, (h->comm, 1, e_zero, e_source, e_eight, NULL, 1,        \
-        e_zero, o->data, e_eight, NULL, DTL_DTYPE_BYTE, &o->handles.request)) \
+    X(COMM, dtl_comm_ineighbor_alltoallv, (h->comm, e_zero, 1, e_source, e_eight, NULL, \
+        e_zero, 1, o->data, e_eight, NULL, DTL_DTYPE_BYTE, &o->handles.request)) \
     X(COMM, dtl_comm_dup, (h->comm, &o->handles.comm)) \
     X(COMM, dtl_comm_split, (h->comm, 0, 0, &o->handles.comm)) \
     X(COMM, dtl_comm_split_node, (h->comm, 0, &o->handles.comm))                                  \

@@ -102,7 +102,7 @@ static void versions(void)
     CHECK(dtl_version_minor() == DTL_VERSION_MINOR);
     CHECK(dtl_version_patch() == DTL_VERSION_PATCH);
     CHECK(strcmp(dtl_version_string(), DTL_VERSION_STRING) == 0);
-    CHECK(dtl_abi_version() == DTL_ABI_VERSION);
+    CHECK(dtl_library_abi_version() == DTL_ABI_VERSION);
 }
 
 static void statuses(void)

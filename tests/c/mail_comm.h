@@ -342,8 +342,8 @@ static inline dtl_status_t mail_win_atomics(void *self, void *comm, void *win, d
 }
 
 static inline dtl_status_t mail_win_accumulate(void *self, void *comm, void *win, const void *buf, void *result,
-                                               uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, int32_t target,
-                                               uint64_t offset, uint64_t *out_op) {
+                                               uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t offset,
+                                               dtl_reduce_op_t op, uint64_t *out_op) {
     (void)self, (void)comm;
     return vm_accumulate(win, buf, result, count, dtype, op, target, offset, out_op);
 }

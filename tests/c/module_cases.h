@@ -63,7 +63,7 @@ static inline int m_given(dtl_module_t module) {
     const uint64_t sizes[1] = {sizeof to};
     CHECK_OK(dtl_stream_create(m_host(), 0, 0, &stream));
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 1));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_stream_destroy(stream));
     CHECK_OK(dtl_kernel_destroy(kernel));
     return out;

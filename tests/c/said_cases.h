@@ -158,11 +158,11 @@ static const char* said_call(const struct said* said, int which, dtl_status_t* o
             return "the fold";
         case 9:
             CHECK_OK(dtl_stream_host_callback(said->stream, said_work, NULL));
-            return *out = dtl_stream_synchronize(said->stream), "host callback";
+            return *out = dtl_stream_wait(said->stream, DTL_TIMEOUT_INFINITE), "host callback";
         case 10:
             launch.grid[0] = 100;
             CHECK_OK(dtl_kernel_launch(said->stream, said->kernel, &launch, NULL, NULL, 0));
-            return *out = dtl_stream_synchronize(said->stream), "a kernel";
+            return *out = dtl_stream_wait(said->stream, DTL_TIMEOUT_INFINITE), "a kernel";
         case 11: return *out = dtl_executor_run(said->executor, said_work, NULL), "task";
         case 12:
             *out = dtl_comm_dup(said->comm, &copy);

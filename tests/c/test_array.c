@@ -39,7 +39,7 @@ static void test_alloc(void) {
     dtl_array_t array = DTL_ARRAY_NULL;
     dtl_array_info_t info;
     size_t i;
-    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, 3, shape, DTL_DTYPE_FLOAT32, DTL_ARRAY_ZERO, &array));
+    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, shape, 3, DTL_DTYPE_FLOAT32, DTL_ARRAY_ZERO, &array));
     CHECK(live_count(host) == before + 1);
     info = info_of(array);
     CHECK(info.ndim == 3 && info.backend.id == host.id && info.device == 0 && info.dtype == DTL_DTYPE_FLOAT32);
@@ -58,11 +58,11 @@ static void test_alloc(void) {
     CHECK_STATUS(dtl_array_destroy(array), DTL_ERROR_INVALID_HANDLE);
     CHECK_TEXT("array handle");
 
-    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_PINNED, 0, NULL, DTL_DTYPE_INT64, 0, &array)); /* one element */
+    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_PINNED, NULL, 0, DTL_DTYPE_INT64, 0, &array)); /* one element */
     info = info_of(array);
     CHECK(info.count == 1 && info.size_bytes == 8 && info.data != NULL);
     CHECK_OK(dtl_array_destroy(array));
-    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, 3, none, DTL_DTYPE_INT64, DTL_ARRAY_ZERO, &array)); /* none */
+    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, none, 3, DTL_DTYPE_INT64, DTL_ARRAY_ZERO, &array)); /* none */
     info = info_of(array);
     CHECK(info.count == 0 && info.size_bytes == 0 && info.data == NULL && info.strides[0] == 4);
     CHECK_OK(dtl_array_destroy(array));
@@ -80,7 +80,7 @@ static void test_owner(void) {
     for (i = 0; i < 2; i++) {
         dtl_array_t array;
         void *data;
-        CHECK_OK(dtl_array_alloc(host, kinds[i], 1, shape, DTL_DTYPE_INT8, 0, &array));
+        CHECK_OK(dtl_array_alloc(host, kinds[i], shape, 1, DTL_DTYPE_INT8, 0, &array));
         data = info_of(array).data;
         CHECK_STATUS(dtl_mem_free(host, data), DTL_ERROR_INVALID_ARGUMENT);
         CHECK_TEXT("dtl_array_destroy");
@@ -104,23 +104,23 @@ static void test_bad_alloc(void) {
 #define REFUSED(status, words, ...) \
     CHECK_STATUS(dtl_array_alloc(__VA_ARGS__, &array), status); \
     CHECK_TEXT(words)
-    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "ndim -1", host, DTL_MEMORY_HOST, -1, two, DTL_DTYPE_INT8, 0);
-    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "ndim 65", host, DTL_MEMORY_HOST, 65, many, DTL_DTYPE_INT8, 0);
-    REFUSED(DTL_ERROR_NULL_POINTER, "shape", host, DTL_MEMORY_HOST, 2, NULL, DTL_DTYPE_INT8, 0);
-    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "shape is not aligned", host, DTL_MEMORY_HOST, 1,
-        (const int64_t*)(const void*)((const char*)two + 1), DTL_DTYPE_INT8, 0);
-    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "shape[1] is -3", host, DTL_MEMORY_HOST, 2, negative, DTL_DTYPE_INT8, 0);
-    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "more than memory", host, DTL_MEMORY_HOST, 3, huge, DTL_DTYPE_INT8, 0);
-    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "more than memory", host, DTL_MEMORY_HOST, 3, hidden, DTL_DTYPE_INT8, 0);
-    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "of 8 bytes", host, DTL_MEMORY_HOST, 2, bytes, DTL_DTYPE_INT64, 0);
-    REFUSED(DTL_ERROR_OUT_OF_MEMORY, "1152921504606846976", host, DTL_MEMORY_HOST, 1, much, DTL_DTYPE_INT8, 0);
-    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "dtype 99", host, DTL_MEMORY_HOST, 2, two, 99, 0);
-    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "flags 0x2", host, DTL_MEMORY_HOST, 2, two, DTL_DTYPE_INT8, DTL_ARRAY_READ_ONLY);
-    REFUSED(DTL_ERROR_NOT_SUPPORTED, "kind", host, DTL_DEVICE_CPU, 2, two, DTL_DTYPE_INT8, 0);
-    REFUSED(DTL_ERROR_NOT_SUPPORTED, "kind", host, DTL_DEVICE_CPU, 1, hidden, DTL_DTYPE_INT8, 0); /* without elements, too */
-    CHECK_STATUS(dtl_array_alloc(host, DTL_MEMORY_HOST, 2, two, DTL_DTYPE_INT8, 0, NULL), DTL_ERROR_NULL_POINTER);
+    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "ndim -1", host, DTL_MEMORY_HOST, two, -1, DTL_DTYPE_INT8, 0);
+    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "ndim 65", host, DTL_MEMORY_HOST, many, 65, DTL_DTYPE_INT8, 0);
+    REFUSED(DTL_ERROR_NULL_POINTER, "shape", host, DTL_MEMORY_HOST, NULL, 2, DTL_DTYPE_INT8, 0);
+    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "shape is not aligned", host, DTL_MEMORY_HOST,
+        (const int64_t*)(const void*)((const char*)two + 1), 1, DTL_DTYPE_INT8, 0);
+    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "shape[1] is -3", host, DTL_MEMORY_HOST, negative, 2, DTL_DTYPE_INT8, 0);
+    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "more than memory", host, DTL_MEMORY_HOST, huge, 3, DTL_DTYPE_INT8, 0);
+    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "more than memory", host, DTL_MEMORY_HOST, hidden, 3, DTL_DTYPE_INT8, 0);
+    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "of 8 bytes", host, DTL_MEMORY_HOST, bytes, 2, DTL_DTYPE_INT64, 0);
+    REFUSED(DTL_ERROR_OUT_OF_MEMORY, "1152921504606846976", host, DTL_MEMORY_HOST, much, 1, DTL_DTYPE_INT8, 0);
+    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "dtype 99", host, DTL_MEMORY_HOST, two, 2, 99, 0);
+    REFUSED(DTL_ERROR_INVALID_ARGUMENT, "flags 0x2", host, DTL_MEMORY_HOST, two, 2, DTL_DTYPE_INT8, DTL_ARRAY_READ_ONLY);
+    REFUSED(DTL_ERROR_NOT_SUPPORTED, "kind", host, DTL_DEVICE_CPU, two, 2, DTL_DTYPE_INT8, 0);
+    REFUSED(DTL_ERROR_NOT_SUPPORTED, "kind", host, DTL_DEVICE_CPU, hidden, 1, DTL_DTYPE_INT8, 0); /* without elements, too */
+    CHECK_STATUS(dtl_array_alloc(host, DTL_MEMORY_HOST, two, 2, DTL_DTYPE_INT8, 0, NULL), DTL_ERROR_NULL_POINTER);
     CHECK(array.id == 77 && live_count(host) == before);
-    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, 64, many, DTL_DTYPE_INT8, 0, &array));
+    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, many, 64, DTL_DTYPE_INT8, 0, &array));
     CHECK_OK(dtl_array_destroy(array));
 }
 
@@ -254,7 +254,7 @@ static void test_dtypes(void) {
     dtl_array_t array, back;
     CHECK_OK(dtl_dtype_create(24, "triple", &own));
     for (dtype = 0; dtype <= DTL_DTYPE_COMPLEX128; dtype++) {
-        CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, 1, shape, dtype, 0, &array));
+        CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, shape, 1, dtype, 0, &array));
         CHECK_OK(dtl_array_export(array, &tensor));
         CHECK_OK(dtl_array_import(host, tensor, &back));
         CHECK(info_of(back).dtype == (dtype == DTL_DTYPE_BYTE ? DTL_DTYPE_UINT8 : dtype));
@@ -263,12 +263,12 @@ static void test_dtypes(void) {
         CHECK_OK(dtl_array_destroy(back));
     }
     for (dtype = DTL_DTYPE_FLOAT32_INT32; dtype <= DTL_DTYPE_INT64_INT64; dtype++) {
-        CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, 1, shape, dtype, 0, &array));
+        CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, shape, 1, dtype, 0, &array));
         CHECK_STATUS(dtl_array_export(array, &tensor), DTL_ERROR_NOT_SUPPORTED);
         CHECK_TEXT("DLPack has no word for DTL_DTYPE_");
         CHECK_OK(dtl_array_destroy(array));
     }
-    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, 1, shape, own, 0, &array));
+    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, shape, 1, own, 0, &array));
     CHECK(info_of(array).size_bytes == 120);
     CHECK_STATUS(dtl_array_export(array, &tensor), DTL_ERROR_NOT_SUPPORTED);
     CHECK_TEXT("triple");
@@ -302,7 +302,7 @@ static void test_device_memory(void) {
     char* device;
     memset(&far, 0, sizeof far), memset(&bare, 0, sizeof bare);
     without = far_register("numberless", &bare);
-    CHECK_OK(dtl_array_alloc(without, DTL_MEMORY_DEVICE, 2, shape, DTL_DTYPE_FLOAT64, DTL_ARRAY_ZERO, &array));
+    CHECK_OK(dtl_array_alloc(without, DTL_MEMORY_DEVICE, shape, 2, DTL_DTYPE_FLOAT64, DTL_ARRAY_ZERO, &array));
     CHECK_STATUS(dtl_array_export(array, &tensor), DTL_ERROR_NOT_SUPPORTED);
     CHECK_TEXT("numberless provides no DLPack number");
     device = (char*)info_of(array).data;
@@ -317,7 +317,7 @@ static void test_device_memory(void) {
     tables.device.dlpack = ext_number;
     far.devices = 2;
     CHECK_OK(dtl_backend_register("ext", &tables.main, &far, 0, &backend));
-    CHECK_OK(dtl_array_alloc(backend, DTL_MEMORY_DEVICE, 2, shape, DTL_DTYPE_FLOAT64, DTL_ARRAY_ZERO, &array));
+    CHECK_OK(dtl_array_alloc(backend, DTL_MEMORY_DEVICE, shape, 2, DTL_DTYPE_FLOAT64, DTL_ARRAY_ZERO, &array));
     CHECK_OK(dtl_array_export(array, &tensor));
     CHECK(tensor->tensor.device.device_type == 12 && tensor->tensor.device.device_id == 7);
     CHECK(far_is(tensor->tensor.data) && ((double*)(void*)far_real(tensor->tensor.data))[7] == 0);
@@ -381,18 +381,18 @@ static void test_opencl(void) {
     dtl_backend_t opencl;
     dtl_array_t array;
     if (dtl_backend_get("opencl", &opencl) != DTL_SUCCESS) return;
-    CHECK_OK(dtl_backend_is_available(opencl, &yes, NULL, 0));
+    CHECK_OK(dtl_backend_is_available(opencl, &yes, NULL, 0, NULL));
     if (!yes) {
         printf("no OpenCL here\n");
         return;
     }
     CHECK_OK(dtl_backend_dlpack_device(opencl, 0, &type, &id));
-    CHECK_OK(dtl_array_alloc(opencl, DTL_MEMORY_DEVICE, 1, shape, DTL_DTYPE_INT32, DTL_ARRAY_ZERO, &array));
+    CHECK_OK(dtl_array_alloc(opencl, DTL_MEMORY_DEVICE, shape, 1, DTL_DTYPE_INT32, DTL_ARRAY_ZERO, &array));
     CHECK_STATUS(dtl_array_export(array, &tensor), DTL_ERROR_NOT_SUPPORTED);
     CHECK_TEXT(type == 1 ? "DTL_MEMORY_HOST_ACCESSIBLE" : "an object of its own");
     CHECK_OK(dtl_array_destroy(array));
     if (type != 1) return;
-    CHECK_OK(dtl_array_alloc(opencl, DTL_MEMORY_MANAGED, 1, shape, DTL_DTYPE_INT32, DTL_ARRAY_ZERO, &array));
+    CHECK_OK(dtl_array_alloc(opencl, DTL_MEMORY_MANAGED, shape, 1, DTL_DTYPE_INT32, DTL_ARRAY_ZERO, &array));
     CHECK_OK(dtl_array_export(array, &tensor));
     CHECK_OK(dtl_array_destroy(array));
     CHECK(tensor->tensor.device.device_type == 1 && ((int32_t*)tensor->tensor.data)[2] == 0);
@@ -429,7 +429,7 @@ static void test_threads(void) {
         if (i % 2 == 0)
             CHECK_OK(dtl_array_import(host, &foreign[i].tensor, &raced[i]));
         else
-            CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, 1, shape, DTL_DTYPE_INT32, 0, &raced[i]));
+            CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, shape, 1, DTL_DTYPE_INT32, 0, &raced[i]));
         CHECK_OK(dtl_array_export(raced[i], &handed[i]));
     }
     CHECK(pthread_create(&thread, NULL, exporter, NULL) == 0);
@@ -448,7 +448,7 @@ static void test_fork(void) {
     int status = 0;
     pid_t child;
     foreign_init(&foreign);
-    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, 1, shape, DTL_DTYPE_INT32, DTL_ARRAY_ZERO, &array));
+    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, shape, 1, DTL_DTYPE_INT32, DTL_ARRAY_ZERO, &array));
     CHECK_OK(dtl_array_import(host, &foreign.tensor, &taken));
     CHECK_OK(dtl_array_export(array, &tensor));
     CHECK_OK(dtl_array_export(taken, &other));
@@ -481,7 +481,7 @@ static void test_end(void) {
     dtl_dlpack_versioned_t* tensor = NULL;
     dtl_array_t array, taken, looped;
     foreign_init(&foreign);
-    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, 1, shape, DTL_DTYPE_INT32, DTL_ARRAY_ZERO, &array));
+    CHECK_OK(dtl_array_alloc(host, DTL_MEMORY_HOST, shape, 1, DTL_DTYPE_INT32, DTL_ARRAY_ZERO, &array));
     CHECK_OK(dtl_array_import(host, &foreign.tensor, &taken));
     CHECK_OK(dtl_array_export(array, &tensor));
     CHECK_OK(dtl_array_destroy(array));

@@ -10,9 +10,9 @@ static struct handles good;
 
 /* The functions that no state and no handle refuses, and those without a status. */
 static const char* const always[] = {"dtl_init", "dtl_finalize", "dtl_init_after_fork", "dtl_version_string",
-    "dtl_version_major", "dtl_version_minor", "dtl_version_patch", "dtl_abi_version", "dtl_status_name",
+    "dtl_version_major", "dtl_version_minor", "dtl_version_patch", "dtl_library_abi_version", "dtl_status_name",
     "dtl_status_message", "dtl_last_error", "dtl_log_set_callback", "dtl_comm_wtime", "dtl_backend_set_error", "dtl_backend_name",
-    "dtl_dispatch_default",
+    "dtl_dispatcher_default",
     "dtl_enum_create", "dtl_enum_find", "dtl_enum_register", "dtl_enum_register_value", "dtl_enum_register_template",
     "dtl_enum_from_name", "dtl_enum_from_value", "dtl_enum_count", "dtl_enum_at", "dtl_enum_undefined", "dtl_ev_instance",
     "dtl_ev_get", "dtl_ev_name", "dtl_ev_to_json", "dtl_ev_from_json", "dtl_schedule_set_defaults", "dtl_schedule_defaults"};
@@ -210,7 +210,7 @@ static void test_null_pointers(void) {
     NULL_OUTPUT(dtl_backend_count(NULL));
     NULL_OUTPUT(dtl_backend_at(0, NULL));
     NULL_OUTPUT(dtl_backend_info(b, NULL));
-    NULL_OUTPUT(dtl_backend_is_available(b, NULL, data, 64));
+    NULL_OUTPUT(dtl_backend_is_available(b, NULL, data, 64, NULL));
     NULL_OUTPUT(dtl_backend_self_test(b, NULL, 5, NULL));
     NULL_OUTPUT(dtl_backend_supports(b, NULL, &number));
     NULL_OUTPUT(dtl_backend_supports(b, "x", NULL));
@@ -260,7 +260,7 @@ static void test_null_pointers(void) {
     NULL_OUTPUT(dtl_kernel_from_function(b, e_kernel, NULL, NULL));
     NULL_OUTPUT(dtl_kernel_launch(good.stream, good.kernel, NULL, NULL, NULL, 0));
     NULL_OUTPUT(dtl_kernel_launch(good.stream, good.kernel, &e_launch, NULL, NULL, 1));
-    NULL_OUTPUT(dtl_comm_world(NULL));
+    NULL_OUTPUT(dtl_comm_get_world(NULL));
     NULL_OUTPUT(dtl_comm_open(NULL, NULL));
     NULL_OUTPUT(dtl_comm_rank(good.comm, NULL));
     NULL_OUTPUT(dtl_comm_size(good.comm, NULL));
@@ -270,7 +270,7 @@ static void test_null_pointers(void) {
     NULL_OUTPUT(dtl_comm_isend(good.comm, data, 1, DTL_DTYPE_BYTE, 0, 0, NULL));
     NULL_OUTPUT(dtl_comm_irecv(good.comm, data, 1, DTL_DTYPE_BYTE, 0, 0, NULL));
     NULL_OUTPUT(dtl_request_test(good.request, NULL, NULL));
-    NULL_OUTPUT(dtl_request_wait_all(1, NULL, 0, NULL));
+    NULL_OUTPUT(dtl_request_wait_all(NULL, 1, 0, NULL));
     NULL_OUTPUT(dtl_comm_bcast(good.comm, NULL, 1, DTL_DTYPE_BYTE, 0));
     NULL_OUTPUT(dtl_comm_allreduce(good.comm, NULL, data, 1, DTL_DTYPE_INT8, DTL_OP_SUM));
     NULL_OUTPUT(dtl_comm_allreduce(good.comm, data, NULL, 1, DTL_DTYPE_INT8, DTL_OP_SUM));
@@ -325,7 +325,7 @@ static void test_properties_as_kinds(void) {
     NAMES_UNIFIED(dtl_mem_alloc_async(good.stream, unified, 8, 0, &o.pointer));
     NAMES_UNIFIED(dtl_mem_kind_info(good.backend, unified, &o.kind_info));
     NAMES_UNIFIED(dtl_pool_create(good.backend, unified, NULL, &o.handles.pool));
-    NAMES_UNIFIED(dtl_array_alloc(good.backend, unified, 1, shape, DTL_DTYPE_INT8, 0, &o.handles.array));
+    NAMES_UNIFIED(dtl_array_alloc(good.backend, unified, shape, 1, DTL_DTYPE_INT8, 0, &o.handles.array));
     CHECK_STATUS(dtl_mem_alloc(good.backend, DTL_MEMORY_PAGEABLE | DTL_MEMORY_ATOMICS, 8, 0, &o.pointer),
                  DTL_ERROR_NOT_SUPPORTED);
     CHECK_TEXT("kind is 0x18 (DTL_MEMORY_ATOMICS | DTL_MEMORY_PAGEABLE, a property of memory kinds)");
@@ -363,7 +363,7 @@ static void test_values(void) {
     CHECK_STATUS(dtl_device_memory_info(b, 1, &o.word, &o.second), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_STATUS(dtl_backend_dlpack_device(b, 1, &o.number, &o.other), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_STATUS(dtl_backend_set_device(b, 1), DTL_ERROR_OUT_OF_BOUNDS);
-    CHECK_STATUS(dtl_device_synchronize(b, -1), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_device_wait(b, -1, DTL_TIMEOUT_INFINITE), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_STATUS(dtl_stream_create(b, 1, 0, &o.handles.stream), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_STATUS(dtl_stream_create(b, 0, 1, &o.handles.stream), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_stream_wrap(b, data, &o.handles.stream), DTL_ERROR_NOT_SUPPORTED);
@@ -401,8 +401,8 @@ static void test_values(void) {
 /* What was refused has not cost anything: the objects still work. */
 static void test_still_alive(void) {
     int32_t done = 0;
-    CHECK_OK(dtl_stream_synchronize(good.stream));
-    CHECK_OK(dtl_event_sync(good.event));
+    CHECK_OK(dtl_stream_wait(good.stream, DTL_TIMEOUT_INFINITE));
+    CHECK_OK(dtl_event_wait(good.event, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_executor_run(good.executor, e_task, NULL));
     CHECK_OK(dtl_kernel_launch(good.stream, good.kernel, &e_launch, NULL, NULL, 0));
     CHECK_OK(dtl_request_test(good.request, &done, NULL));

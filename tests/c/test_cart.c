@@ -8,7 +8,7 @@
 
 static void expect_dims(int size, int ndims, int a, int b, int c) {
     int32_t dims[3] = {0, 0, 0};
-    CHECK_OK(dtl_cart_dims(size, ndims, dims));
+    CHECK_OK(dtl_cart_dims(size, dims, ndims));
     CHECK(dims[0] == a && dims[1] == b && dims[2] == c);
 }
 
@@ -18,29 +18,29 @@ static void test_dims(void) {
     /* The examples of the MPI standard. */
     expect_dims(6, 2, 3, 2, 0);
     expect_dims(7, 2, 7, 1, 0);
-    CHECK_OK(dtl_cart_dims(6, 3, grid));
+    CHECK_OK(dtl_cart_dims(6, grid, 3));
     CHECK(grid[0] == 2 && grid[1] == 3 && grid[2] == 1);
     grid[0] = grid[2] = 0;
-    CHECK_STATUS(dtl_cart_dims(7, 3, grid), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_dims(7, grid, 3), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("does not divide");
     CHECK(grid[0] == 0 && grid[1] == 3 && grid[2] == 0);
     expect_dims(1, 3, 1, 1, 1);
     expect_dims(60, 3, 5, 4, 3);
     expect_dims(INT_MAX, 2, INT_MAX, 1, 0); /* a prime */
-    CHECK_OK(dtl_cart_dims(65536, 16, dims));
+    CHECK_OK(dtl_cart_dims(65536, dims, 16));
     for (i = 0; i < 16; i++) CHECK(dims[i] == 2);
-    CHECK_OK(dtl_cart_dims(65536, 16, dims)); /* all given, and they fit */
-    CHECK_STATUS(dtl_cart_dims(65535, 16, dims), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_STATUS(dtl_cart_dims(0, 2, grid), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_STATUS(dtl_cart_dims(4, 0, grid), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_STATUS(dtl_cart_dims(4, 17, dims), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(dtl_cart_dims(65536, dims, 16)); /* all given, and they fit */
+    CHECK_STATUS(dtl_cart_dims(65535, dims, 16), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_dims(0, grid, 2), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_dims(4, grid, 0), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_dims(4, dims, 17), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("ndims 17");
-    CHECK_STATUS(dtl_cart_dims(4, 2, NULL), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_cart_dims(4, NULL, 2), DTL_ERROR_NULL_POINTER);
     grid[1] = -2;
-    CHECK_STATUS(dtl_cart_dims(4, 2, grid), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_dims(4, grid, 2), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("dims[1] is -2");
     grid[0] = 65536, grid[1] = 65536;
-    CHECK_STATUS(dtl_cart_dims(4, 2, grid), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_dims(4, grid, 2), DTL_ERROR_INVALID_ARGUMENT);
 }
 
 static void test_ranks(void) {
@@ -50,40 +50,40 @@ static void test_ranks(void) {
         for (b = 0; b < 3; b++)
             for (c = 0; c < 4; c++) {
                 place[0] = a, place[1] = b, place[2] = c;
-                CHECK_OK(dtl_cart_rank(3, dims, NULL, place, &rank));
+                CHECK_OK(dtl_cart_rank(dims, NULL, place, 3, &rank));
                 CHECK(rank == (a * 3 + b) * 4 + c);
-                CHECK_OK(dtl_cart_coords(3, dims, rank, place));
+                CHECK_OK(dtl_cart_coords(dims, 3, rank, place));
                 CHECK(place[0] == a && place[1] == b && place[2] == c);
             }
     place[0] = 1, place[1] = -1, place[2] = 3;
-    CHECK_OK(dtl_cart_rank(3, dims, periods, place, &rank));
+    CHECK_OK(dtl_cart_rank(dims, periods, place, 3, &rank));
     CHECK(rank == (1 * 3 + 2) * 4 + 3);
     place[1] = INT_MIN;
-    CHECK_OK(dtl_cart_rank(3, dims, periods, place, &rank));
+    CHECK_OK(dtl_cart_rank(dims, periods, place, 3, &rank));
     CHECK(rank == (1 * 3 + 1) * 4 + 3); /* -2^31 = 1 mod 3 */
     rank = -9;
-    CHECK_STATUS(dtl_cart_rank(3, dims, NULL, place, &rank), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_rank(dims, NULL, place, 3, &rank), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("coords[1]");
     place[1] = 0, place[2] = 4;
-    CHECK_STATUS(dtl_cart_rank(3, dims, periods, place, &rank), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_rank(dims, periods, place, 3, &rank), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("coords[2] is 4");
-    CHECK_STATUS(dtl_cart_rank(3, huge, NULL, place, &rank), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_STATUS(dtl_cart_rank(3, empty, NULL, place, &rank), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_rank(huge, NULL, place, 3, &rank), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_rank(empty, NULL, place, 3, &rank), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("dims[1] is 0");
-    CHECK_STATUS(dtl_cart_rank(3, NULL, NULL, place, &rank), DTL_ERROR_NULL_POINTER);
-    CHECK_STATUS(dtl_cart_rank(3, dims, NULL, NULL, &rank), DTL_ERROR_NULL_POINTER);
-    CHECK_STATUS(dtl_cart_rank(3, dims, NULL, place, NULL), DTL_ERROR_NULL_POINTER);
-    CHECK_STATUS(dtl_cart_rank(-1, dims, NULL, place, &rank), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_rank(NULL, NULL, place, 3, &rank), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_cart_rank(dims, NULL, NULL, 3, &rank), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_cart_rank(dims, NULL, place, 3, NULL), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_cart_rank(dims, NULL, place, -1, &rank), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(rank == -9);
-    CHECK_STATUS(dtl_cart_coords(3, dims, 24, place), DTL_ERROR_INVALID_RANK);
-    CHECK_STATUS(dtl_cart_coords(3, dims, -1, place), DTL_ERROR_INVALID_RANK);
-    CHECK_STATUS(dtl_cart_coords(3, dims, 0, NULL), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_cart_coords(dims, 3, 24, place), DTL_ERROR_INVALID_RANK);
+    CHECK_STATUS(dtl_cart_coords(dims, 3, -1, place), DTL_ERROR_INVALID_RANK);
+    CHECK_STATUS(dtl_cart_coords(dims, 3, 0, NULL), DTL_ERROR_NULL_POINTER);
 }
 
 static void expect_shift(int rank, int dimension, int by, int source, int dest) {
     const int32_t dims[2] = {3, 4}, periods[2] = {0, 7};
     int32_t from, to;
-    CHECK_OK(dtl_cart_shift(2, dims, periods, rank, dimension, by, &from, &to));
+    CHECK_OK(dtl_cart_shift(dims, periods, 2, rank, dimension, by, &from, &to));
     CHECK(from == source && to == dest);
 }
 
@@ -106,19 +106,19 @@ static void test_shifts(void) {
     for (rank = 0; rank < 12; rank++)
         for (dimension = 0; dimension < 2; dimension++)
             for (by = -5; by <= 5; by++) {
-                CHECK_OK(dtl_cart_shift(2, dims, NULL, rank, dimension, by, &from, &to));
+                CHECK_OK(dtl_cart_shift(dims, NULL, 2, rank, dimension, by, &from, &to));
                 if (to == DTL_PROC_NULL) continue;
-                CHECK_OK(dtl_cart_shift(2, dims, NULL, to, dimension, by, &back, &from));
+                CHECK_OK(dtl_cart_shift(dims, NULL, 2, to, dimension, by, &back, &from));
                 CHECK(back == rank);
             }
     from = to = -9;
-    CHECK_STATUS(dtl_cart_shift(2, dims, NULL, 12, 0, 1, &from, &to), DTL_ERROR_INVALID_RANK);
-    CHECK_STATUS(dtl_cart_shift(2, dims, NULL, 0, 2, 1, &from, &to), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_shift(dims, NULL, 2, 12, 0, 1, &from, &to), DTL_ERROR_INVALID_RANK);
+    CHECK_STATUS(dtl_cart_shift(dims, NULL, 2, 0, 2, 1, &from, &to), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("dimension 2");
-    CHECK_STATUS(dtl_cart_shift(2, dims, NULL, 0, -1, 1, &from, &to), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_STATUS(dtl_cart_shift(2, dims, NULL, 0, 0, 1, NULL, &to), DTL_ERROR_NULL_POINTER);
-    CHECK_STATUS(dtl_cart_shift(2, dims, NULL, 0, 0, 1, &from, NULL), DTL_ERROR_NULL_POINTER);
-    CHECK_STATUS(dtl_cart_shift(2, NULL, NULL, 0, 0, 1, &from, &to), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_cart_shift(dims, NULL, 2, 0, -1, 1, &from, &to), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_cart_shift(dims, NULL, 2, 0, 0, 1, NULL, &to), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_cart_shift(dims, NULL, 2, 0, 0, 1, &from, NULL), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_cart_shift(NULL, NULL, 2, 0, 0, 1, &from, &to), DTL_ERROR_NULL_POINTER);
     CHECK(from == -9 && to == -9);
 }
 

@@ -193,11 +193,11 @@ static void messages_with_requests(dtl_comm_t copy) {
     CHECK(info.source == ABSENT);
     CHECK_OK(dtl_comm_issend(copy, bytes, 4, DTL_DTYPE_BYTE, ABSENT, 0, &list[0]));
     list[1] = DTL_REQUEST_NULL;
-    is_absent(dtl_request_wait_any(2, list, DTL_TIMEOUT_INFINITE, &index, NULL));
+    is_absent(dtl_request_wait_any(list, 2, DTL_TIMEOUT_INFINITE, &index, NULL));
     CHECK(index == 0 && list[0].id == 0);
     CHECK_OK(dtl_comm_isend(copy, bytes, LARGE, DTL_DTYPE_BYTE, ABSENT, 0, &list[0]));
     CHECK_OK(dtl_comm_irecv(copy, in, 4, DTL_DTYPE_BYTE, ABSENT, 3, &list[1]));
-    is_absent(dtl_request_wait_all(2, list, DTL_TIMEOUT_INFINITE, NULL));
+    is_absent(dtl_request_wait_all(list, 2, DTL_TIMEOUT_INFINITE, NULL));
     CHECK(list[0].id == 0 && list[1].id == 0);
     CHECK_OK(dtl_comm_recv_init(copy, in, 4, DTL_DTYPE_BYTE, ABSENT, 0, &list[0]));
     CHECK_OK(dtl_request_start(list[0]));

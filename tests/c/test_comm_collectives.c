@@ -275,7 +275,7 @@ static int disagree(dtl_comm_t doomed) {
     CHECK_OK(dtl_comm_allreduce(comm, &is_late, &any_is_late, 1, DTL_DTYPE_INT32, DTL_OP_MAX));
     CHECK_OK(dtl_comm_irecv(doomed, b, 1, DTL_DTYPE_INT32, DTL_ANY_SOURCE, 0, &both[0]));
     CHECK_OK(dtl_comm_isend(doomed, a, 1, DTL_DTYPE_INT32, (me + 1) % ranks, 0, &both[1]));
-    CHECK_OK(dtl_request_wait_all(2, both, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_request_wait_all(both, 2, DTL_TIMEOUT_INFINITE, NULL));
     return !any_is_late;
 }
 

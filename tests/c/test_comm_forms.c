@@ -71,7 +71,7 @@ static void test_misplaced(void) {
     REFUSED(dtl_comm_allgatherv(comm, b, 1, x, counts, NULL, DTL_DTYPE_INT64));
     REFUSED(dtl_comm_alltoall(comm, b, 1, x, DTL_DTYPE_INT64));
     REFUSED(dtl_comm_alltoallv(comm, b, counts, NULL, x, counts, NULL, DTL_DTYPE_INT64));
-    REFUSED(dtl_comm_neighbor_alltoallv(comm, 1, &neighbour, x, counts, NULL, 1, &neighbour, r, counts, NULL,
+    REFUSED(dtl_comm_neighbor_alltoallv(comm, &neighbour, 1, x, counts, NULL, &neighbour, 1, r, counts, NULL,
                                         DTL_DTYPE_INT64));
 #undef REFUSED
     CHECK_STATUS(dtl_comm_reduce_scatter(comm, b, r, NULL, DTL_DTYPE_INT64, DTL_OP_SUM), DTL_ERROR_NULL_POINTER);
@@ -178,11 +178,11 @@ static void test_neighbors(int start) {
     dtl_request_t request;
     fill_in(6);
     if (start) {
-        CHECK_OK(dtl_comm_ineighbor_alltoallv(comm, 3, dests, in, two, NULL, 3, sources, out, two, NULL,
+        CHECK_OK(dtl_comm_ineighbor_alltoallv(comm, dests, 3, in, two, NULL, sources, 3, out, two, NULL,
             DTL_DTYPE_INT64, &request));
         wait_for(request);
     } else {
-        CHECK_OK(dtl_comm_neighbor_alltoallv(comm, 3, dests, in, two, NULL, 3, sources, out, two, NULL,
+        CHECK_OK(dtl_comm_neighbor_alltoallv(comm, dests, 3, in, two, NULL, sources, 3, out, two, NULL,
             DTL_DTYPE_INT64));
     }
     CHECK(out[0] == (me > 0 ? value(me - 1, 0) : -1) && out[1] == (me > 0 ? value(me - 1, 1) : -1));
@@ -252,7 +252,7 @@ static void test_many_at_once(void) {
     if (ranks > 1) {
         /* Rank 0 finishes the collectives first and only then sends: rank 1's receive moves them on. */
         if (me == 0) {
-            CHECK_OK(dtl_request_wait_all(MANY, requests, MILLISECONDS(60000), NULL));
+            CHECK_OK(dtl_request_wait_all(requests, MANY, MILLISECONDS(60000), NULL));
             CHECK_OK(dtl_comm_send(comm, &token, 1, DTL_DTYPE_INT64, 1, 3));
         } else if (me == 1) {
             CHECK_OK(dtl_comm_recv(comm, &token, 1, DTL_DTYPE_INT64, 0, DTL_ANY_TAG, NULL));
@@ -297,11 +297,11 @@ static void test_bad_arguments(void) {
     CHECK_TEXT("DTL_IN_PLACE");
     CHECK_STATUS(dtl_comm_gatherv(comm, in, 2, out, counts, NULL, DTL_DTYPE_INT64, ranks), DTL_ERROR_INVALID_RANK);
     CHECK_STATUS(dtl_comm_scan(comm, in, out, 1, DTL_DTYPE_FLOAT64, DTL_OP_BAND), DTL_ERROR_TYPE);
-    CHECK_STATUS(dtl_comm_neighbor_alltoallv(comm, UINT64_C(1) << 40, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL,
+    CHECK_STATUS(dtl_comm_neighbor_alltoallv(comm, NULL, UINT64_C(1) << 40, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL,
         DTL_DTYPE_INT64), DTL_ERROR_INVALID_ARGUMENT);
     {
         const int32_t nobody[1] = {9999};
-        CHECK_STATUS(dtl_comm_neighbor_alltoallv(comm, 1, nobody, in, counts, NULL, 0, NULL, NULL, NULL, NULL,
+        CHECK_STATUS(dtl_comm_neighbor_alltoallv(comm, nobody, 1, in, counts, NULL, NULL, 0, NULL, NULL, NULL,
             DTL_DTYPE_INT64), DTL_ERROR_INVALID_RANK);
     }
 }

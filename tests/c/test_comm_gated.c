@@ -179,7 +179,7 @@ static void test_gated(void) {
     CHECK_OK(dtl_comm_isend_on(comm, &word, 1, TYPE, 0, 6, event, &send));
     CHECK_STATUS(dtl_request_wait(send, MILLISECONDS(60000), NULL), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_TEXT("the event that it waits for");
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_OUT_OF_BOUNDS);
     /* Before it begins it is withdrawn by cancel, by destroy, with its communicator. */
     go = 0;
     CHECK_OK(dtl_stream_host_callback(stream, wait_for_go, &go));
@@ -191,7 +191,7 @@ static void test_gated(void) {
     CHECK_OK(dtl_request_destroy(send));
     CHECK_STATUS(dtl_request_wait(send, 0, NULL), DTL_ERROR_INVALID_HANDLE);
     let_go(&go);
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_comm_iprobe(comm, 0, 6, &done, NULL));
     CHECK(!done);
     /* Never recorded: it begins. Far memory too, by an event of its own backend. */

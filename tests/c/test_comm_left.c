@@ -94,9 +94,9 @@ static void call_requests(dtl_comm_t of, int32_t gone) {
     CHECK_STATUS(dtl_request_wait(requests[0], DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_RANK_FAILURE);
     CHECK_OK(dtl_comm_irecv(of, into, 1, DTL_DTYPE_INT64, gone, 3, &requests[0]));
     CHECK_OK(dtl_comm_issend(of, from, 1, DTL_DTYPE_INT64, gone, 3, &requests[1]));
-    CHECK_STATUS(dtl_request_wait_any(2, requests, DTL_TIMEOUT_INFINITE, &index, NULL), DTL_ERROR_RANK_FAILURE);
+    CHECK_STATUS(dtl_request_wait_any(requests, 2, DTL_TIMEOUT_INFINITE, &index, NULL), DTL_ERROR_RANK_FAILURE);
     CHECK(index < 2 && requests[index].id == 0);
-    CHECK_STATUS(dtl_request_wait_all(2, requests, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_RANK_FAILURE);
+    CHECK_STATUS(dtl_request_wait_all(requests, 2, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_RANK_FAILURE);
     CHECK_OK(dtl_comm_recv_init(of, into, 1, DTL_DTYPE_INT64, gone, 3, &again));
     CHECK_OK(dtl_request_start(again));
     CHECK_STATUS(dtl_request_wait(again, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_RANK_FAILURE);

@@ -160,7 +160,7 @@ static int64_t of_threads(int32_t size, int64_t *out_talked) {
         CHECK_OK(dtl_comm_isend(comms[rank], &rank, 1, DTL_DTYPE_INT32, 0, 1, &requests[1]));
         CHECK_OK(dtl_comm_recv(comms[0], &value[1], 1, DTL_DTYPE_INT32, rank, 1, NULL));
         CHECK(value[0] == rank && value[1] == rank);
-        CHECK_OK(dtl_request_wait_all(2, requests, DTL_TIMEOUT_INFINITE, NULL));
+        CHECK_OK(dtl_request_wait_all(requests, 2, DTL_TIMEOUT_INFINITE, NULL));
     }
     *out_talked = heap() - before;
     for (rank = 0; rank < size; rank++) CHECK_OK(dtl_comm_destroy(comms[rank]));

@@ -22,7 +22,7 @@ static void backwards(uint64_t size, int count, int synchronous) {
         CHECK_OK(dtl_comm_recv(comm, large, size, DTL_DTYPE_BYTE, 0, i, NULL));
         CHECK(large[size - 1] == 7);
     }
-    if (me == 0) CHECK_OK(dtl_request_wait_all((uint64_t)count, requests, DTL_TIMEOUT_INFINITE, NULL));
+    if (me == 0) CHECK_OK(dtl_request_wait_all(requests, (uint64_t)count, DTL_TIMEOUT_INFINITE, NULL));
     free(requests);
 }
 

@@ -28,7 +28,7 @@ int main(void) {
     const char *rank = getenv("DTL_RANK");
     if (rank == NULL) SKIP("it runs under dtlrun");
     if (atoi(rank) == REFUSED && !refuse_memory()) _exit(77);
-    CHECK_STATUS(dtl_comm_world(&comm), DTL_ERROR_OUT_OF_MEMORY);
+    CHECK_STATUS(dtl_comm_get_world(&comm), DTL_ERROR_OUT_OF_MEMORY);
     CHECK_TEXT("memory for small collectives");
     if (atoi(rank) != REFUSED) CHECK_TEXT("rank 1");
     return 0;

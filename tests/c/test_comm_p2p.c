@@ -17,7 +17,7 @@ static void messages_to_oneself(void) {
         memset(in, 0, 1 << 20);
         CHECK_OK(dtl_comm_isend(comm, out, sizes[i], DTL_DTYPE_BYTE, me, 4, &requests[0]));
         CHECK_OK(dtl_comm_irecv(comm, in, sizes[i], DTL_DTYPE_BYTE, me, 4, &requests[1]));
-        CHECK_OK(dtl_request_wait_all(2, requests, DTL_TIMEOUT_INFINITE, infos));
+        CHECK_OK(dtl_request_wait_all(requests, 2, DTL_TIMEOUT_INFINITE, infos));
         CHECK(requests[0].id == 0 && requests[1].id == 0);
         CHECK(infos[1].source == me && infos[1].tag == 4 && infos[1].size_bytes == sizes[i]);
         CHECK(infos[1].status == DTL_SUCCESS && infos[1].reserved0 == 0 && infos[1].reserved1 == 0);
@@ -82,7 +82,7 @@ static void no_overtaking(void) {
         CHECK(info.source == previous && info.tag == i % 5 && info.size_bytes == size);
         CHECK(is_filled(in, size, i));
     }
-    CHECK_OK(dtl_request_wait_all(COUNT, sends, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_request_wait_all(sends, COUNT, DTL_TIMEOUT_INFINITE, NULL));
     CHECK_OK(dtl_comm_barrier(comm));
 }
 
@@ -99,7 +99,7 @@ static void those_posted_first_come_first(void) {
         CHECK_OK(dtl_comm_recv(comm, &got[2], 1, DTL_DTYPE_INT32, previous, 8, NULL));
         CHECK_OK(dtl_comm_recv(comm, &got[1], 1, DTL_DTYPE_INT32, previous, 7, NULL));
         CHECK_OK(dtl_request_wait(first, DTL_TIMEOUT_INFINITE, NULL));
-        CHECK_OK(dtl_request_wait_all(3, sends, DTL_TIMEOUT_INFINITE, NULL));
+        CHECK_OK(dtl_request_wait_all(sends, 3, DTL_TIMEOUT_INFINITE, NULL));
         CHECK(memcmp(out, got, sizeof out) == 0);
     }
 }
@@ -115,7 +115,7 @@ static void tags_select(void) {
         CHECK_OK(dtl_comm_recv(comm, &got, 1, DTL_DTYPE_INT32, DTL_ANY_SOURCE, i, NULL));
         CHECK(got == values[i]);
     }
-    CHECK_OK(dtl_request_wait_all(3, sends, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_request_wait_all(sends, 3, DTL_TIMEOUT_INFINITE, NULL));
     CHECK_OK(dtl_comm_barrier(comm));
 }
 
@@ -201,7 +201,7 @@ static void many_requests_at_once(void) {
     }
     requests[4] = requests[1]; /* the same one twice */
     for (i = 0; i < 3; i++) CHECK_OK(dtl_comm_send(comm, out, 10, DTL_DTYPE_BYTE, me, 20 + i));
-    CHECK_STATUS(dtl_request_wait_all(5, requests, DTL_TIMEOUT_INFINITE, infos), DTL_ERROR_TRUNCATED);
+    CHECK_STATUS(dtl_request_wait_all(requests, 5, DTL_TIMEOUT_INFINITE, infos), DTL_ERROR_TRUNCATED);
     CHECK_TEXT("requests[2]");
     for (i = 0; i < 5; i++) CHECK(requests[i].id == 0);
     CHECK(infos[0].status == -1); /* left alone */
@@ -209,21 +209,21 @@ static void many_requests_at_once(void) {
     CHECK(infos[2].status == DTL_ERROR_TRUNCATED && infos[2].size_bytes == 10);
     CHECK(infos[3].status == DTL_SUCCESS && infos[3].tag == 22);
     CHECK(infos[4].status == DTL_ERROR_INVALID_HANDLE);
-    CHECK_OK(dtl_request_wait_all(5, requests, 0, NULL));
-    CHECK_OK(dtl_request_wait_all(0, NULL, 0, NULL));
+    CHECK_OK(dtl_request_wait_all(requests, 5, 0, NULL));
+    CHECK_OK(dtl_request_wait_all(NULL, 0, 0, NULL));
     /* Time is up: who is done becomes null, who is not stays. */
     CHECK_OK(dtl_comm_irecv(comm, in[0], 10, DTL_DTYPE_BYTE, me, 30, &requests[0]));
     CHECK_OK(dtl_comm_irecv(comm, in[1], 10, DTL_DTYPE_BYTE, me, 31, &requests[1]));
     CHECK_OK(dtl_comm_send(comm, out, 10, DTL_DTYPE_BYTE, me, 31));
-    CHECK_STATUS(dtl_request_wait_all(2, requests, MILLISECONDS(20), infos), DTL_ERROR_TIMEOUT);
+    CHECK_STATUS(dtl_request_wait_all(requests, 2, MILLISECONDS(20), infos), DTL_ERROR_TIMEOUT);
     CHECK_TEXT("requests[0]");
     CHECK(requests[0].id != 0 && requests[1].id == 0 && infos[1].tag == 31);
     CHECK_OK(dtl_comm_send(comm, out, 10, DTL_DTYPE_BYTE, me, 30));
-    CHECK_OK(dtl_request_wait_all(2, requests, DTL_TIMEOUT_INFINITE, infos));
+    CHECK_OK(dtl_request_wait_all(requests, 2, DTL_TIMEOUT_INFINITE, infos));
     /* A handle that is none: nothing is waited for, the others stay. */
     CHECK_OK(dtl_comm_irecv(comm, in[0], 10, DTL_DTYPE_BYTE, me, 30, &requests[0]));
     requests[1].id = UINT64_C(0x0700000000000001) + 999;
-    CHECK_STATUS(dtl_request_wait_all(2, requests, 0, NULL), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_request_wait_all(requests, 2, 0, NULL), DTL_ERROR_INVALID_HANDLE);
     CHECK_TEXT("requests[1]");
     CHECK_OK(dtl_comm_send(comm, out, 10, DTL_DTYPE_BYTE, me, 30));
     CHECK_OK(dtl_request_wait(requests[0], DTL_TIMEOUT_INFINITE, NULL));
@@ -335,7 +335,7 @@ static void two_communicators(void) {
     CHECK_OK(dtl_comm_send(comm, &values[0], 1, DTL_DTYPE_INT32, next, 1));
     CHECK_OK(dtl_comm_barrier(other));
     CHECK_OK(dtl_comm_send(other, &values[1], 1, DTL_DTYPE_INT32, next, 1));
-    CHECK_OK(dtl_request_wait_all(2, requests, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_request_wait_all(requests, 2, DTL_TIMEOUT_INFINITE, NULL));
     CHECK(got[0] == 1 && got[1] == 2);
     CHECK_OK(dtl_comm_barrier(comm));
     CHECK_OK(dtl_comm_destroy(other));
@@ -490,11 +490,13 @@ static void wrong_arguments(void) {
     CHECK_STATUS(dtl_comm_info(comm, NULL), DTL_ERROR_NULL_POINTER);
     CHECK_STATUS(dtl_comm_open(NULL, NULL), DTL_ERROR_NULL_POINTER);
     CHECK_STATUS(dtl_request_test(DTL_REQUEST_NULL, &done, NULL), DTL_ERROR_INVALID_HANDLE);
-    CHECK_STATUS(dtl_request_wait_all(1, NULL, 0, NULL), DTL_ERROR_NULL_POINTER);
-    CHECK_STATUS(dtl_request_wait_all(UINT64_MAX, &request, 0, NULL), DTL_ERROR_LIMIT);
+    CHECK_STATUS(dtl_request_wait_all(NULL, 1, 0, NULL), DTL_ERROR_NULL_POINTER);
+    CHECK_STATUS(dtl_request_wait_all(&request, UINT64_MAX, 0, NULL), DTL_ERROR_LIMIT);
 }
 
 static void wrong_descriptions(void) {
+    static const int32_t not_read = 0;
+    dtl_rdma_config_t config = DTL_RDMA_CONFIG_INIT;
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     dtl_comm_t out = {77};
     desc.kind = "no such kind";
@@ -513,16 +515,27 @@ static void wrong_descriptions(void) {
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
     desc.flags = 0;
     /* A pointer that the kind does not read. */
-    desc.native = &out;
+    desc.mpi_comm = &not_read;
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(dtl_last_error(), "native with kind \"self\"") != NULL);
+    CHECK(strstr(dtl_last_error(), "desc.mpi_comm is set, and kind \"self\" does not read it") != NULL);
     desc.kind = "auto";
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
     desc.kind = NULL;
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK(strstr(dtl_last_error(), "native with kind \"auto\"") != NULL);
-    CHECK(strstr(dtl_last_error(), "dtl_comm_from_mpi_fint") != NULL);
-    desc.native = NULL;
+    CHECK(strstr(dtl_last_error(), "desc.mpi_comm is set, and kind \"auto\"") != NULL);
+    desc.rdma = &config;
+    CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("desc.mpi_comm and desc.rdma are set");
+    desc.mpi_comm = NULL, desc.rdma = NULL, desc.config = &out;
+    CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("desc.config is set");
+    desc.config = NULL, desc.rdma = &config;
+    CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("desc.rdma is set");
+    desc.rdma = NULL, desc.reserved = 1;
+    CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("desc.reserved");
+    desc.reserved = 0;
     desc.struct_size = 3;
     CHECK_STATUS(dtl_comm_open(&desc, &out), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_TEXT("struct_size");
@@ -547,7 +560,7 @@ static void predefined_ones(void) {
     CHECK_OK(dtl_comm_destroy(comm));
     CHECK_OK(dtl_init(NULL));
     for (round = 0; round < 3; round++) {
-        CHECK_OK(dtl_comm_world(&world));
+        CHECK_OK(dtl_comm_get_world(&world));
         CHECK(world.id == DTL_COMM_WORLD.id);
         CHECK_OK(dtl_comm_rank(world, &rank));
         CHECK_OK(dtl_comm_size(DTL_COMM_WORLD, &size));

@@ -38,7 +38,7 @@ static void test_ssend(void) {
             CHECK_OK(dtl_comm_recv(comm, &got, 1, DTL_DTYPE_INT32, before, 5, NULL));
             CHECK(got == i);
         }
-        CHECK_OK(dtl_request_wait_all(8, requests, MILLISECONDS(60000), NULL));
+        CHECK_OK(dtl_request_wait_all(requests, 8, MILLISECONDS(60000), NULL));
     }
     /* One that nobody takes is withdrawn. */
     CHECK_OK(dtl_comm_issend(comm, &value, 1, DTL_DTYPE_INT32, next, 6, &request));
@@ -106,7 +106,7 @@ static void test_mprobe(void) {
         CHECK(info.size_bytes == sizes[i] && is_filled(in, sizes[i], i + before));
         CHECK_STATUS(dtl_comm_mrecv(messages[i], in, sizeof in, DTL_DTYPE_BYTE, NULL), DTL_ERROR_INVALID_HANDLE);
     }
-    CHECK_OK(dtl_request_wait_all(4, requests, MILLISECONDS(60000), NULL));
+    CHECK_OK(dtl_request_wait_all(requests, 4, MILLISECONDS(60000), NULL));
     /* Too short a buffer: cut, with the true size. */
     CHECK_OK(dtl_comm_isend(comm, out[2], 5000, DTL_DTYPE_BYTE, next, 51, &request));
     CHECK_OK(dtl_comm_mprobe(comm, DTL_ANY_SOURCE, 51, &message, NULL));
@@ -143,9 +143,9 @@ static void test_persistent(void) {
     for (round = 0; round < 50; round++) {
         const dtl_request_t kept = pair[1];
         out = me * 100 + round;
-        CHECK_OK(dtl_request_start_all(2, pair));
+        CHECK_OK(dtl_request_start_all(pair, 2));
         if (round == 0) CHECK_STATUS(dtl_request_start(pair[1]), DTL_ERROR_INVALID_STATE);
-        CHECK_OK(dtl_request_wait_all(2, pair, MILLISECONDS(60000), infos));
+        CHECK_OK(dtl_request_wait_all(pair, 2, MILLISECONDS(60000), infos));
         CHECK(in == before * 100 + round && infos[1].source == before && pair[1].id == kept.id);
     }
     /* An active receive that nothing matches is withdrawn with its request. */
@@ -169,19 +169,19 @@ static void test_some_of_many(void) {
     dtl_recv_info_t infos[6], info;
     uint64_t index = 9, count = 9, indices[6];
     for (i = 0; i < 6; i++) CHECK_OK(dtl_comm_irecv(comm, &in[i], 1, DTL_DTYPE_INT32, before, 70 + i, &requests[i]));
-    CHECK_STATUS(dtl_request_wait_any(6, requests, MILLISECONDS(10), &index, NULL), DTL_ERROR_TIMEOUT);
-    CHECK_STATUS(dtl_request_wait_some(6, requests, 0, &count, indices, infos), DTL_ERROR_TIMEOUT);
-    CHECK_OK(dtl_request_test_all(6, requests, &done, infos));
+    CHECK_STATUS(dtl_request_wait_any(requests, 6, MILLISECONDS(10), &index, NULL), DTL_ERROR_TIMEOUT);
+    CHECK_STATUS(dtl_request_wait_some(requests, 6, 0, &count, indices, infos), DTL_ERROR_TIMEOUT);
+    CHECK_OK(dtl_request_test_all(requests, 6, &done, infos));
     CHECK(done == 0 && index == 9 && count == 9);
     CHECK_OK(dtl_comm_barrier(comm));
     CHECK_OK(dtl_comm_send(comm, &out, 1, DTL_DTYPE_INT32, next, 73));
-    CHECK_OK(dtl_request_wait_any(6, requests, MILLISECONDS(60000), &index, &info));
+    CHECK_OK(dtl_request_wait_any(requests, 6, MILLISECONDS(60000), &index, &info));
     CHECK(index == 3 && in[3] == before && info.tag == 73 && requests[3].id == 0);
     CHECK_OK(dtl_comm_barrier(comm));
     CHECK_OK(dtl_comm_send(comm, &out, 1, DTL_DTYPE_INT32, next, 70));
     CHECK_OK(dtl_comm_send(comm, &out, 1, DTL_DTYPE_INT32, next, 75));
     while (seen < 2) {
-        CHECK_OK(dtl_request_wait_some(6, requests, MILLISECONDS(60000), &count, indices, infos));
+        CHECK_OK(dtl_request_wait_some(requests, 6, MILLISECONDS(60000), &count, indices, infos));
         CHECK(count >= 1 && count <= 2);
         for (i = 0; i < (int32_t)count; i++) {
             CHECK((indices[i] == 0 || indices[i] == 5) && infos[i].tag == 70 + (int32_t)indices[i]);
@@ -192,26 +192,26 @@ static void test_some_of_many(void) {
     CHECK_OK(dtl_comm_barrier(comm));
     for (i = 71; i < 75; i++)
         if (i != 73) CHECK_OK(dtl_comm_send(comm, &out, 1, DTL_DTYPE_INT32, next, i));
-    for (done = 0; !done;) CHECK_OK(dtl_request_test_all(6, requests, &done, infos));
+    for (done = 0; !done;) CHECK_OK(dtl_request_test_all(requests, 6, &done, infos));
     for (i = 0; i < 6; i++) CHECK(requests[i].id == 0 && in[i] == before);
-    CHECK_OK(dtl_request_wait_any(2, nothing, 0, &index, NULL));
+    CHECK_OK(dtl_request_wait_any(nothing, 2, 0, &index, NULL));
     CHECK(index == DTL_NO_INDEX);
-    CHECK_OK(dtl_request_wait_some(2, nothing, 0, &count, indices, NULL));
+    CHECK_OK(dtl_request_wait_some(nothing, 2, 0, &count, indices, NULL));
     CHECK(count == 0);
-    CHECK_OK(dtl_request_wait_any(0, NULL, 0, &index, NULL));
-    CHECK_STATUS(dtl_request_wait_any(1, NULL, 0, &index, NULL), DTL_ERROR_NULL_POINTER);
+    CHECK_OK(dtl_request_wait_any(NULL, 0, 0, &index, NULL));
+    CHECK_STATUS(dtl_request_wait_any(NULL, 1, 0, &index, NULL), DTL_ERROR_NULL_POINTER);
     /* One handle twice in a list: one outcome, one refusal, no crash. */
     CHECK_OK(dtl_comm_irecv(comm, &in[0], 1, DTL_DTYPE_INT32, before, 80, &requests[0]));
     requests[1] = requests[0];
     CHECK_OK(dtl_comm_send(comm, &out, 1, DTL_DTYPE_INT32, next, 80));
-    CHECK_STATUS(dtl_request_wait_all(2, requests, MILLISECONDS(60000), infos), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_request_wait_all(requests, 2, MILLISECONDS(60000), infos), DTL_ERROR_INVALID_HANDLE);
     CHECK_TEXT("requests[1]");
     CHECK(infos[0].status == DTL_SUCCESS && in[0] == before && requests[0].id == 0 && requests[1].id == 0);
     CHECK_OK(dtl_comm_irecv(comm, &in[0], 1, DTL_DTYPE_INT32, before, 80, &requests[0]));
     requests[1] = requests[0];
     CHECK_OK(dtl_comm_send(comm, &out, 1, DTL_DTYPE_INT32, next, 80));
     do {
-        status = dtl_request_test_all(2, requests, &done, infos);
+        status = dtl_request_test_all(requests, 2, &done, infos);
     } while (status == DTL_SUCCESS && !done);
     CHECK(status == DTL_ERROR_INVALID_HANDLE && requests[0].id == 0 && requests[1].id == 0);
     CHECK_TEXT("requests[1]");
@@ -221,7 +221,7 @@ static void test_some_of_many(void) {
     /* Once the second message is there, so is the first: the wait finds the request done at once. */
     for (i = 80; i <= 81; i++) CHECK_OK(dtl_comm_send(comm, &out, 1, DTL_DTYPE_INT32, next, i));
     CHECK_OK(dtl_comm_recv(comm, &in[1], 1, DTL_DTYPE_INT32, before, 81, NULL));
-    CHECK_STATUS(dtl_request_wait_some(2, requests, MILLISECONDS(60000), &count, indices, infos), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_request_wait_some(requests, 2, MILLISECONDS(60000), &count, indices, infos), DTL_ERROR_INVALID_HANDLE);
     CHECK_TEXT("requests[1]");
     CHECK(count == 2 && indices[0] == 0 && indices[1] == 1 && requests[0].id == 0 && requests[1].id == 0);
     CHECK(infos[0].status == DTL_SUCCESS && infos[1].status == DTL_ERROR_INVALID_HANDLE);

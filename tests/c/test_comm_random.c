@@ -128,7 +128,7 @@ static void random_messages(int number) {
         }
     }
     if (with_collective) random_reduction(comms[below(2)], number);
-    CHECK_OK(dtl_request_wait_all((uint64_t)used, requests, DTL_TIMEOUT_INFINITE, infos));
+    CHECK_OK(dtl_request_wait_all(requests, (uint64_t)used, DTL_TIMEOUT_INFINITE, infos));
     for (i = 0; i < used; i++) {
         if (index[i] < 0) continue;
         check(infos[i].size_bytes == sizes[i] && infos[i].tag == tag + index[i], number, "what a receive tells");

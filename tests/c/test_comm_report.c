@@ -143,7 +143,7 @@ static void one_of_many(void) {
         if (me == 1 && i == ODD) status = dtl_comm_ibarrier(comm, &requests[i]);
         else status = dtl_comm_iallreduce(comm, &in, &out[i], 1, DTL_DTYPE_INT64, DTL_OP_SUM, &requests[i]);
     }
-    if (status == DTL_SUCCESS) status = dtl_request_wait_all(MANY, requests, limit, NULL);
+    if (status == DTL_SUCCESS) status = dtl_request_wait_all(requests, MANY, limit, NULL);
     expect("one of many", status, "allreduce #5 (count 1, INT64, SUM)", "barrier #5");
     CHECK_OK(dtl_comm_barrier(meet));
     CHECK_OK(dtl_comm_destroy(comm));

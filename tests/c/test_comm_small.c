@@ -39,7 +39,7 @@ static void test_in_between(void) {
     if (me == ranks - 1) nap();
     CHECK_OK(dtl_comm_allreduce(comm, &mine, &sum, 1, DTL_DTYPE_INT64, DTL_OP_MAX));
     CHECK(sum == ranks - 1);
-    CHECK_OK(dtl_request_wait_all(MANY, requests, MILLISECONDS(60000), NULL));
+    CHECK_OK(dtl_request_wait_all(requests, MANY, MILLISECONDS(60000), NULL));
     for (i = 0; i < MANY; i++) CHECK(sums[i] == ranks * (ranks - 1) / 2);
 }
 
@@ -52,7 +52,7 @@ static void test_many_behind(void) {
     int32_t sent = me, got = -1, i;
     for (i = 0; i < LOT; i++) CHECK_OK(dtl_comm_ibarrier(comm, &requests[i]));
     CHECK_OK(dtl_comm_barrier(comm));
-    CHECK_OK(dtl_request_wait_all(LOT, requests, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_request_wait_all(requests, LOT, DTL_TIMEOUT_INFINITE, NULL));
     for (i = 0; i < LOT; i++) CHECK_OK(dtl_comm_ibarrier(comm, &requests[i]));
     CHECK_OK(dtl_comm_sendrecv(comm, &sent, 1, right, 1, &got, 1, left, 1, DTL_DTYPE_INT32, NULL));
     CHECK(got == left);

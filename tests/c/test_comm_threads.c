@@ -94,7 +94,7 @@ static void messages(dtl_comm_t comm, int rank, int size) {
         CHECK(info.size_bytes == bytes && info.source == before && is_filled(in, bytes, before));
         CHECK_OK(dtl_comm_isend(comm, out, bytes, DTL_DTYPE_BYTE, next, 6, &requests[0]));
         CHECK_OK(dtl_comm_irecv(comm, in, LARGE, DTL_DTYPE_BYTE, before, DTL_ANY_TAG, &requests[1]));
-        CHECK_OK(dtl_request_wait_all(2, requests, DTL_TIMEOUT_INFINITE, NULL));
+        CHECK_OK(dtl_request_wait_all(requests, 2, DTL_TIMEOUT_INFINITE, NULL));
         CHECK(is_filled(in, bytes, before));
     }
     if (rank != 0) CHECK_OK(dtl_comm_send(comm, &rank, 1, DTL_DTYPE_INT32, 0, rank));
@@ -125,7 +125,7 @@ static void order(dtl_comm_t comm, int rank, int size) {
         CHECK_OK(dtl_comm_recv(comm, in, 6000, DTL_DTYPE_BYTE, i % 2 ? 0 : DTL_ANY_SOURCE, 9, &info));
         CHECK(info.size_bytes == (uint64_t)(i % 3) * 3000 && is_filled(in, info.size_bytes, i));
     }
-    if (rank == 0) CHECK_OK(dtl_request_wait_all(COUNT, requests, DTL_TIMEOUT_INFINITE, NULL));
+    if (rank == 0) CHECK_OK(dtl_request_wait_all(requests, COUNT, DTL_TIMEOUT_INFINITE, NULL));
     CHECK_OK(dtl_comm_destroy(comm));
 }
 

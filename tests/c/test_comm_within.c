@@ -70,7 +70,7 @@ static void end_own_request(void) {
     CHECK_OK(dtl_request_test(request, &done, NULL));
     CHECK(done == 0);
     CHECK_STATUS(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_BUSY);
-    CHECK_STATUS(dtl_request_wait_any(1, list, DTL_TIMEOUT_INFINITE, &index, NULL), DTL_ERROR_BUSY);
+    CHECK_STATUS(dtl_request_wait_any(list, 1, DTL_TIMEOUT_INFINITE, &index, NULL), DTL_ERROR_BUSY);
     CHECK_STATUS(dtl_request_cancel(request), DTL_ERROR_BUSY);
     CHECK_STATUS(dtl_request_destroy(request), DTL_ERROR_BUSY);
     CHECK_TEXT("further up this thread");

@@ -86,7 +86,7 @@ static void unavailable(const char* library, const char* reason) {
     dtl_mem_kind_info_t kind = DTL_MEM_KIND_INFO_INIT;
     dtl_backend_t automatic, host;
     begin(library);
-    CHECK_OK(dtl_backend_is_available(cuda, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(cuda, &yes, why, sizeof why, NULL));
     CHECK(yes == 0);
     says(why, reason);
     CHECK_STATUS(dtl_backend_device_count(cuda, &count), DTL_ERROR_UNAVAILABLE);
@@ -100,7 +100,7 @@ static void unavailable(const char* library, const char* reason) {
     CHECK_STATUS(dtl_stream_create(cuda, 0, 0, &stream), DTL_ERROR_UNAVAILABLE);
     CHECK_STATUS(dtl_stream_wrap(cuda, NULL, &stream), DTL_ERROR_UNAVAILABLE);
     CHECK_STATUS(dtl_event_create(cuda, 0, &event), DTL_ERROR_UNAVAILABLE);
-    CHECK_STATUS(dtl_device_synchronize(cuda, 0), DTL_ERROR_UNAVAILABLE);
+    CHECK_STATUS(dtl_device_wait(cuda, 0, DTL_TIMEOUT_INFINITE), DTL_ERROR_UNAVAILABLE);
     /* A choice by itself goes on to the next one. */
     CHECK_OK(dtl_backend_get("auto", &automatic));
     CHECK_OK(dtl_backend_get("host", &host));
@@ -262,25 +262,25 @@ static void test_events(void) {
     memset(here, 1, BYTES);
     CHECK_OK(dtl_backend_set_device(cuda, 0));
     device = (unsigned char*)take(DTL_MEMORY_DEVICE, BYTES);
-    CHECK_OK(dtl_event_sync(after)); /* never recorded */
+    CHECK_OK(dtl_event_wait(after, DTL_TIMEOUT_INFINITE)); /* never recorded */
     CHECK_OK(dtl_event_record(before, first));
     CHECK_OK(dtl_stream_host_callback(first, sleep_then_count, &runs));
     CHECK_OK(dtl_mem_copy_async(first, device, here, BYTES));
     CHECK_OK(dtl_event_record(after, first));
     CHECK_OK(dtl_event_query(after, &state));
-    CHECK(state == DTL_EVENT_PENDING);
+    CHECK(state == 0);
     CHECK_STATUS(dtl_event_wait(after, 1000000), DTL_ERROR_TIMEOUT);
     CHECK_STATUS(dtl_event_elapsed_ns(before, after, &ns), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_stream_wait_event(next, after));
     CHECK_OK(dtl_mem_fill_async(next, device + 1, 9, 1));
     CHECK_OK(dtl_mem_copy_async(next, here, device, BYTES));
-    CHECK_OK(dtl_stream_synchronize(next));
+    CHECK_OK(dtl_stream_wait(next, DTL_TIMEOUT_INFINITE));
     CHECK(runs == 1 && here[0] == 1 && here[1] == 9 && here[BYTES - 1] == 1);
     CHECK_OK(dtl_event_elapsed_ns(before, after, &ns));
     CHECK(ns >= 15000000 && ns < 10000000000u);
     CHECK_STATUS(dtl_event_elapsed_ns(after, before, &ns), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_OK(dtl_event_record(before, next));
-    CHECK_OK(dtl_event_sync(before));
+    CHECK_OK(dtl_event_wait(before, DTL_TIMEOUT_INFINITE));
     if (second != 0) {
         CHECK_STATUS(dtl_event_elapsed_ns(after, before, &ns), DTL_ERROR_INVALID_ARGUMENT);
         says(dtl_last_error(), "clocks");
@@ -292,12 +292,12 @@ static void test_events(void) {
     CHECK_OK(dtl_event_record(after, first));
     CHECK_OK(dtl_stream_wait_event(next, after));
     CHECK_OK(dtl_mem_copy_async(next, device, here, BYTES)); /* work behind a failure runs */
-    CHECK_STATUS(dtl_event_sync(after), DTL_ERROR_CANCELED);
-    CHECK_STATUS(dtl_stream_synchronize(next), DTL_ERROR_CANCELED);
-    CHECK_OK(dtl_stream_synchronize(next)); /* once */
-    CHECK_STATUS(dtl_stream_synchronize(first), DTL_ERROR_CANCELED);
+    CHECK_STATUS(dtl_event_wait(after, DTL_TIMEOUT_INFINITE), DTL_ERROR_CANCELED);
+    CHECK_STATUS(dtl_stream_wait(next, DTL_TIMEOUT_INFINITE), DTL_ERROR_CANCELED);
+    CHECK_OK(dtl_stream_wait(next, DTL_TIMEOUT_INFINITE)); /* once */
+    CHECK_STATUS(dtl_stream_wait(first, DTL_TIMEOUT_INFINITE), DTL_ERROR_CANCELED);
     CHECK_OK(dtl_event_record(after, first));
-    CHECK_OK(dtl_event_sync(after));
+    CHECK_OK(dtl_event_wait(after, DTL_TIMEOUT_INFINITE));
 
     /* Two streams that wait for each other's events in turn, without anybody who asks meanwhile. */
     for (i = 0; i < 1000; i++) {
@@ -306,7 +306,7 @@ static void test_events(void) {
         CHECK_OK(dtl_event_record(after, next));
         CHECK_OK(dtl_stream_wait_event(first, after));
     }
-    CHECK_OK(dtl_stream_synchronize(first));
+    CHECK_OK(dtl_stream_wait(first, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_event_destroy(before));
     CHECK_OK(dtl_event_destroy(after));
     CHECK_OK(dtl_event_destroy(quick));
@@ -339,7 +339,7 @@ static void test_callbacks_while_freeing(void) {
     int runs = 0, others = 0, i;
     go = 0;
     CHECK_OK(dtl_stream_host_callback(other, sleep_then_count, &others));
-    CHECK_OK(dtl_stream_synchronize(other));
+    CHECK_OK(dtl_stream_wait(other, DTL_TIMEOUT_INFINITE));
     for (i = 0; i < 3; i++) CHECK_OK(dtl_stream_host_callback(held, wait_for_go, &runs));
     CHECK_OK(dtl_stream_destroy(other)); /* does not wait for the other stream */
     CHECK(runs == 0 && others == 1);
@@ -347,7 +347,7 @@ static void test_callbacks_while_freeing(void) {
     pthread_barrier_wait(&meeting);
     usleep(50000);
     __atomic_store_n(&go, 1, __ATOMIC_RELEASE);
-    CHECK_OK(dtl_stream_synchronize(held));
+    CHECK_OK(dtl_stream_wait(held, DTL_TIMEOUT_INFINITE));
     CHECK(runs == 3);
     pthread_join(thread, NULL);
     CHECK_OK(dtl_stream_destroy(held));
@@ -389,7 +389,7 @@ static dtl_stream_t shared;
 static void* use_shared(void* unused) {
     dtl_status_t status = DTL_SUCCESS;
     pthread_barrier_wait(&meeting);
-    while (status == DTL_SUCCESS) status = dtl_stream_synchronize(shared);
+    while (status == DTL_SUCCESS) status = dtl_stream_wait(shared, DTL_TIMEOUT_INFINITE);
     CHECK(status == DTL_ERROR_INVALID_HANDLE || status == DTL_ERROR_CANCELED);
     return unused;
 }
@@ -448,7 +448,7 @@ static void test_native(void) {
         CHECK_OK(dtl_stream_host_callback(wrapped, sleep_then_count, &runs));
         CHECK_OK(dtl_mem_fill_async(wrapped, device, (uint8_t)(i + 1), 64));
         CHECK_OK(dtl_event_record(event, wrapped));
-        CHECK_OK(dtl_event_sync(event));
+        CHECK_OK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE));
         CHECK_OK(dtl_mem_copy(back, device, 64));
         CHECK(runs == i + 1 && back[63] == i + 1);
         CHECK_OK(dtl_stream_destroy(wrapped));
@@ -466,8 +466,8 @@ static void test_native(void) {
     CHECK_OK(dtl_stream_wrap(cuda, own, &wrapped));
     CHECK_OK(dtl_mem_fill_async(wrapped, device, 77, 64));
     CHECK_OK(dtl_event_record(event, wrapped));
-    CHECK_OK(dtl_event_sync(event));
-    CHECK_OK(dtl_stream_synchronize(wrapped));
+    CHECK_OK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE));
+    CHECK_OK(dtl_stream_wait(wrapped, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_stream_destroy(wrapped));
     if (second != 0) {
         CHECK_OK(dtl_backend_set_device(cuda, 0));
@@ -548,26 +548,26 @@ static void test_lost(const char* fake) {
     earlier = new_event();
     CHECK_OK(dtl_mem_copy_async(stream, one, back, 4096));
     CHECK_OK(dtl_event_record(earlier, stream));
-    CHECK_OK(dtl_event_sync(earlier));
+    CHECK_OK(dtl_event_wait(earlier, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_stream_host_callback(stream, sleep_then_count, &runs));
     CHECK_OK(dtl_mem_copy_async(stream, pinned, one, 4096)); /* this one */
     CHECK_OK(dtl_event_record(event, stream));
     CHECK_OK(dtl_stream_host_callback(stream, sleep_then_count, &runs));
     CHECK_OK(dtl_stream_wait_event(waiting, event));
-    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_DEVICE_LOST);
+    CHECK_STATUS(dtl_event_wait(event, DTL_TIMEOUT_INFINITE), DTL_ERROR_DEVICE_LOST);
     says(dtl_last_error(), "CUDA_ERROR_ILLEGAL_ADDRESS (700), an illegal memory access");
     CHECK_STATUS(dtl_event_query(event, &state), DTL_ERROR_DEVICE_LOST);
     CHECK(state == 7);
     CHECK_STATUS(dtl_event_wait(event, 1000000), DTL_ERROR_DEVICE_LOST);
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_DEVICE_LOST);
-    CHECK_STATUS(dtl_stream_synchronize(waiting), DTL_ERROR_DEVICE_LOST);
-    CHECK_STATUS(dtl_device_synchronize(cuda, 0), DTL_ERROR_DEVICE_LOST);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_DEVICE_LOST);
+    CHECK_STATUS(dtl_stream_wait(waiting, DTL_TIMEOUT_INFINITE), DTL_ERROR_DEVICE_LOST);
+    CHECK_STATUS(dtl_device_wait(cuda, 0, DTL_TIMEOUT_INFINITE), DTL_ERROR_DEVICE_LOST);
     CHECK_STATUS(dtl_mem_copy(back, one, 4096), DTL_ERROR_DEVICE_LOST);
     CHECK_STATUS(dtl_mem_copy_async(stream, back, one, 4096), DTL_ERROR_DEVICE_LOST);
     CHECK_STATUS(dtl_mem_alloc(cuda, DTL_MEMORY_DEVICE, 64, 0, &out), DTL_ERROR_DEVICE_LOST);
     CHECK_STATUS(dtl_stream_host_callback(stream, sleep_then_count, &runs), DTL_ERROR_DEVICE_LOST);
     CHECK_STATUS(dtl_event_record(event, stream), DTL_ERROR_DEVICE_LOST);
-    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_DEVICE_LOST); /* still that of the earlier record */
+    CHECK_STATUS(dtl_event_wait(event, DTL_TIMEOUT_INFINITE), DTL_ERROR_DEVICE_LOST); /* still that of the earlier record */
     CHECK(out == &one);
     /* The other device. */
     CHECK_OK(dtl_backend_set_device(cuda, 1));
@@ -607,7 +607,7 @@ static void any_devices(void) {
     char why[1000];
     int32_t count = 0, there = 0;
     begin(NULL);
-    CHECK_OK(dtl_backend_is_available(cuda, &there, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(cuda, &there, why, sizeof why, NULL));
     if (!there) SKIP(why);
     CHECK_OK(dtl_backend_device_count(cuda, &count));
     CHECK_OK(dtl_finalize());

@@ -152,7 +152,7 @@ static void* on_device(const void* from, uint64_t size) {
 }
 
 static void run(dtl_kernel_t kernel, uint32_t blocks, uint32_t width, uint32_t height, const void* const* args,
-                const uint64_t* sizes, uint32_t count) {
+                const uint64_t* sizes, uint64_t count) {
     dtl_launch_t launch = DTL_LAUNCH_INIT;
     dtl_stream_t stream;
     launch.grid[0] = blocks, launch.grid[1] = height > 1 ? blocks : 1;
@@ -160,7 +160,7 @@ static void run(dtl_kernel_t kernel, uint32_t blocks, uint32_t width, uint32_t h
     CHECK_OK(dtl_stream_create(cuda, 0, 0, &stream));
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, count));
     CHECK_OK(dtl_kernel_destroy(kernel)); /* queued work still runs */
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_stream_destroy(stream));
 }
 
@@ -403,7 +403,7 @@ static void test_signatures(void) {
         launch.shared_bytes = 1 << 20;
         CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 5), DTL_ERROR_CUDA);
         says("CUDA_ERROR_INVALID_VALUE");
-        CHECK_OK(dtl_stream_synchronize(stream));
+        CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
         CHECK_OK(dtl_module_destroy(module));
         CHECK_OK(dtl_kernel_destroy(kernel));
         CHECK_OK(dtl_stream_destroy(stream));
@@ -531,7 +531,7 @@ static void test_faults(void) {
     CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 5), DTL_ERROR_CUDA);
     says("(701)");
     CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 5), DTL_ERROR_DEVICE_LOST);
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_DEVICE_LOST);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_DEVICE_LOST);
     refused(text_of(MIXED, 0), NULL, DTL_ERROR_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS");
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_module_destroy(module));

@@ -515,7 +515,7 @@ static void test_events(void) {
     CHECK(event.id == 0);
     query.args = &status;
     CHECK_OK(dtl_dispatch_invoke(d, &query, &event));
-    CHECK_OK(dtl_event_sync(event));
+    CHECK_OK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_event_destroy(event));
     CHECK_OK(dtl_dispatcher_destroy(d));
 }
@@ -553,7 +553,7 @@ static void test_nested(void) {
         struct nest nest;
         int round;
         memset(&nest, 0, sizeof nest);
-        nest.dispatcher = of_default ? dtl_dispatch_default() : make(0);
+        nest.dispatcher = of_default ? dtl_dispatcher_default() : make(0);
         handler.invoke = asks_for_itself, handler.user = &nest;
         CHECK_OK(dtl_dispatch_register(nest.dispatcher, &key, 1, &handler, &registration));
         for (round = 0; round < 3; round++) { /* it counts back, also after a failure */

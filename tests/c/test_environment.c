@@ -167,15 +167,15 @@ static void test_versions(void) {
     refused("blas>=3.18.2", DTL_ERROR_UNAVAILABLE, "blas>=3.18.2");
     refused("bare>=1", DTL_ERROR_UNAVAILABLE, "environment bare has no version");
     refused("blas>=", DTL_ERROR_INVALID_ARGUMENT, "version \"\"");
-    CHECK_OK(dtl_environment_is_available("user", &yes, why, 40));
+    CHECK_OK(dtl_environment_is_available("user", &yes, why, 40, NULL));
     CHECK(yes == 0 && strlen(why) == 39 && strncmp(why, "environment blas has 3.18.1", 27) == 0); /* cut to fit */
-    CHECK_OK(dtl_environment_is_available("user", &yes, NULL, 0));
+    CHECK_OK(dtl_environment_is_available("user", &yes, NULL, 0, NULL));
     strcpy(why, "unchanged");
-    CHECK_OK(dtl_environment_is_available("blas >= 3.9", &yes, why, sizeof why));
+    CHECK_OK(dtl_environment_is_available("blas >= 3.9", &yes, why, sizeof why, NULL));
     CHECK(yes == 1 && why[0] == 0);
-    CHECK_STATUS(dtl_environment_is_available("nobody", &yes, why, sizeof why), DTL_ERROR_NOT_FOUND);
+    CHECK_STATUS(dtl_environment_is_available("nobody", &yes, why, sizeof why, NULL), DTL_ERROR_NOT_FOUND);
     blas.probes = DTL_ERROR_UNAVAILABLE;
-    CHECK_OK(dtl_environment_is_available("blas", &yes, why, sizeof why));
+    CHECK_OK(dtl_environment_is_available("blas", &yes, why, sizeof why, NULL));
     CHECK(yes == 0 && strstr(why, "blas: it cannot be used here") != NULL);
     blas.probes = DTL_SUCCESS;
     CHECK_OK(dtl_environment_require("blas>=3.18"));
@@ -522,13 +522,13 @@ static void test_plugin(void) {
     CHECK_STATUS(dtl_environment_require("plug"), DTL_ERROR_NOT_FOUND); /* taken back */
     CHECK_OK(dtl_backend_load(in(plugins, "environment.so"), &backend));
     CHECK(strcmp(info_of("plug").version, "2.10") == 0 && state_of("plug") == DTL_ENVIRONMENT_IDLE);
-    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why, NULL));
     CHECK(yes == 0 && strstr(why, "environment programs is not registered") != NULL);
     CHECK_STATUS(dtl_mem_alloc(backend, DTL_MEMORY_HOST, 8, 0, &memory), DTL_ERROR_UNAVAILABLE);
     CHECK_TEXT("environment programs is not registered");
     programs.inits = DTL_ERROR_TIMEOUT;
     add(&programs, NULL, NULL, NULL, NULL);
-    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why, NULL));
     CHECK(yes == 1 && state_of("plug") == DTL_ENVIRONMENT_IDLE); /* asking starts nothing */
     CHECK_STATUS(dtl_mem_alloc(backend, DTL_MEMORY_HOST, 8, 0, &memory), DTL_ERROR_TIMEOUT);
     CHECK_TEXT("backend needy cannot run here: environment programs");
@@ -537,7 +537,7 @@ static void test_plugin(void) {
     CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_HOST, 8, 0, &memory));
     CHECK(state_of("plug") == DTL_ENVIRONMENT_STARTED && state_of("plug.base") == DTL_ENVIRONMENT_STARTED);
     CHECK_OK(dtl_mem_free(backend, memory));
-    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why, NULL));
     CHECK(yes == 1);
     restart();
     CHECK_OK(dtl_backend_load(in(plugins, "environment.so"), &backend)); /* again: registers again */
@@ -545,7 +545,7 @@ static void test_plugin(void) {
     (void)copy_of("environment.so", "environment.so");
     CHECK(setenv("DTL_PLUGIN_PATH", own, 1) == 0);
     restart();
-    CHECK_OK(dtl_environment_is_available("plug>=2.9", &yes, why, sizeof why)); /* it is searched for */
+    CHECK_OK(dtl_environment_is_available("plug>=2.9", &yes, why, sizeof why, NULL)); /* it is searched for */
     CHECK_OK(dtl_environment_require("plug"));
     CHECK(yes == 1 && state_of("plug") == DTL_ENVIRONMENT_STARTED);
     CHECK(unsetenv("DTL_PLUGIN_PATH") == 0);
@@ -564,7 +564,7 @@ static void test_probe(void) {
     int32_t yes = 0;
     desc.name = "asked", desc.probe = probe_that_unregisters;
     CHECK_OK(dtl_environment_register(&desc));
-    CHECK_OK(dtl_environment_is_available("asked", &yes, NULL, 0));
+    CHECK_OK(dtl_environment_is_available("asked", &yes, NULL, 0, NULL));
     CHECK_OK(dtl_environment_require("asked"));
     CHECK_OK(dtl_environment_release("asked"));
     CHECK_OK(dtl_environment_unregister("asked"));

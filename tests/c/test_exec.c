@@ -64,12 +64,12 @@ static void test_streams(void) {
     CHECK_OK(dtl_stream_query(stream, &done));
     CHECK(done == 0 && get(&count) == 0);
     put(&open, 1);
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(get(&count) == 1);
     CHECK_OK(dtl_stream_host_callback(stream, count_up, &count));
     CHECK_OK(dtl_stream_destroy(stream)); /* finishes its work */
     CHECK(get(&count) == 2);
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_HANDLE);
     CHECK_STATUS(dtl_stream_destroy(stream), DTL_ERROR_INVALID_HANDLE);
     CHECK_OK(dtl_stream_destroy(DTL_STREAM_NULL));
 
@@ -84,12 +84,12 @@ static void test_streams(void) {
     CHECK(same.id == again.id);
     CHECK_OK(dtl_stream_destroy(same)); /* stays */
     CHECK_OK(dtl_stream_host_callback(same, count_up, &count));
-    CHECK_OK(dtl_device_synchronize(host, 0));
+    CHECK_OK(dtl_device_wait(host, 0, DTL_TIMEOUT_INFINITE));
     CHECK(get(&count) == 3);
     CHECK_STATUS(dtl_stream_default(host, 3, &again), DTL_ERROR_OUT_OF_BOUNDS);
-    CHECK_STATUS(dtl_device_synchronize(host, 3), DTL_ERROR_OUT_OF_BOUNDS);
+    CHECK_STATUS(dtl_device_wait(host, 3, DTL_TIMEOUT_INFINITE), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_OK(dtl_stream_host_callback(DTL_STREAM_NULL, count_up, &count));
-    CHECK_OK(dtl_stream_synchronize(DTL_STREAM_NULL));
+    CHECK_OK(dtl_stream_wait(DTL_STREAM_NULL, DTL_TIMEOUT_INFINITE));
     CHECK(get(&count) == 4);
     CHECK_STATUS(dtl_stream_native(same, &native), DTL_ERROR_NOT_SUPPORTED);
     CHECK_STATUS(dtl_stream_host_callback(same, NULL, NULL), DTL_ERROR_NULL_POINTER);
@@ -112,20 +112,20 @@ static void test_failures(void) {
     CHECK_OK(dtl_event_record(after, stream));
     CHECK_OK(dtl_stream_wait_event(other, after));
     CHECK_OK(dtl_event_query(after, &state));
-    CHECK(state == DTL_EVENT_PENDING);
+    CHECK(state == 0);
     put(&open, 1);
-    CHECK_OK(dtl_event_sync(before));
-    CHECK_STATUS(dtl_event_sync(after), DTL_ERROR_MEMORY);
+    CHECK_OK(dtl_event_wait(before, DTL_TIMEOUT_INFINITE));
+    CHECK_STATUS(dtl_event_wait(after, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
     CHECK(strstr(dtl_last_error(), "DTL_ERROR_MEMORY") != NULL);
     CHECK(get(&count) == 1); /* work behind a failure still runs */
     CHECK_OK(dtl_event_record(late, stream));
     CHECK_STATUS(dtl_event_query(late, &state), DTL_ERROR_MEMORY);
     CHECK_STATUS(dtl_stream_query(stream, &done), DTL_ERROR_MEMORY);
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_MEMORY);
-    CHECK_OK(dtl_stream_synchronize(stream)); /* reported once */
-    CHECK_STATUS(dtl_stream_synchronize(other), DTL_ERROR_MEMORY);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE)); /* reported once */
+    CHECK_STATUS(dtl_stream_wait(other, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
     CHECK_OK(dtl_event_record(after, stream));
-    CHECK_OK(dtl_event_sync(after));
+    CHECK_OK(dtl_event_wait(after, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_event_destroy(before));
     CHECK_OK(dtl_event_destroy(after));
     CHECK_OK(dtl_event_destroy(late));
@@ -140,7 +140,7 @@ struct waiter {
 
 LINKAGE void* wait_for_event(void* user) {
     struct waiter* waiter = (struct waiter*)user;
-    waiter->status = dtl_event_sync(waiter->event);
+    waiter->status = dtl_event_wait(waiter->event, DTL_TIMEOUT_INFINITE);
     return NULL;
 }
 
@@ -151,9 +151,9 @@ static void test_events(void) {
     pthread_t threads[2];
     int open = 0, state = -1, i;
     uint64_t ns = 0;
-    CHECK_OK(dtl_event_sync(start)); /* never recorded = done */
+    CHECK_OK(dtl_event_wait(start, DTL_TIMEOUT_INFINITE)); /* never recorded = done */
     CHECK_OK(dtl_event_query(start, &state));
-    CHECK(state == DTL_EVENT_COMPLETE);
+    CHECK(state == 1);
     CHECK_STATUS(dtl_event_elapsed_ns(start, stop, &ns), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_event_create(host, DTL_EVENT_NO_TIMING, &untimed));
     CHECK_STATUS(dtl_event_elapsed_ns(start, untimed, &ns), DTL_ERROR_INVALID_ARGUMENT);
@@ -161,7 +161,7 @@ static void test_events(void) {
     CHECK_STATUS(dtl_event_create(host, 0, NULL), DTL_ERROR_NULL_POINTER);
     CHECK_STATUS(dtl_event_query(start, NULL), DTL_ERROR_NULL_POINTER);
     CHECK_OK(dtl_event_destroy(DTL_EVENT_NULL));
-    CHECK_STATUS(dtl_event_sync(DTL_EVENT_NULL), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_event_wait(DTL_EVENT_NULL, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_HANDLE);
 
     CHECK_OK(dtl_event_record(start, stream));
     CHECK_OK(dtl_stream_host_callback(stream, hold, &open));
@@ -191,7 +191,7 @@ static void test_events(void) {
     }
     CHECK_STATUS(dtl_event_destroy(stop), DTL_ERROR_INVALID_HANDLE);
     put(&open, 1);
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
 
     /* Two backends. */
     CHECK_OK(dtl_stream_create(null_backend, 0, 0, &foreign));
@@ -211,7 +211,7 @@ static void test_events(void) {
     CHECK_OK(dtl_stream_destroy(stream));
 }
 
-LINKAGE dtl_status_t synchronize_self(void* user) { return dtl_stream_synchronize(*(dtl_stream_t*)user); }
+LINKAGE dtl_status_t synchronize_self(void* user) { return dtl_stream_wait(*(dtl_stream_t*)user, DTL_TIMEOUT_INFINITE); }
 
 LINKAGE dtl_status_t destroy_self(void* user) { return dtl_stream_destroy(*(dtl_stream_t*)user); }
 
@@ -220,9 +220,9 @@ static void test_streams_from_their_own_work(void) {
     dtl_event_t done = new_event(host);
     stream = new_stream();
     CHECK_OK(dtl_stream_host_callback(stream, synchronize_self, &stream));
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_INVALID_STATE);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_stream_host_callback(stream, destroy_self, &stream));
-    while (dtl_event_record(done, stream) == DTL_SUCCESS) CHECK_OK(dtl_event_sync(done));
+    while (dtl_event_record(done, stream) == DTL_SUCCESS) CHECK_OK(dtl_event_wait(done, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_event_destroy(done));
 }
 
@@ -269,7 +269,7 @@ static void launch_and_check(dtl_stream_t stream, dtl_kernel_t kernel, dtl_launc
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 3));
     pointer = NULL, value = 0, number = 0; /* copied at the launch */
     put(&open, 1);
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(!seen.value_wrong && !seen.shared_wrong);
     for (i = 0; i < 96; i++) CHECK(seen.calls[i] == (i < calls ? 1 : 0));
 }
@@ -309,14 +309,14 @@ static void test_kernels(void) {
     CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, no_args, sizes, 1), DTL_ERROR_NULL_POINTER);
     CHECK(strstr(dtl_last_error(), "argument 0") != NULL);
     CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, no_args, sizes, 1000000), DTL_ERROR_LIMIT);
-    CHECK_OK(dtl_stream_synchronize(stream)); /* nothing of this was queued */
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE)); /* nothing of this was queued */
 
     CHECK_OK(dtl_kernel_from_function(host, fail_in_block_2, &calls, &failing));
     launch.grid[0] = 1000, launch.grid[1] = 1;
     launch.block[0] = launch.block[1] = launch.block[2] = 1;
     CHECK_OK(dtl_kernel_launch(stream, failing, &launch, NULL, NULL, 0));
     CHECK_OK(dtl_kernel_destroy(failing)); /* the launch goes on */
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_BUSY);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_BUSY);
     CHECK(strstr(dtl_last_error(), "[2, 0, 0]") != NULL);
     CHECK(get(&calls) >= 1 && get(&calls) < 1000);
 
@@ -344,7 +344,7 @@ static void test_asynchronous_copies(void) {
     CHECK_OK(dtl_mem_copy_async(stream, NULL, NULL, 0));
     CHECK(to[63] == 0);
     put(&open, 1);
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     for (i = 0; i < 64; i++) CHECK(to[i] == (i < 8 ? 9 : i));
     CHECK_STATUS(dtl_mem_copy_async(stream, memory, from, 65), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_STATUS(dtl_mem_fill_async(stream, memory, 0, 65), DTL_ERROR_OUT_OF_BOUNDS);
@@ -354,7 +354,7 @@ static void test_asynchronous_copies(void) {
     CHECK_OK(dtl_stream_create(null_backend, 0, 0, &foreign)); /* a stream of another backend */
     CHECK_OK(dtl_mem_fill_async(foreign, memory, 5, 64));
     CHECK_OK(dtl_mem_copy_async(foreign, to, memory, 64));
-    CHECK_OK(dtl_stream_synchronize(foreign));
+    CHECK_OK(dtl_stream_wait(foreign, DTL_TIMEOUT_INFINITE));
     CHECK(to[0] == 5 && to[63] == 5);
     CHECK_OK(dtl_stream_destroy(foreign));
     CHECK_OK(dtl_mem_free(host, memory));
@@ -453,16 +453,16 @@ static void check_tasks(dtl_executor_t executor) {
     CHECK_OK(dtl_executor_run(executor, count_up, &count));
     CHECK(get(&count) == 1);
     CHECK_STATUS(dtl_executor_run(executor, fail_with, &memory_failure), DTL_ERROR_MEMORY);
-    CHECK_OK(dtl_executor_synchronize(executor));
+    CHECK_OK(dtl_executor_wait(executor, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_executor_run_async(executor, count_up, &count, event));
-    CHECK_OK(dtl_event_sync(event));
+    CHECK_OK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE));
     CHECK(get(&count) == 2);
     CHECK_OK(dtl_executor_run_async(executor, fail_with, &memory_failure, event));
-    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_MEMORY);
+    CHECK_STATUS(dtl_event_wait(event, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
     for (i = 0; i < 100; i++) CHECK_OK(dtl_executor_run_async(executor, count_up, &count, DTL_EVENT_NULL));
-    CHECK_STATUS(dtl_executor_synchronize(executor), DTL_ERROR_MEMORY);
+    CHECK_STATUS(dtl_executor_wait(executor, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
     CHECK(get(&count) == 102);
-    CHECK_OK(dtl_executor_synchronize(executor));
+    CHECK_OK(dtl_executor_wait(executor, DTL_TIMEOUT_INFINITE));
     CHECK_STATUS(dtl_executor_run_async(executor, count_up, &count, alien), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_executor_run(executor, NULL, NULL), DTL_ERROR_NULL_POINTER);
     CHECK_STATUS(dtl_executor_run_async(executor, NULL, NULL, event), DTL_ERROR_NULL_POINTER);
@@ -471,7 +471,7 @@ static void check_tasks(dtl_executor_t executor) {
 }
 
 static dtl_status_t wait_within_task(void *user) {
-    dtl_status_t status = dtl_executor_synchronize(*(dtl_executor_t *)user);
+    dtl_status_t status = dtl_executor_wait(*(dtl_executor_t *)user, DTL_TIMEOUT_INFINITE);
     if (status != DTL_SUCCESS) CHECK(strstr(dtl_last_error(), "an executor cannot be waited for") != NULL);
     return status;
 }
@@ -481,13 +481,61 @@ static dtl_status_t wait_within_loop(uint64_t begin, uint64_t end, void *user) {
     return wait_within_task(user);
 }
 
+static dtl_status_t wait_limited_within_task(void *user) {
+    const dtl_status_t status = dtl_executor_wait(*(dtl_executor_t *)user, UINT64_C(60000000000));
+    return status == DTL_ERROR_INVALID_STATE ? DTL_SUCCESS : DTL_ERROR_INTERNAL;
+}
+
+static dtl_status_t wait_for_own_stream(void *user) {
+    const dtl_status_t status = dtl_stream_wait(*(dtl_stream_t *)user, UINT64_C(60000000000));
+    return status == DTL_ERROR_INVALID_STATE ? DTL_SUCCESS : DTL_ERROR_INTERNAL;
+}
+
+/* Limits that pass leave the work as it is; a wait by the work itself fails at once. */
+static void test_limited_waits(void) {
+    const uint32_t kinds[2] = {DTL_EXECUTOR_SEQUENTIAL, DTL_EXECUTOR_POOL};
+    dtl_stream_t stream = new_stream();
+    int open = 0, i;
+    CHECK_OK(dtl_stream_wait(stream, 0)); /* nothing queued */
+    CHECK_OK(dtl_stream_host_callback(stream, hold, &open));
+    CHECK_OK(dtl_stream_host_callback(stream, fail_with, &memory_failure));
+    CHECK_STATUS(dtl_stream_wait(stream, 0), DTL_ERROR_TIMEOUT);
+    CHECK_STATUS(dtl_stream_wait(stream, 2000000), DTL_ERROR_TIMEOUT);
+    CHECK(strstr(dtl_last_error(), "a stream was not done in time") != NULL);
+    CHECK_STATUS(dtl_device_wait(host, 0, 0), DTL_ERROR_TIMEOUT);
+    CHECK_STATUS(dtl_device_wait(host, 0, 2000000), DTL_ERROR_TIMEOUT);
+    put(&open, 1);
+    CHECK_STATUS(dtl_device_wait(host, 0, UINT64_C(60000000000)), DTL_ERROR_MEMORY);
+    CHECK_OK(dtl_stream_wait(stream, UINT64_C(60000000000))); /* reported once */
+    CHECK_OK(dtl_stream_host_callback(stream, wait_for_own_stream, &stream));
+    CHECK_OK(dtl_stream_wait(stream, UINT64_C(60000000000)));
+    CHECK_OK(dtl_stream_destroy(stream));
+    for (i = 0; i < 2; i++) {
+        dtl_executor_desc_t desc = DTL_EXECUTOR_DESC_INIT;
+        dtl_executor_t executor = DTL_EXECUTOR_NULL;
+        desc.kind = kinds[i], desc.threads = i == 0 ? 0 : 2;
+        CHECK_OK(dtl_executor_create(host, &desc, &executor));
+        CHECK_OK(dtl_executor_wait(executor, 0));
+        put(&open, 0);
+        CHECK_OK(dtl_executor_run_async(executor, hold, &open, DTL_EVENT_NULL));
+        CHECK_STATUS(dtl_executor_wait(executor, 0), DTL_ERROR_TIMEOUT);
+        CHECK_STATUS(dtl_executor_wait(executor, 2000000), DTL_ERROR_TIMEOUT);
+        CHECK(strstr(dtl_last_error(), "an executor was not done in time") != NULL);
+        put(&open, 1);
+        CHECK_OK(dtl_executor_wait(executor, UINT64_C(60000000000)));
+        CHECK_OK(dtl_executor_run_async(executor, wait_limited_within_task, &executor, DTL_EVENT_NULL));
+        CHECK_OK(dtl_executor_wait(executor, UINT64_C(60000000000)));
+        CHECK_OK(dtl_executor_destroy(executor));
+    }
+}
+
 /* What its own work gets that waits for the executor. */
 static void check_waits_within(dtl_executor_t executor, uint32_t kind) {
     const dtl_status_t of_task = kind == DTL_EXECUTOR_INLINE ? DTL_SUCCESS : DTL_ERROR_INVALID_STATE;
     const dtl_status_t of_loop = kind == DTL_EXECUTOR_SEQUENTIAL ? DTL_ERROR_INVALID_STATE : DTL_SUCCESS;
     CHECK_STATUS(dtl_executor_parallel_for(executor, 0, 8, 1, wait_within_loop, &executor), of_loop);
     CHECK_OK(dtl_executor_run_async(executor, wait_within_task, &executor, DTL_EVENT_NULL));
-    CHECK_STATUS(dtl_executor_synchronize(executor), of_task);
+    CHECK_STATUS(dtl_executor_wait(executor, DTL_TIMEOUT_INFINITE), of_task);
 }
 
 static void test_executors(void) {
@@ -512,7 +560,7 @@ static void test_executors(void) {
         CHECK_OK(dtl_executor_run_async(executor, count_up, &count, DTL_EVENT_NULL));
         CHECK_OK(dtl_executor_destroy(executor)); /* what was started has run */
         CHECK(get(&count) == i + 1);
-        CHECK_STATUS(dtl_executor_synchronize(executor), DTL_ERROR_INVALID_HANDLE);
+        CHECK_STATUS(dtl_executor_wait(executor, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_HANDLE);
         CHECK_STATUS(dtl_executor_info(executor, &info), DTL_ERROR_INVALID_HANDLE);
     }
     CHECK_OK(dtl_executor_destroy(DTL_EXECUTOR_NULL));
@@ -546,11 +594,11 @@ static void test_finalize(void) {
     CHECK_OK(dtl_event_record(event, stream));
     CHECK_OK(dtl_finalize());
     CHECK(get(&count) == 2);
-    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_INVALID_STATE);
+    CHECK_STATUS(dtl_event_wait(event, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_STATE);
     CHECK_OK(dtl_init(NULL));
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_INVALID_HANDLE);
-    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_INVALID_HANDLE);
-    CHECK_STATUS(dtl_executor_synchronize(executor), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_event_wait(event, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_executor_wait(executor, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_HANDLE);
     CHECK_OK(dtl_finalize());
 }
 
@@ -565,6 +613,7 @@ int main(void) {
     test_kernels();
     test_asynchronous_copies();
     test_executors();
+    test_limited_waits();
     test_bad_descriptions();
     test_finalize();
     printf("ok\n");

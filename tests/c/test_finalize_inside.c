@@ -149,11 +149,11 @@ static void execution(void) {
     CHECK_OK(dtl_executor_destroy(executor));
     CHECK_OK(dtl_stream_create(host, 0, 0, &stream));
     CHECK_OK(dtl_stream_host_callback(stream, plain_task, NULL));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     was_called("a stream's callback");
     CHECK_OK(dtl_kernel_from_function(host, kernel_body, NULL, &kernel));
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, NULL, NULL, 0));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     was_called("a kernel");
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_stream_destroy(stream));

@@ -71,7 +71,7 @@ static void* use_stream(void* user) {
     CHECK_OK(dtl_stream_create(host, 0, 0, &stream));
     while (!far_get(&leave)) {
         CHECK_OK(dtl_stream_host_callback(stream, allocate_in_stream, NULL));
-        CHECK_OK(dtl_stream_synchronize(stream));
+        CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
         usleep(50);
     }
     CHECK_OK(dtl_stream_destroy(stream));

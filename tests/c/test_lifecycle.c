@@ -49,7 +49,7 @@ static void works(void) {
 }
 
 static void static_answers(void) {
-    CHECK(strcmp(dtl_version_string(), DTL_VERSION_STRING) == 0 && dtl_abi_version() == DTL_ABI_VERSION);
+    CHECK(strcmp(dtl_version_string(), DTL_VERSION_STRING) == 0 && dtl_library_abi_version() == DTL_ABI_VERSION);
     CHECK(dtl_version_major() == DTL_VERSION_MAJOR && dtl_version_minor() == DTL_VERSION_MINOR);
     CHECK(dtl_version_patch() == DTL_VERSION_PATCH);
     CHECK(strcmp(dtl_status_name(DTL_SUCCESS), "DTL_SUCCESS") == 0 && dtl_status_message(0)[0] != 0);
@@ -70,7 +70,7 @@ static void before_and_after(void) {
     for (i = 0; i < 3; i++) CHECK_OK(dtl_init(NULL)); /* counted */
     for (i = 0; i < 2; i++) {
         CHECK_OK(dtl_finalize());
-        CHECK_OK(dtl_event_sync(handles.event));
+        CHECK_OK(dtl_event_wait(handles.event, DTL_TIMEOUT_INFINITE));
     }
     CHECK_OK(dtl_finalize());
     all_must_fail(&handles, DTL_ERROR_INVALID_STATE);
@@ -79,7 +79,7 @@ static void before_and_after(void) {
     all_must_fail(&handles, DTL_ERROR_INVALID_STATE); /* that has not opened anything */
     CHECK_OK(dtl_init(NULL));
     works();
-    CHECK_STATUS(dtl_event_sync(handles.event), DTL_ERROR_INVALID_HANDLE); /* of the time before */
+    CHECK_STATUS(dtl_event_wait(handles.event, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_HANDLE); /* of the time before */
     CHECK_STATUS(dtl_comm_destroy(handles.comm), DTL_ERROR_INVALID_HANDLE);
     CHECK_OK(dtl_finalize());
     all_must_fail(&handles, DTL_ERROR_INVALID_STATE);
@@ -100,10 +100,10 @@ static void no_thread(void) {
     works();
     make_handles(&handles); /* threads are made when there is work for them */
     CHECK_OK(dtl_event_record(handles.event, handles.stream));
-    CHECK_OK(dtl_event_sync(handles.event));
-    CHECK_OK(dtl_stream_synchronize(handles.stream));
+    CHECK_OK(dtl_event_wait(handles.event, DTL_TIMEOUT_INFINITE));
+    CHECK_OK(dtl_stream_wait(handles.stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_executor_run(handles.executor, e_task, NULL));
-    CHECK_OK(dtl_comm_world(&world));
+    CHECK_OK(dtl_comm_get_world(&world));
     CHECK_OK(dtl_comm_barrier(world));
     CHECK_OK(dtl_comm_bcast(world, buffer, 8, DTL_DTYPE_BYTE, 0));
     CHECK(thread_count() == 1);
@@ -182,7 +182,7 @@ static void busy(void) {
     while (!far_get(&inside)) pause_ms(1);
     CHECK_STATUS(dtl_finalize(), DTL_ERROR_BUSY);
     works(); /* nothing has changed */
-    CHECK_OK(dtl_stream_synchronize(handles.stream));
+    CHECK_OK(dtl_stream_wait(handles.stream, DTL_TIMEOUT_INFINITE));
     far_add(&leave);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK_OK(dtl_executor_run(handles.executor, finalize_inside, &status)); /* from a callback */
@@ -190,12 +190,12 @@ static void busy(void) {
     status = DTL_SUCCESS;
     CHECK_OK(dtl_stream_host_callback(handles.stream, finalize_on_worker, &status));
     while (far_get(&answered) < 1) pause_ms(1);
-    CHECK_OK(dtl_stream_synchronize(handles.stream));
+    CHECK_OK(dtl_stream_wait(handles.stream, DTL_TIMEOUT_INFINITE));
     CHECK(status == DTL_ERROR_BUSY);
     status = DTL_SUCCESS;
     CHECK_OK(dtl_executor_run_async(handles.executor, finalize_on_worker, &status, DTL_EVENT_NULL));
     while (far_get(&answered) < 2) pause_ms(1);
-    CHECK_OK(dtl_executor_synchronize(handles.executor));
+    CHECK_OK(dtl_executor_wait(handles.executor, DTL_TIMEOUT_INFINITE));
     CHECK(status == DTL_ERROR_BUSY);
     CHECK_OK(dtl_finalize());
 }
@@ -296,7 +296,7 @@ static void exit_after_finalize(void) {
 static void at_exit_open(void) {
     works();
     CHECK_OK(dtl_stream_host_callback(left.stream, e_task, NULL));
-    CHECK_OK(dtl_stream_synchronize(left.stream));
+    CHECK_OK(dtl_stream_wait(left.stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_finalize());
     all_must_fail(&left, DTL_ERROR_INVALID_STATE);
     CHECK(strstr(dtl_last_error(), "finalized") != NULL); /* though the thread's own place for it is gone */
@@ -336,9 +336,9 @@ static void in_key_destructor(void* user) {
     CHECK_STATUS(dtl_mem_alloc(host, 1, 1, 0, &memory), DTL_ERROR_NOT_SUPPORTED);
     CHECK(dtl_last_error() != NULL);
     CHECK_OK(dtl_event_create(host, 0, &event));
-    CHECK_OK(dtl_event_sync(event));
+    CHECK_OK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_event_destroy(event));
-    CHECK_OK(dtl_stream_synchronize(DTL_STREAM_NULL));
+    CHECK_OK(dtl_stream_wait(DTL_STREAM_NULL, DTL_TIMEOUT_INFINITE));
     far_add(&destructor_runs);
     if (round % 3 != 2) CHECK(pthread_setspecific(key, user) == 0); /* and once more */
 }
@@ -378,12 +378,12 @@ static void child_of_fork(const struct handles* handles) {
     CHECK_OK(dtl_init_after_fork());
     CHECK_STATUS(dtl_init_after_fork(), DTL_ERROR_INVALID_STATE);
     works();
-    CHECK_STATUS(dtl_stream_synchronize(handles->stream), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_stream_wait(handles->stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_HANDLE);
     CHECK_STATUS(dtl_executor_run(handles->executor, e_task, NULL), DTL_ERROR_INVALID_HANDLE);
     CHECK_STATUS(dtl_comm_barrier(handles->comm), DTL_ERROR_INVALID_HANDLE);
     make_handles(&fresh);
     CHECK_OK(dtl_stream_host_callback(fresh.stream, e_task, NULL));
-    CHECK_OK(dtl_stream_synchronize(fresh.stream));
+    CHECK_OK(dtl_stream_wait(fresh.stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_executor_parallel_for(fresh.executor, 0, 100, 1, e_range, NULL));
     CHECK_OK(dtl_comm_barrier(DTL_COMM_SELF));
     destroy_handles(&fresh);
@@ -407,13 +407,13 @@ static void forks(void) {
     CHECK_OK(dtl_stream_host_callback(handles.stream, e_task, NULL)); /* threads that the child has not */
     CHECK_OK(dtl_executor_parallel_for(handles.executor, 0, 100, 1, e_range, NULL));
     CHECK_OK(dtl_comm_barrier(DTL_COMM_SELF));
-    CHECK_OK(dtl_stream_synchronize(handles.stream)); /* a stream at work counts as a thread inside */
+    CHECK_OK(dtl_stream_wait(handles.stream, DTL_TIMEOUT_INFINITE)); /* a stream at work counts as a thread inside */
     for (i = 0; i < 20; i++) {
         child = fork();
         if (child == 0) child_of_fork(&handles);
         CHECK(wait_for(child) == 0);
         CHECK_OK(dtl_stream_host_callback(handles.stream, e_task, NULL)); /* the parent notices nothing */
-        CHECK_OK(dtl_stream_synchronize(handles.stream));
+        CHECK_OK(dtl_stream_wait(handles.stream, DTL_TIMEOUT_INFINITE));
         CHECK_OK(dtl_executor_parallel_for(handles.executor, 0, 100, 1, e_range, NULL));
         CHECK_OK(dtl_mem_fill(memory, (uint8_t)i, 64));
         CHECK(far_real(memory)[63] == i);
@@ -455,7 +455,7 @@ static void busy_beside_work(void) {
     CHECK(pthread_create(&worker, NULL, run_works, NULL) == 0);
     while (!far_get(&inside)) pause_ms(1);
     for (i = 0; i < 20000 || far_get(&rounds_worked) < 200000; i++) CHECK_STATUS(dtl_finalize(), DTL_ERROR_BUSY);
-    CHECK_OK(dtl_stream_synchronize(handles.stream));
+    CHECK_OK(dtl_stream_wait(handles.stream, DTL_TIMEOUT_INFINITE));
     far_add(&leave);
     CHECK(pthread_join(holder, NULL) == 0 && pthread_join(worker, NULL) == 0);
     CHECK_OK(dtl_finalize());
@@ -465,7 +465,7 @@ static void* busy_thread(void* user) {
     struct handles* handles = (struct handles*)user;
     while (!far_get(&leave)) {
         CHECK_OK(dtl_stream_host_callback(handles->stream, e_task, NULL));
-        CHECK_OK(dtl_stream_synchronize(handles->stream));
+        CHECK_OK(dtl_stream_wait(handles->stream, DTL_TIMEOUT_INFINITE));
         far_add(&inside);
         while (far_get(&forked) < far_get(&inside) && !far_get(&leave)) pause_ms(1); /* outside, as the rule wants */
     }

@@ -263,7 +263,7 @@ LINKAGE dtl_status_t call_back(uint64_t begin, uint64_t end, void* user) {
 static void test_calls_back(void) {
     struct calling calling = {new_pool(3), 0};
     CHECK_OK(dtl_executor_parallel_for(calling.pool, 0, 500, 5, call_back, &calling));
-    CHECK_OK(dtl_executor_synchronize(calling.pool));
+    CHECK_OK(dtl_executor_wait(calling.pool, DTL_TIMEOUT_INFINITE));
     CHECK(get(&calling.tasks) == 1000);
     CHECK_OK(dtl_executor_destroy(calling.pool));
 }

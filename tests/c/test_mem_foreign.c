@@ -109,8 +109,7 @@ static void described(const unsigned char* memory, size_t size, dtl_enum_word_t 
 
 /* Copies and fills at the start, in the middle and across the end. */
 static void copied(unsigned char* memory, size_t size, int seed) {
-    const uint64_t shape[2] = {16, 8};
-    const int64_t apart[2] = {64, 1}, close[2] = {8, 1};
+    const int64_t shape[2] = {16, 8}, apart[2] = {64, 1}, close[2] = {8, 1};
     fill(host, size, seed);
     CHECK_OK(dtl_mem_copy(memory, host, size));
     memset(back, 0, size);
@@ -309,7 +308,7 @@ int main(int argc, char** argv) {
         int32_t there = 0;
         begin_cuda(path);
         CHECK_OK(dtl_backend_get("cuda", &cuda));
-        CHECK_OK(dtl_backend_is_available(cuda, &there, NULL, 0));
+        CHECK_OK(dtl_backend_is_available(cuda, &there, NULL, 0, NULL));
         CHECK(there);
     }
     host = (unsigned char*)malloc(2 * PIECE), back = (unsigned char*)malloc(2 * PIECE);

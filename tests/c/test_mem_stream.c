@@ -57,7 +57,7 @@ static void test_refusals(dtl_backend_t backend, dtl_stream_t stream, dtl_enum_w
     CHECK_STATUS(dtl_mem_free_async(stream, (char*)memory + 64), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(live(backend) == before + 1);
     CHECK_OK(dtl_mem_free_async(stream, memory));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_STATUS(dtl_mem_free_async(stream, memory), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_mem_free(backend, memory), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(live(backend) == before);
@@ -127,7 +127,7 @@ static void test_host(void) {
         CHECK_STATUS(dtl_mem_free_async(stream, memory), DTL_ERROR_INVALID_ARGUMENT);
         CHECK_STATUS(dtl_mem_free(host, memory), DTL_ERROR_INVALID_ARGUMENT);
         word = 1;
-        CHECK_OK(dtl_stream_synchronize(stream));
+        CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
         CHECK(live(host) == before);
         memory = (char*)take_async(stream, kinds[i], 64, 0);
         CHECK_OK(dtl_mem_free(host, memory));
@@ -295,7 +295,7 @@ static dtl_status_t gives(const dtl_dispatch_query_t* query, dtl_event_t* event,
 static dtl_registration_t handle_device(const dtl_dispatch_handler_t* handler) {
     const dtl_dispatch_key_t key = {DTL_OPERATION_ALLOC, DTL_DISPATCH_ANY, DTL_MEMORY_DEVICE, DTL_DISPATCH_ANY, {0, 0}};
     dtl_registration_t made;
-    CHECK_OK(dtl_dispatch_register(dtl_dispatch_default(), &key, 1, handler, &made));
+    CHECK_OK(dtl_dispatch_register(dtl_dispatcher_default(), &key, 1, handler, &made));
     return made;
 }
 
@@ -322,10 +322,10 @@ static void test_handlers(struct ordered* own, dtl_backend_t backend, dtl_stream
     memory = take_async(stream, DTL_MEMORY_DEVICE, 64, 0);
     CHECK(own->alloc_asyncs == before + 1);
     CHECK_OK(dtl_mem_free_async(giver.asked, memory));
-    CHECK_OK(dtl_stream_synchronize(giver.asked));
+    CHECK_OK(dtl_stream_wait(giver.asked, DTL_TIMEOUT_INFINITE));
     CHECK(live(backend) == 0);
     CHECK_STATUS(dtl_mem_alloc_async(giver.asked, DTL_MEMORY_DEVICE, 64, 3, &again), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_OK(dtl_dispatch_unregister(dtl_dispatch_default(), made));
+    CHECK_OK(dtl_dispatch_unregister(dtl_dispatcher_default(), made));
     /* Of a function, which sees the stream. What was freed by its own backend is nobody else's any more. */
     handler.backend.id = 0, handler.invoke = gives, handler.user = &giver;
     made = handle_device(&handler);
@@ -335,22 +335,22 @@ static void test_handlers(struct ordered* own, dtl_backend_t backend, dtl_stream
     giver.is_short = 1, again = &giver;
     CHECK_STATUS(dtl_mem_alloc_async(giver.asked, DTL_MEMORY_DEVICE, 64, 0, &again), DTL_ERROR_NATIVE_BACKEND);
     CHECK_TEXT("\"giver\"");
-    CHECK_OK(dtl_stream_synchronize(giver.asked));
+    CHECK_OK(dtl_stream_wait(giver.asked, DTL_TIMEOUT_INFINITE));
     CHECK(again == &giver && live(backend) == 0); /* it went back, behind the stream's work */
-    CHECK_OK(dtl_dispatch_unregister(dtl_dispatch_default(), made));
+    CHECK_OK(dtl_dispatch_unregister(dtl_dispatcher_default(), made));
     CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 64, 0, &again));
     CHECK_STATUS(dtl_mem_free(giver.backend, again), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_OK(dtl_mem_free(backend, again));
     /* The library's own way, asked for by name. */
     query.operation = DTL_OPERATION_ALLOC, query.destination = args.kind = DTL_MEMORY_DEVICE, query.args = &args;
     args.stream = stream, args.size_bytes = 64;
-    CHECK_OK(dtl_dispatch_invoke(dtl_dispatch_default(), &query, NULL));
+    CHECK_OK(dtl_dispatch_invoke(dtl_dispatcher_default(), &query, NULL));
     CHECK(far_is(args.ptr) && own->alloc_asyncs == before + 4);
     CHECK_OK(dtl_mem_free_async(stream, args.ptr));
     args.stream.id = 5;
-    CHECK_STATUS(dtl_dispatch_invoke(dtl_dispatch_default(), &query, NULL), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_dispatch_invoke(dtl_dispatcher_default(), &query, NULL), DTL_ERROR_INVALID_HANDLE);
     args.struct_size = (uint32_t)offsetof(dtl_dispatch_alloc_t, stream), args.backend = backend; /* of an older header */
-    CHECK_OK(dtl_dispatch_invoke(dtl_dispatch_default(), &query, NULL));
+    CHECK_OK(dtl_dispatch_invoke(dtl_dispatcher_default(), &query, NULL));
     CHECK_OK(dtl_mem_free(backend, args.ptr));
     CHECK_OK(dtl_stream_destroy(giver.asked));
 }
@@ -492,18 +492,18 @@ static void test_cuda(void) {
     CHECK_OK(dtl_mem_free_async(stream, memory));
     CHECK(live(cuda) == 1); /* the page-locked memory */
     word = 1;
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(pinned[0] == 9 && pinned[4095] == 9);
     CHECK_OK(dtl_mem_free(cuda, pinned));
     /* Freed on another device's stream, and by the other call. */
     memory = (unsigned char*)take_async(stream, DTL_MEMORY_DEVICE, 64, 0);
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_mem_free_async(second, memory));
     memory = (unsigned char*)take_async(stream, DTL_MEMORY_PINNED, 64, 0); /* at once */
     memset(memory, 1, 64);
     CHECK_OK(dtl_mem_free_async(stream, memory));
     memory = (unsigned char*)take_async(stream, DTL_MEMORY_DEVICE, 64, 0);
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_mem_free(cuda, memory));
     CHECK_STATUS(dtl_mem_alloc_async(stream, DTL_MEMORY_DEVICE, UINT64_C(1) << 40, 0, &found), DTL_ERROR_OUT_OF_MEMORY);
     /* Managed memory moves, other memory stays. */
@@ -528,7 +528,7 @@ static void test_cuda(void) {
     CHECK_OK(dtl_mem_copy_async(stream, memory, mine, 4096));
     CHECK_OK(dtl_mem_copy_async(stream, bytes, memory, 4096));
     CHECK_OK(dtl_mem_free_async(stream, memory));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(bytes[4095] == 3);
     CHECK_OK(dtl_mem_copy(bytes, mine + 1, 64)); /* neither side is a device's */
     CHECK_OK(dtl_mem_unregister_host(cuda, mine));

@@ -19,49 +19,52 @@ static uint32_t below(uint32_t bound) {
 
 /* A shape with strides of each side, both inside ROOM bytes; the first element lies at `dst` and `src`. */
 struct shape {
-    uint32_t ndim;
-    uint64_t count[AXES], element;
+    int32_t ndim;
+    int64_t count[AXES];
+    uint64_t element;
     int64_t to[AXES], from[AXES];
     uint64_t dst, src;
 };
 
-/* Strides that step over what is inside them, axes in any order, some gaps, some turned round. Bytes that are reached. */
+/* Strides, in elements, that step over what is inside them, axes in any order, some gaps, some turned round. Bytes that are reached. */
 static uint64_t lay(const struct shape* shape, int64_t* strides, uint64_t* first, int may_repeat) {
-    uint32_t order[AXES], axis, i;
-    uint64_t reach = shape->element;
+    int32_t order[AXES], axis, i;
+    uint64_t reach = 1;
     *first = 0;
     for (axis = 0; axis < shape->ndim; axis++) order[axis] = axis;
     for (axis = shape->ndim; axis > 1 && below(2); axis--) {
-        const uint32_t other = below(axis), kept = order[axis - 1];
+        const int32_t other = (int32_t)below((uint32_t)axis), kept = order[axis - 1];
         order[axis - 1] = order[other], order[other] = kept;
     }
     for (i = shape->ndim; i-- > 0;) {
         axis = order[i];
         strides[axis] = (int64_t)(reach + (below(3) ? 0 : below(9)));
         if (may_repeat && below(8) == 0) strides[axis] = 0;
-        reach += (uint64_t)strides[axis] * (shape->count[axis] - 1);
+        reach += (uint64_t)(strides[axis] * (shape->count[axis] - 1));
         if (below(6) == 0) {
-            *first += (uint64_t)strides[axis] * (shape->count[axis] - 1);
+            *first += (uint64_t)(strides[axis] * (shape->count[axis] - 1));
             strides[axis] = -strides[axis];
         }
     }
-    return reach;
+    *first *= shape->element;
+    return reach * shape->element;
 }
 
 static int make(struct shape* shape) {
-    uint32_t axis;
-    shape->ndim = below(AXES + 1), shape->element = 1 + below(9);
+    int32_t axis;
+    shape->ndim = (int32_t)below(AXES + 1), shape->element = 1 + below(9);
     for (axis = 0; axis < shape->ndim; axis++) shape->count[axis] = 1 + below(shape->ndim > 4 ? 3 : 6);
     return lay(shape, shape->to, &shape->dst, 0) <= ROOM && lay(shape, shape->from, &shape->src, 1) <= ROOM;
 }
 
 static void loop(const struct shape* shape, char* dst, const char* src) {
-    uint64_t at[AXES] = {0};
-    uint32_t axis;
+    int64_t at[AXES] = {0};
+    const int64_t element = (int64_t)shape->element;
+    int32_t axis;
     for (;;) {
         int64_t to = (int64_t)shape->dst, from = (int64_t)shape->src;
         for (axis = 0; axis < shape->ndim; axis++)
-            to += (int64_t)at[axis] * shape->to[axis], from += (int64_t)at[axis] * shape->from[axis];
+            to += at[axis] * shape->to[axis] * element, from += at[axis] * shape->from[axis] * element;
         memcpy(dst + to, src + from, shape->element);
         for (axis = shape->ndim; axis > 0 && ++at[axis - 1] == shape->count[axis - 1]; axis--) at[axis - 1] = 0;
         if (axis == 0) return;
@@ -102,8 +105,7 @@ static void test_random(void) {
 
 /* As few copies as can be. */
 static void test_pieces(void) {
-    const uint64_t shape[3] = {4, 5, 6};
-    const int64_t padded[3] = {160, 32, 4}, in_rows[3] = {120, 24, 4};
+    const int64_t shape[3] = {4, 5, 6}, padded[3] = {40, 8, 1}, in_rows[3] = {30, 6, 1};
     static char out[1000];
     void* memory;
     CHECK_OK(dtl_mem_alloc(far_backend, DTL_MEMORY_DEVICE, 1000, 0, &memory));
@@ -118,8 +120,7 @@ static void test_pieces(void) {
 /* Two planes of one grid lie within each other's area and share nothing. */
 static void test_planes(void) {
     static int32_t grid[4][5][6];
-    const uint64_t shape[2] = {4, 5};
-    const int64_t strides[2] = {120, 24}, other[2] = {120, 4};
+    const int64_t shape[2] = {4, 5}, strides[2] = {30, 6}, other[2] = {30, 1};
     int i, j;
     for (i = 0; i < 4; i++)
         for (j = 0; j < 5; j++) grid[i][j][0] = 10 * i + j;
@@ -134,8 +135,9 @@ static void test_planes(void) {
 
 static void test_bad_input(void) {
     static char in[512], out[512];
-    const uint64_t shape[9] = {2, 2, 2, 2, 2, 2, 2, 2, 2}, none[2] = {3, 0}, huge[2] = {UINT64_MAX, 8};
-    const int64_t same[2] = {4, 4}, less[1] = {3}, repeat[2] = {0, 0}, far_away[1] = {INT64_MIN};
+    const int64_t shape[9] = {2, 2, 2, 2, 2, 2, 2, 2, 2}, none[2] = {3, 0}, huge[2] = {INT64_MAX, 8};
+    const int64_t same[2] = {1, 1}, repeat[2] = {0, 0}, far_away[1] = {INT64_MIN}, negative[2] = {2, -1};
+    const int64_t farther[1] = {INT64_MAX};
     void* memory;
     CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, shape, 9, 1), DTL_ERROR_NOT_SUPPORTED);
     CHECK_TEXT("shape [2, 2, 2");
@@ -144,7 +146,12 @@ static void test_bad_input(void) {
     CHECK_STATUS(dtl_mem_copy_strided(out, NULL, NULL, NULL, shape, 1, 1), DTL_ERROR_NULL_POINTER);
     CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, shape, 1, 0), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_mem_copy_strided(out, same, in, NULL, shape, 2, 4), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_STATUS(dtl_mem_copy_strided(out, less, in, NULL, shape, 1, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, negative, 2, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("shape[1] is -1");
+    CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, shape, -1, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("ndim -1");
+    CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, farther, shape, 1, 4), DTL_ERROR_INVALID_ARGUMENT);
+    CHECK_TEXT("src_strides");
     CHECK_STATUS(dtl_mem_copy_strided(out, repeat, in, NULL, shape, 1, 4), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_mem_copy_strided(out, far_away, in, NULL, shape, 1, 4), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_mem_copy_strided(out, NULL, in, NULL, huge, 2, 4), DTL_ERROR_INVALID_ARGUMENT);
@@ -171,8 +178,7 @@ static int is_untouched(const char* bytes, char value, int count) {
 
 /* Elements before the first one: they belong to its allocation, or to none. */
 static void bounds(dtl_backend_t backend, dtl_enum_word_t kind) {
-    const uint64_t shape[1] = {4};
-    const int64_t down[1] = {-8}, up[1] = {8};
+    const int64_t shape[1] = {4}, down[1] = {-1}, up[1] = {1};
     char* blocks[8];
     char back[64];
     int i;
@@ -217,8 +223,7 @@ static void test_into_allocations(void) {
     struct far_tables tables;
     dtl_backend_t middle;
     static char in[64], out[64];
-    const uint64_t shape[1] = {8}, three[1] = {3};
-    const int64_t down[1] = {-8}, up[1] = {8};
+    const int64_t shape[1] = {8}, three[1] = {3}, down[1] = {-1}, up[1] = {1};
     void* inside;
     far_fill(&tables), tables.main.destroy = NULL;
     tables.memory.alloc = gives_the_middle, tables.memory.free = takes_back;

@@ -48,12 +48,12 @@ static dtl_kernel_t kernel_of(const char *top, const char *name, const char *sig
 }
 
 static void run(dtl_kernel_t kernel, uint32_t gx, uint32_t gy, uint32_t bx, uint32_t by, const void *const *args,
-                const uint64_t *sizes, uint32_t count) {
+                const uint64_t *sizes, uint64_t count) {
     dtl_launch_t launch = DTL_LAUNCH_INIT;
     launch.grid[0] = gx, launch.grid[1] = gy;
     launch.block[0] = bx, launch.block[1] = by;
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, count));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_kernel_destroy(kernel));
 }
 
@@ -148,7 +148,7 @@ static void test_places(void) {
     launch.grid[0] = 3, launch.grid[1] = 2, launch.grid[2] = 4;
     launch.block[0] = 5, launch.block[1] = 3, launch.block[2] = 2;
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 2));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     for (i = 0; i < THREADS; i++) CHECK(seen[i] == 1 + 10 + 2400 + 200000);
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_module_destroy(module));
@@ -194,7 +194,7 @@ static void test_much(void) {
     kernel = m_kernel(module, "cannot", "p");
     launch.block[0] = 1024;
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 1));
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_OUT_OF_MEMORY);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_OUT_OF_MEMORY);
     CHECK(out[0] == 1000 * 1024 + 1023 * 512);
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_module_destroy(module));
@@ -355,12 +355,12 @@ static void test_kernels(void) {
     sizes[2] = 16;
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 5));
     CHECK_OK(dtl_kernel_destroy(kernel)); /* queued launches still run */
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(out == 1 + 10 + 100 + 2000 + 20000);
     CHECK_STATUS(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 5), DTL_ERROR_INVALID_HANDLE);
     out = 0;
     CHECK_OK(dtl_kernel_launch(stream, other, &launch, args, sizes, 5));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(out != 0);
     CHECK_OK(dtl_kernel_destroy(other));
 }

@@ -39,7 +39,7 @@ static void compute(dtl_backend_t backend, int* device, int* host) {
     CHECK_OK(dtl_stream_default(backend, 0, &stream));
     launch.grid[0] = N / 64, launch.block[0] = 64;
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, arguments, sizes, 2));
-    CHECK_OK(dtl_device_synchronize(backend, 0));
+    CHECK_OK(dtl_device_wait(backend, 0, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_mem_to_host(backend, device, host, N * sizeof *host));
     for (i = 0; i < N; i++) CHECK(host[i] == 3 * i);
     CHECK_OK(dtl_kernel_destroy(kernel));
@@ -55,7 +55,7 @@ static void walk(const char* name) {
     int i;
     CHECK_OK(dtl_backend_get(name, &backend));
     CHECK(strcmp(dtl_backend_name(backend), strcmp(name, "cpu") == 0 ? "host" : name) == 0);
-    CHECK_OK(dtl_backend_is_available(backend, &yes, NULL, 0));
+    CHECK_OK(dtl_backend_is_available(backend, &yes, NULL, 0, NULL));
     if (!yes) {
         printf("backend %s is not here\n", name);
         return;
@@ -77,7 +77,7 @@ static void walk(const char* name) {
         compute(backend, (int*)copy, back);
     else
         printf("backend %s compiles nothing\n", name);
-    CHECK_OK(dtl_device_synchronize(backend, 0));
+    CHECK_OK(dtl_device_wait(backend, 0, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_mem_free(backend, block));
     CHECK_OK(dtl_mem_free(backend, copy));
 }
@@ -95,12 +95,12 @@ static void test_cuda(void) {
         return;
     }
     CHECK(strcmp(dtl_backend_name(cuda), "cuda") == 0);
-    CHECK_OK(dtl_backend_is_available(cuda, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(cuda, &yes, why, sizeof why, NULL));
     if (yes) return;
     CHECK(why[0] != 0);
     CHECK_STATUS(dtl_mem_alloc(cuda, DTL_MEMORY_DEVICE, 64, 0, &block), DTL_ERROR_UNAVAILABLE);
     CHECK_STATUS(dtl_mem_to_device(cuda, why, 64, &block), DTL_ERROR_UNAVAILABLE);
-    CHECK_STATUS(dtl_device_synchronize(cuda, 0), DTL_ERROR_UNAVAILABLE);
+    CHECK_STATUS(dtl_device_wait(cuda, 0, DTL_TIMEOUT_INFINITE), DTL_ERROR_UNAVAILABLE);
     CHECK(block == NULL);
 }
 
@@ -114,7 +114,7 @@ int main(void) {
     walk("opencl");
     test_cuda();
     CHECK_OK(dtl_backend_get("auto", &chosen)); /* one that can run here */
-    CHECK_OK(dtl_backend_is_available(chosen, &yes, NULL, 0));
+    CHECK_OK(dtl_backend_is_available(chosen, &yes, NULL, 0, NULL));
     CHECK(yes && supports(chosen, "streams"));
     CHECK_OK(dtl_backend_get("null", &null)); /* it computes nothing, and says so */
     CHECK(supports(null, "async") && !supports(null, "shared_memory") && supports(null, "no_compute"));

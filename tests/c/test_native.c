@@ -116,8 +116,8 @@ static void test_device_only(void) {
     CHECK_STATUS(dtl_mem_stats(backend, &stats), DTL_ERROR_NOT_SUPPORTED);
     CHECK(type == 7 && id == 7 && free_bytes == 7 && memory == NULL);
     CHECK_OK(dtl_stream_create(backend, 1, 0, &stream)); /* the library's own */
-    CHECK_OK(dtl_stream_synchronize(stream));
-    CHECK_OK(dtl_device_synchronize(backend, 1));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
+    CHECK_OK(dtl_device_wait(backend, 1, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_stream_destroy(stream));
     CHECK_OK(dtl_backend_unregister(backend));
     CHECK(far.destroyed == 1);
@@ -178,7 +178,7 @@ static void test_transfer(void) {
     CHECK_OK(dtl_mem_fill_async(stream, memory, 1, 64));
     CHECK_OK(dtl_mem_copy_async(stream, there, memory, 64));
     CHECK_OK(dtl_mem_copy_async(stream, back, there, 64));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     for (i = 0; i < 64; i++) CHECK(back[i] == 1);
     CHECK_OK(dtl_stream_destroy(stream));
 
@@ -235,13 +235,13 @@ static void test_exec(void) {
     CHECK_OK(dtl_event_create(backend, 0, &event));
     CHECK_OK(dtl_event_create(backend, 0, &later));
     CHECK_OK(dtl_event_query(event, &state)); /* never recorded */
-    CHECK(state == DTL_EVENT_COMPLETE);
+    CHECK(state == 1);
     CHECK_OK(dtl_event_record(event, stream));
     CHECK_OK(dtl_event_query(event, &state));
-    CHECK(state == DTL_EVENT_PENDING);
-    CHECK_OK(dtl_event_sync(event)); /* polled */
+    CHECK(state == 0);
+    CHECK_OK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE)); /* polled */
     CHECK_OK(dtl_event_query(event, &state));
-    CHECK(state == DTL_EVENT_COMPLETE && work.queries >= 3);
+    CHECK(state == 1 && work.queries >= 3);
     CHECK_OK(dtl_event_record(later, stream));
     CHECK_STATUS(dtl_event_elapsed_ns(event, later, &ns), DTL_ERROR_NOT_SUPPORTED);
     CHECK(ns == 7);
@@ -255,21 +255,21 @@ static void test_exec(void) {
     CHECK_OK(dtl_kernel_from_function(backend, kernel, NULL, &k));
     launch.grid[0] = 3;
     CHECK_OK(dtl_kernel_launch(stream, k, &launch, args, sizes, 1)); /* on the host, in its order */
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(far_get(&calls) == 4);
     CHECK_OK(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 8, 0, &memory));
     CHECK_OK(dtl_mem_copy_async(stream, memory, text, 8)); /* waits, then copies */
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(memcmp(far_real(memory), text, 8) == 0);
     CHECK_OK(dtl_mem_free(backend, memory));
     work.failure = DTL_ERROR_MEMORY;
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_MEMORY);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
     CHECK_TEXT("stream_synchronize");
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_STATUS(dtl_backend_unregister(backend), DTL_ERROR_BUSY);
     CHECK_OK(dtl_stream_wrap(backend, &own, &wrapped));
     CHECK_OK(dtl_event_record(event, wrapped));
-    CHECK_OK(dtl_event_sync(event));
+    CHECK_OK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_stream_destroy(wrapped)); /* the backend is not told */
     CHECK(work.streams == 1);
     CHECK_OK(dtl_kernel_destroy(k));
@@ -300,7 +300,7 @@ static void test_streams_only(void) {
     CHECK_OK(dtl_event_create(backend, 0, &second));
     CHECK_OK(dtl_event_record(event, stream));
     CHECK(work.syncs == 1);
-    CHECK_OK(dtl_event_sync(event));
+    CHECK_OK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_stream_query(stream, &done)); /* it waits, as the record did */
     CHECK(done == 1 && work.syncs == 2);
     CHECK_OK(dtl_event_record(second, stream));
@@ -308,10 +308,10 @@ static void test_streams_only(void) {
     CHECK_OK(dtl_stream_wait_event(stream, event));
     work.failure = DTL_ERROR_BUSY;
     DTL_IGNORE(dtl_event_record(second, stream));
-    CHECK_STATUS(dtl_event_sync(second), DTL_ERROR_BUSY); /* a failure travels with the event */
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_BUSY); /* and stays the stream's until that tells it */
+    CHECK_STATUS(dtl_event_wait(second, DTL_TIMEOUT_INFINITE), DTL_ERROR_BUSY); /* a failure travels with the event */
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_BUSY); /* and stays the stream's until that tells it */
     CHECK_OK(dtl_stream_host_callback(stream, fail_call, NULL));
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_MEMORY);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_MEMORY);
     CHECK_OK(dtl_event_destroy(event));
     CHECK_OK(dtl_event_destroy(second));
     CHECK_OK(dtl_stream_destroy(stream));
@@ -343,7 +343,7 @@ static void test_host_execution(void) {
     CHECK_OK(dtl_executor_parallel_for(executor, 0, 1000, 0, count_range, &sum));
     CHECK(sum == 2000 && work.loops == 2);
     CHECK_OK(dtl_executor_run_async(executor, count_call, NULL, DTL_EVENT_NULL));
-    CHECK_OK(dtl_executor_synchronize(executor));
+    CHECK_OK(dtl_executor_wait(executor, DTL_TIMEOUT_INFINITE));
     CHECK(calls == 2);
     CHECK_OK(dtl_executor_destroy(executor));
     CHECK_OK(dtl_backend_unregister(backend));

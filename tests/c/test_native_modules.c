@@ -73,7 +73,7 @@ static dtl_status_t kernel_destroy(void *self, void *kernel) {
 }
 
 static dtl_status_t kernel_launch(void *self, void *stream, void *kernel, const dtl_launch_t *launch, const void *const *args,
-                                  const uint64_t *sizes, uint32_t count) {
+                                  const uint64_t *sizes, uint64_t count) {
     uint32_t i;
     CHECK(self == &slots && stream == &a_stream && kernel == &a_kernel && launch->grid[0] == 5 && launch->block[2] == 2);
     if (slots.failure != DTL_SUCCESS) return fail("no launch today");

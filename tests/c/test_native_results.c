@@ -63,7 +63,7 @@ static void streams_without_events(void) {
     stream_failure = DTL_ERROR_BACKEND;
     CHECK_STATUS(dtl_stream_query(stream, &done), DTL_ERROR_BACKEND);
     CHECK_STATUS(dtl_stream_query(stream, &done), DTL_ERROR_BACKEND);
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_BACKEND);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_BACKEND);
     CHECK_OK(dtl_stream_query(stream, &done));
     /* The stream's own work cannot wait for it: it is still running. */
     stream_failure = DTL_ERROR_INVALID_STATE;
@@ -228,18 +228,18 @@ static void answers_about_availability(void) {
     char why[128];
     int32_t yes = -1, count;
     available = 2;
-    CHECK_STATUS(dtl_backend_is_available(backend, &yes, why, sizeof why), DTL_ERROR_NATIVE_BACKEND);
+    CHECK_STATUS(dtl_backend_is_available(backend, &yes, why, sizeof why, NULL), DTL_ERROR_NATIVE_BACKEND);
     said("backend parts: is_available wrote 2 into its boolean output");
     CHECK_STATUS(dtl_backend_device_count(backend, &count), DTL_ERROR_NATIVE_BACKEND);
     available = 1, available_status = 31337;
-    CHECK_STATUS(dtl_backend_is_available(backend, &yes, why, sizeof why), DTL_ERROR_NATIVE_BACKEND);
+    CHECK_STATUS(dtl_backend_is_available(backend, &yes, why, sizeof why, NULL), DTL_ERROR_NATIVE_BACKEND);
     said("is_available answered 31337, which is no status");
     CHECK(yes == -1);
     available_status = DTL_ERROR_INTERNAL; /* the backend's failure, not the library's */
-    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why, NULL));
     CHECK(yes == 0 && strstr(why, "backend parts: is_available: it reports an error of its own") != NULL);
     available_status = DTL_SUCCESS;
-    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why, NULL));
     CHECK(yes == 1);
     CHECK_OK(dtl_backend_unregister(backend));
 }
@@ -366,7 +366,7 @@ static void statuses_of_tasks(void) {
     CHECK_OK(dtl_executor_destroy(executor));
     CHECK_OK(dtl_stream_create(host, 0, 0, &stream));
     CHECK_OK(dtl_stream_host_callback(stream, odd_status, NULL));
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_NATIVE_BACKEND);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_NATIVE_BACKEND);
     CHECK_OK(dtl_stream_destroy(stream));
 }
 

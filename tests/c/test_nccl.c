@@ -113,9 +113,9 @@ static void test_described(void) {
     CHECK_TEXT("over");
     desc.size = 0, desc.job = "other";
     CHECK_STATUS(dtl_comm_open(&desc, &none), DTL_ERROR_INVALID_ARGUMENT);
-    desc.job = NULL, desc.native = &desc;
+    desc.job = NULL, desc.config = &desc;
     CHECK_STATUS(dtl_comm_open(&desc, &none), DTL_ERROR_INVALID_ARGUMENT);
-    desc.native = NULL, desc.flags = DTL_COMM_NO_DUP;
+    desc.config = NULL, desc.flags = DTL_COMM_NO_DUP;
     CHECK_STATUS(dtl_comm_open(&desc, &none), DTL_ERROR_INVALID_ARGUMENT);
     desc.kind = "self", desc.flags = 0;
     CHECK_STATUS(dtl_comm_open(&desc, &none), DTL_ERROR_INVALID_ARGUMENT);
@@ -499,7 +499,7 @@ static void unavailable(const char *variable, const char *value, const char *rea
     setenv(variable, value, 1);
     CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_backend_get("nccl", &nccl));
-    CHECK_OK(dtl_backend_is_available(nccl, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(nccl, &yes, why, sizeof why, NULL));
     if (strstr(why, reason) == NULL) fprintf(stderr, "\"%s\" is not in: %s\n", reason, why);
     CHECK(yes == 0 && strstr(why, reason) != NULL);
     desc.kind = "nccl";
@@ -547,7 +547,7 @@ static void test_real(void) {
     setenv("DTL_NCCL_LIBRARY", file, 1);
     CHECK_OK(dtl_init(NULL));
     CHECK_OK(dtl_backend_get("nccl", &nccl));
-    CHECK_OK(dtl_backend_is_available(nccl, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(nccl, &yes, why, sizeof why, NULL));
     if (!yes) fprintf(stderr, "%s\n", why);
     CHECK(yes); /* every function is there, and the version is one that can be used */
     desc.kind = "nccl", desc.over = DTL_COMM_SELF, desc.timeout_ns = MILLISECONDS(60000);
@@ -565,7 +565,7 @@ static void on_devices(int argc, char **argv) {
     int32_t yes, count, size;
     char why[1000];
     CHECK_OK(dtl_backend_get("nccl", &nccl));
-    CHECK_OK(dtl_backend_is_available(nccl, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(nccl, &yes, why, sizeof why, NULL));
     if (!yes) SKIP(why);
     CHECK_OK(dtl_backend_get("cuda", &cuda));
     CHECK_OK(dtl_backend_device_count(cuda, &count));

@@ -44,7 +44,7 @@ static void unavailable(const char* reason) {
     dtl_event_t event;
     dtl_device_info_t info = DTL_DEVICE_INFO_INIT;
     dtl_backend_t automatic, host;
-    CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why, NULL));
     CHECK(yes == 0);
     if (strstr(why, reason) == NULL) {
         fprintf(stderr, "\"%s\" is not in: %s\n", reason, why);
@@ -58,7 +58,7 @@ static void unavailable(const char* reason) {
     CHECK(memory == &yes && strstr(dtl_last_error(), reason) != NULL);
     CHECK_STATUS(dtl_stream_create(cl, 0, 0, &stream), DTL_ERROR_UNAVAILABLE);
     CHECK_STATUS(dtl_event_create(cl, 0, &event), DTL_ERROR_UNAVAILABLE);
-    CHECK_STATUS(dtl_device_synchronize(cl, 0), DTL_ERROR_UNAVAILABLE);
+    CHECK_STATUS(dtl_device_wait(cl, 0, DTL_TIMEOUT_INFINITE), DTL_ERROR_UNAVAILABLE);
     /* A choice by itself goes on to the next one. */
     CHECK_OK(dtl_backend_get("auto", &automatic));
     CHECK_OK(dtl_backend_get("host", &host));
@@ -167,13 +167,13 @@ static void test_pinned(void) {
     CHECK(other[0] == 7 && other[BYTES - 1] == 7);
     CHECK_OK(dtl_mem_copy(device, pinned, BYTES));
     CHECK_OK(dtl_mem_copy_async(stream, other, device, BYTES));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(memcmp(other, pinned, BYTES) == 0);
     CHECK_OK(dtl_mem_fill(other, 0, BYTES));
     CHECK_OK(dtl_mem_copy(other + 1, pinned, BYTES - 1));
     CHECK(memcmp(other + 1, pinned, BYTES - 1) == 0 && other[0] == 0);
     CHECK_OK(dtl_mem_copy_async(stream, other, pinned, BYTES));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(memcmp(other, pinned, BYTES) == 0);
     /* Rows: with gaps on both sides, in more than one batch; without any; one that is the last byte of each. */
     CHECK_OK(dtl_mem_fill(device, 9, BYTES));
@@ -232,7 +232,7 @@ static void test_fill_in_order(void) {
     CHECK_OK(dtl_mem_fill_async(stream, device + 1, 7, 4094));
     CHECK_OK(dtl_mem_copy_async(stream, here, device, 4096));
     word = 1;
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(here[0] == 1 && here[1] == 7 && here[4094] == 7 && here[4095] == 1);
     CHECK_OK(dtl_mem_free(cl, device));
     CHECK_OK(dtl_stream_destroy(stream));
@@ -252,13 +252,13 @@ static void test_events(void) {
     CHECK_OK(dtl_event_record(after, first));
     CHECK_OK(dtl_stream_wait_event(second, after));
     CHECK_OK(dtl_mem_copy_async(second, here, device, BYTES));
-    CHECK_OK(dtl_stream_synchronize(second));
+    CHECK_OK(dtl_stream_wait(second, DTL_TIMEOUT_INFINITE));
     CHECK(runs == 1 && here[BYTES - 1] == 1);
     CHECK_OK(dtl_event_elapsed_ns(before, after, &ns));
     CHECK(ns >= 15000000 && ns < 10000000000u);
     CHECK_STATUS(dtl_event_elapsed_ns(after, before, &ns), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_OK(dtl_event_record(before, second));
-    CHECK_OK(dtl_event_sync(before));
+    CHECK_OK(dtl_event_wait(before, DTL_TIMEOUT_INFINITE));
     CHECK_STATUS(dtl_event_elapsed_ns(after, before, &ns), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(dtl_last_error(), "clocks") != NULL);
     CHECK_OK(dtl_event_create(cl, DTL_EVENT_NO_TIMING, &quick));
@@ -268,12 +268,12 @@ static void test_events(void) {
     CHECK_OK(dtl_event_record(after, first));
     CHECK_OK(dtl_stream_wait_event(second, after));
     CHECK_OK(dtl_mem_copy_async(second, device, here, BYTES)); /* work behind a failure runs */
-    CHECK_STATUS(dtl_event_sync(after), DTL_ERROR_CANCELED);
-    CHECK_STATUS(dtl_stream_synchronize(second), DTL_ERROR_CANCELED);
-    CHECK_OK(dtl_stream_synchronize(second)); /* once */
-    CHECK_STATUS(dtl_stream_synchronize(first), DTL_ERROR_CANCELED);
+    CHECK_STATUS(dtl_event_wait(after, DTL_TIMEOUT_INFINITE), DTL_ERROR_CANCELED);
+    CHECK_STATUS(dtl_stream_wait(second, DTL_TIMEOUT_INFINITE), DTL_ERROR_CANCELED);
+    CHECK_OK(dtl_stream_wait(second, DTL_TIMEOUT_INFINITE)); /* once */
+    CHECK_STATUS(dtl_stream_wait(first, DTL_TIMEOUT_INFINITE), DTL_ERROR_CANCELED);
     CHECK_OK(dtl_event_record(after, first));
-    CHECK_OK(dtl_event_sync(after));
+    CHECK_OK(dtl_event_wait(after, DTL_TIMEOUT_INFINITE));
 
     /* Two streams that wait for each other's events in turn, without anybody who asks meanwhile. */
     for (i = 0; i < 2000; i++) {
@@ -282,7 +282,7 @@ static void test_events(void) {
         CHECK_OK(dtl_event_record(after, second));
         CHECK_OK(dtl_stream_wait_event(first, after));
     }
-    CHECK_OK(dtl_stream_synchronize(first));
+    CHECK_OK(dtl_stream_wait(first, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_event_destroy(before));
     CHECK_OK(dtl_event_destroy(after));
     CHECK_OK(dtl_event_destroy(quick));
@@ -297,7 +297,7 @@ static dtl_stream_t shared;
 static void* use_shared(void* unused) {
     dtl_status_t status = DTL_SUCCESS;
     pthread_barrier_wait(&meeting);
-    while (status == DTL_SUCCESS) status = dtl_stream_synchronize(shared);
+    while (status == DTL_SUCCESS) status = dtl_stream_wait(shared, DTL_TIMEOUT_INFINITE);
     CHECK(status == DTL_ERROR_INVALID_HANDLE || status == DTL_ERROR_CANCELED);
     return unused;
 }
@@ -321,7 +321,7 @@ static void test_destroy(void) {
     CHECK_OK(dtl_backend_set_device(cl, 1));
     CHECK_STATUS(dtl_stream_wrap(cl, NULL, &wrapped), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(dtl_last_error(), "NULL is no cl_command_queue") != NULL);
-    CHECK_OK(dtl_device_synchronize(cl, 1));
+    CHECK_OK(dtl_device_wait(cl, 1, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_stream_wrap(cl, native, &wrapped));
     CHECK_OK(dtl_stream_destroy(wrapped));
     CHECK_OK(dtl_stream_host_callback(stream, sleep_then_count, &runs));
@@ -363,7 +363,7 @@ static void test_adopted(void) {
     CHECK_OK(dtl_mem_fill(memory + 10, 9, 10));
     CHECK_OK(dtl_mem_fill_async(stream, memory + 20, 8, 10));
     CHECK_OK(dtl_mem_copy_async(stream, back, memory, sizeof back));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(back[9] == 27 && back[10] == 9 && back[19] == 9 && back[20] == 8 && back[29] == 8 && back[30] == 90);
     CHECK_STATUS(dtl_mem_copy(back, memory + 1, 1000), DTL_ERROR_OUT_OF_BOUNDS);
     CHECK_OK(dtl_mem_release(cl, memory));
@@ -386,7 +386,7 @@ int main(int argc, char** argv) {
         CHECK_OK(dtl_backend_get("opencl", &cl));
         if (strcmp(what, "absent") == 0) unavailable("DTL_OPENCL_LIBRARY=/no/such/libOpenCL.so.1");
         if (strcmp(what, "wrong") == 0) unavailable("libc.so.6 is no OpenCL loader");
-        CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why));
+        CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why, NULL));
         if (strcmp(what, "empty") == 0) {
             if (strstr(why, "cannot open shared object") != NULL) SKIP("no OpenCL loader (libOpenCL.so.1)");
             unavailable("pocl-opencl-icd");

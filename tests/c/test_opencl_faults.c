@@ -99,9 +99,9 @@ static void test_copies(void) {
     CHECK_TEXT("a copy of rows: OpenCL says a code without a name here (-9999)");
     CHECK_OK(dtl_mem_copy_async(stream, device, here, BYTES));
     fake->ends_with = 0;
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_OPENCL);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_OPENCL);
     CHECK_TEXT("a queued copy");
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_stream_destroy(stream));
     CHECK_OK(dtl_mem_free(cl, device));
 }
@@ -135,14 +135,14 @@ static void test_kernels(void) {
     kernel = m_kernel(module, "put", "pi");
     tell(NULL, 0, 0);
     CHECK_OK(put(stream, kernel, x, 3));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(*x == 3);
     FAILS("clSetKernelArgSVMPointer", -50, put(stream, kernel, x, 4), DTL_ERROR_INVALID_ARGUMENT, "argument 0 of kernel 'put'");
     FAILS("clSetKernelArg", -51, put(stream, kernel, x, 4), DTL_ERROR_INVALID_ARGUMENT,
           "argument 1 of kernel 'put': OpenCL says CL_INVALID_ARG_SIZE (-51)");
     FAILS("clEnqueueNDRangeKernel", -5, put(stream, kernel, x, 4), DTL_ERROR_OPENCL, "kernel 'put' (clEnqueueNDRangeKernel)");
     FAILS("clEnqueueNDRangeKernel", -9999, put(stream, kernel, x, 4), DTL_ERROR_OPENCL, "(-9999)");
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(*x == 3);
     /* It fails on the device: the stream says so once, an event and who waits for it, too; later work runs. */
     CHECK_OK(dtl_event_create(cl, 0, &event));
@@ -151,12 +151,12 @@ static void test_kernels(void) {
     fake->ends_with = 0;
     CHECK_OK(dtl_event_record(event, stream));
     CHECK_OK(dtl_stream_wait_event(second, event));
-    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_OPENCL);
+    CHECK_STATUS(dtl_event_wait(event, DTL_TIMEOUT_INFINITE), DTL_ERROR_OPENCL);
     CHECK_TEXT("kernel 'put': OpenCL says a code without a name here (-9999)");
-    CHECK_STATUS(dtl_stream_synchronize(second), DTL_ERROR_OPENCL);
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_OPENCL);
+    CHECK_STATUS(dtl_stream_wait(second, DTL_TIMEOUT_INFINITE), DTL_ERROR_OPENCL);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_OPENCL);
     CHECK_OK(put(stream, kernel, x, 6));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(*x == 6);
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_module_destroy(module));
@@ -165,7 +165,7 @@ static void test_kernels(void) {
     module = compiled(0, DTL_LANGUAGE_SPIRV);
     kernel = m_kernel(module, "put", "pi");
     CHECK_OK(put(stream, kernel, x, 7));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(*x == 7);
     source.language = DTL_LANGUAGE_SPIRV;
     FAILS("clCreateProgramWithIL", -42, dtl_module_compile(cl, 0, &source, &module), DTL_ERROR_INVALID_ARGUMENT, "CL_INVALID_BINARY (-42)");
@@ -198,9 +198,9 @@ static void test_lost(void) {
     CHECK_OK(dtl_stream_host_callback(stream, count, &runs));
     CHECK_OK(put(stream, kernel, device, 1));
     CHECK_OK(dtl_event_record(event, stream));
-    CHECK_OK(dtl_event_sync(event));
+    CHECK_OK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE));
     tell("", -2, -1);
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_UNAVAILABLE);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_UNAVAILABLE);
     CHECK_TEXT("CL_DEVICE_NOT_AVAILABLE (-2)");
     CHECK_STATUS(put(stream, kernel, device, 2), DTL_ERROR_UNAVAILABLE);
     CHECK_STATUS(dtl_mem_copy(here, device, BYTES), DTL_ERROR_UNAVAILABLE);
@@ -210,7 +210,7 @@ static void test_lost(void) {
     CHECK_STATUS(dtl_event_record(event, stream), DTL_ERROR_UNAVAILABLE);
     CHECK_STATUS(dtl_event_query(event, &state), DTL_ERROR_UNAVAILABLE);
     CHECK_STATUS(dtl_stream_host_callback(stream, count, &runs), DTL_ERROR_UNAVAILABLE);
-    CHECK_STATUS(dtl_device_synchronize(cl, 0), DTL_ERROR_UNAVAILABLE);
+    CHECK_STATUS(dtl_device_wait(cl, 0, DTL_TIMEOUT_INFINITE), DTL_ERROR_UNAVAILABLE);
     CHECK(runs == 1);
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_module_destroy(module));
@@ -248,11 +248,11 @@ static void test_two_platforms(void) {
     CHECK_OK(dtl_stream_wait_event(other, event)); /* by a thread of the host's */
     CHECK_OK(put(other, kernel, far_off, 9));
     CHECK_OK(dtl_mem_copy_async(other, here, far_off, 4));
-    CHECK_OK(dtl_stream_synchronize(other));
+    CHECK_OK(dtl_stream_wait(other, DTL_TIMEOUT_INFINITE));
     CHECK(here[0] == 9 && here[1] == 0);
     for (i = 0; i < 32; i++) CHECK(back[64 * i] == here[128 * i + 32] && back[64 * i + 31] == here[128 * i + 63]);
     CHECK_OK(dtl_mem_copy_async(stream, near_by, far_off, BYTES));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_mem_copy(back, near_by, 4));
     CHECK(back[0] == 9);
     CHECK_STATUS(put(stream, kernel, near_by, 9), DTL_ERROR_INVALID_ARGUMENT);
@@ -321,7 +321,7 @@ int main(int argc, char **argv) {
     if (access(argv[1], R_OK) != 0) SKIP("CL/cl.h was not there to compile tests/opencl/fake.c with (Debian: opencl-c-headers)");
     setenv("POCL_DEVICES", "pthread pthread", 1);
     open_over(argv[1], "fake.so");
-    CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why, NULL));
     if (!yes) SKIP(why);
     CHECK_OK(dtl_backend_supports(cl, "shared_memory", &yes));
     CHECK(yes == 1);
@@ -343,7 +343,7 @@ int main(int argc, char **argv) {
     test_old();
     close_it();
     open_over(argv[1], "broken.so");
-    CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why, NULL));
     CHECK(yes == 0 && strstr(why, "clFinish") != NULL);
     close_it();
     return 0;

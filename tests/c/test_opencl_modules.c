@@ -36,7 +36,7 @@ static int *numbers(uint64_t count) {
 }
 
 static dtl_status_t launch(dtl_kernel_t kernel, uint32_t grid, uint32_t block, const void *const *args,
-                           const uint64_t *sizes, uint32_t count) {
+                           const uint64_t *sizes, uint64_t count) {
     dtl_launch_t shape = DTL_LAUNCH_INIT;
     shape.grid[0] = grid, shape.block[0] = block;
     return dtl_kernel_launch(stream, kernel, &shape, args, sizes, count);
@@ -192,7 +192,7 @@ static void test_compiling(void) {
     CHECK_OK(compile(source, 0, &module));
     kernel = m_kernel(module, "give", "p");
     CHECK_OK(launch(kernel, 1, 1, args, sizes, 1));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(*out == 42);
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_module_destroy(module));
@@ -279,11 +279,11 @@ static void test_arguments(void) {
     no_kernel(module, "many", "bH[16][16]pIpp", DTL_ERROR_INVALID_ARGUMENT, "a pointer (p) for argument 7");
     no_kernel(module, "many", "bHx", DTL_ERROR_INVALID_ARGUMENT, "at \"x\"");
     CHECK_OK(launch(many, 1, 1, args, sizes, 8));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(*out == 1 + 10 + 1000 + 10000 + 100000 + 1000000 + 1 + 10000000);
     *out = 0;
     CHECK_OK(launch(guessed, 1, 1, args, sizes, 8));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(*out == 11111012);
     sizes[2] = 8;
     CHECK_STATUS(launch(many, 1, 1, args, sizes, 8), DTL_ERROR_INVALID_ARGUMENT);
@@ -300,7 +300,7 @@ static void test_arguments(void) {
     CHECK(strstr(dtl_last_error(), "shared_bytes") != NULL);
     shape.shared_bytes = 64 * sizeof(int);
     CHECK_OK(dtl_kernel_launch(stream, turn, &shape, both, sizes, 2));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     for (i = 0; i < 256; i++) CHECK(out[i] == 63 - i % 64);
     shape.shared_bytes = 1u << 30; /* more than the device has: PoCL would end the program */
     CHECK_STATUS(dtl_kernel_launch(stream, turn, &shape, both, sizes, 2), DTL_ERROR_INVALID_ARGUMENT);
@@ -311,7 +311,7 @@ static void test_arguments(void) {
     CHECK_STATUS(launch(eight, 1, 4, both, sizes, 1), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(strstr(dtl_last_error(), "[4, 1, 1]") != NULL && strstr(dtl_last_error(), "CL_INVALID_WORK_GROUP_SIZE (-54)") != NULL);
     CHECK_OK(launch(eight, 1, 8, both, sizes, 1));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(*out == 8);
     CHECK_OK(dtl_kernel_destroy(many));
     CHECK_OK(dtl_kernel_destroy(guessed));
@@ -341,7 +341,7 @@ static void *user_of_kernel(void *argument) {
         const uint64_t sizes[2] = {8, 4};
         CHECK_OK(dtl_kernel_launch(own, shared, &shape, args, sizes, 2));
     }
-    CHECK_OK(dtl_stream_synchronize(own));
+    CHECK_OK(dtl_stream_wait(own, DTL_TIMEOUT_INFINITE));
     for (round = 0; round < ROUNDS; round++) CHECK(out[round] == me * ROUNDS + round);
     if (me % 2 == 1) CHECK_OK(dtl_stream_destroy(own));
     CHECK_OK(dtl_mem_free(cl, out));
@@ -378,7 +378,7 @@ static void test_going(void) {
         usleep(1000);
         CHECK_OK(dtl_stream_destroy(going));
         pthread_join(thread, NULL);
-        CHECK_OK(dtl_device_synchronize(cl, 0));
+        CHECK_OK(dtl_device_wait(cl, 0, DTL_TIMEOUT_INFINITE));
         CHECK(*out == 77);
     }
     CHECK_OK(dtl_mem_free(cl, out));
@@ -434,7 +434,7 @@ static void test_order(void) {
     CHECK_OK(dtl_stream_wait_event(other, after));
     CHECK_OK(dtl_kernel_launch(other, second, &one, args, sizes, 1));
     CHECK_OK(dtl_kernel_destroy(second));
-    CHECK_OK(dtl_stream_synchronize(other));
+    CHECK_OK(dtl_stream_wait(other, DTL_TIMEOUT_INFINITE));
     CHECK(*x == 20);
     CHECK_OK(dtl_event_elapsed_ns(before, after, &ns));
     CHECK(ns >= 15000000);
@@ -463,7 +463,7 @@ static void test_own_queue(void *loader, void *context, void *device) {
     for (i = 0; i < 2; i++) {
         CHECK_OK(dtl_event_create(cl, 0, &events[i]));
         CHECK_OK(dtl_event_record(events[i], wrapped));
-        CHECK_OK(dtl_event_sync(events[i]));
+        CHECK_OK(dtl_event_wait(events[i], DTL_TIMEOUT_INFINITE));
     }
     CHECK_STATUS(dtl_event_elapsed_ns(events[0], events[1], &ns), DTL_ERROR_OPENCL);
     CHECK(strstr(dtl_last_error(), "CL_PROFILING_INFO_NOT_AVAILABLE (-7); its command queue was made without") != NULL);
@@ -514,7 +514,7 @@ static void test_binary(void) {
     CHECK_OK(compile(source, 0, &module));
     nine = m_kernel(module, "nine", "p");
     CHECK_OK(launch(nine, 1, 1, args, sizes, 1));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(*x == 9);
     CHECK_OK(dtl_kernel_destroy(nine));
     CHECK_OK(dtl_module_destroy(module));
@@ -549,7 +549,7 @@ static void test_files(void) {
     CHECK_STATUS(dtl_environment_unregister("numbers"), DTL_ERROR_BUSY);
     kernel = m_kernel(module, "give", "p");
     CHECK_OK(launch(kernel, 1, 1, args, sizes, 1));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(*out == 42);
     CHECK_OK(dtl_kernel_destroy(kernel));
     CHECK_OK(dtl_module_destroy(module));
@@ -573,7 +573,7 @@ int main(int argc, char **argv) {
         CHECK_OK(dtl_init(NULL));
         CHECK_OK(dtl_backend_get("opencl", &cl));
         CHECK_OK(dtl_backend_get("host", &host));
-        CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why));
+        CHECK_OK(dtl_backend_is_available(cl, &yes, why, sizeof why, NULL));
         if (!yes) SKIP(why);
         CHECK_OK(dtl_backend_supports(cl, "modules", &yes));
         CHECK(yes == 1);

@@ -378,8 +378,6 @@ static void test_refusals(void) {
     CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
     opts.kind = 0, opts.flags = 8;
     CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
-    opts.flags = 0, opts.reserved = 1;
-    CHECK_STATUS(dtl_policy_create("fixed", list, N, &opts, &policy), DTL_ERROR_INVALID_ARGUMENT);
     CHECK(policy.id == 77);
     policy = policy_of("round_robin", 0);
     CHECK_STATUS(dtl_policy_submit(policy, no_key, NULL, &ran, 0, &submission), DTL_ERROR_NULL_POINTER);

@@ -54,7 +54,7 @@ static void make_event(uint64_t round) {
 static void use_event(uint64_t round) {
     const dtl_event_t event = {now_playing()};
     int32_t state = 0;
-    if (round % 3 == 0) ALLOWED(dtl_event_sync(event));
+    if (round % 3 == 0) ALLOWED(dtl_event_wait(event, DTL_TIMEOUT_INFINITE));
     else if (round % 3 == 1) ALLOWED(dtl_event_query(event, &state));
     else ALLOWED(dtl_event_record(event, DTL_STREAM_NULL));
 }
@@ -70,7 +70,7 @@ static void use_stream(uint64_t round) {
     const dtl_stream_t stream = {now_playing()};
     int32_t done = 0;
     if (round % 1024 == 0) ALLOWED(dtl_stream_host_callback(stream, e_task, NULL));
-    else if (round % 2 == 0) ALLOWED(dtl_stream_synchronize(stream));
+    else if (round % 2 == 0) ALLOWED(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     else ALLOWED(dtl_stream_query(stream, &done));
 }
 
@@ -154,7 +154,7 @@ static void make_kernel(uint64_t round) {
 static void use_kernel(uint64_t round) {
     const dtl_kernel_t kernel = {now_playing()};
     ALLOWED(dtl_kernel_launch(DTL_STREAM_NULL, kernel, &e_launch, NULL, NULL, 0));
-    if (round % 1024 == 0) ALLOWED(dtl_stream_synchronize(DTL_STREAM_NULL)); /* so that the queue stays short */
+    if (round % 1024 == 0) ALLOWED(dtl_stream_wait(DTL_STREAM_NULL, DTL_TIMEOUT_INFINITE)); /* so that the queue stays short */
 }
 
 /* A request ends for whoever asks first: the other one finds it stale. */

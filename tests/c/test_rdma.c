@@ -24,7 +24,7 @@ static dtl_comm_t open_rdma(void) {
     dtl_comm_t comm;
     void *library;
     desc.kind = "rdma";
-    desc.native = &config;
+    desc.rdma = &config;
     desc.timeout_ns = MILLISECONDS(60000);
     CHECK_OK(dtl_comm_open(&desc, &comm));
     library = dlopen(getenv("DTL_RDMA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
@@ -134,7 +134,7 @@ static void sleeps(void) {
     {
         dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
         desc.kind = "rdma";
-        desc.native = &config;
+        desc.rdma = &config;
         desc.timeout_ns = MILLISECONDS(60000);
         CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_LIMIT);
         CHECK_TEXT("ibv_create_comp_channel");
@@ -159,7 +159,7 @@ static void differ(void) {
     dtl_comm_t comm;
     uint64_t size;
     size_t i;
-    desc.kind = "rdma", desc.native = &config, desc.timeout_ns = MILLISECONDS(60000);
+    desc.kind = "rdma", desc.rdma = &config, desc.timeout_ns = MILLISECONDS(60000);
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         config = fresh;
         config.meeting = "shm";

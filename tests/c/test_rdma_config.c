@@ -13,7 +13,7 @@ static dtl_status_t open_one(const dtl_rdma_config_t* config, dtl_comm_t* out) {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     char job[64];
     snprintf(job, sizeof job, "rdma-config-%ld", (long)getpid());
-    desc.kind = "rdma", desc.native = (void*)config, desc.over = meet_over;
+    desc.kind = "rdma", desc.rdma = config, desc.over = meet_over;
     if (meet_over.id == 0) desc.size = 1, desc.job = job;
     desc.timeout_ns = MILLISECONDS(60000);
     return dtl_comm_open(&desc, out);
@@ -158,7 +158,7 @@ static void bad_here(void) {
 }
 
 static dtl_status_t has_no_native(void* self, const dtl_comm_open_t* args, void** comm, int32_t* rank, int32_t* size) {
-    CHECK(args->native == NULL);
+    CHECK(args->config == NULL);
     ++*(int*)self;
     (void)comm, (void)rank, (void)size;
     return DTL_ERROR_COMMUNICATION;
@@ -192,7 +192,7 @@ static void over_a_kind(void) {
     tables.comm = &slots;
     CHECK_OK(dtl_backend_register("mine", &tables, &opened, 0, &mine));
     config.meeting = "mine";
-    desc.kind = "rdma", desc.native = &config, desc.size = 2;
+    desc.kind = "rdma", desc.rdma = &config, desc.size = 2;
     CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_COMMUNICATION);
     CHECK(opened == 1);
 }
@@ -208,7 +208,7 @@ static void no_file(void) {
     CHECK(mkdtemp(folder) != NULL);
     snprintf(meeting, sizeof meeting, "file:%s", folder);
     config.meeting = meeting;
-    desc.kind = "rdma", desc.native = &config, desc.size = 2, desc.timeout_ns = MILLISECONDS(60000);
+    desc.kind = "rdma", desc.rdma = &config, desc.size = 2, desc.timeout_ns = MILLISECONDS(60000);
     CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
     none = before, none.rlim_cur = 0;
     CHECK(setrlimit(RLIMIT_FSIZE, &none) == 0);
@@ -283,7 +283,7 @@ static void unavailable(const char* reason) {
     int32_t yes = 7;
     char why[600];
     CHECK_OK(dtl_backend_get("rdma", &rdma));
-    CHECK_OK(dtl_backend_is_available(rdma, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(rdma, &yes, why, sizeof why, NULL));
     CHECK(yes == 0 && strstr(why, reason) != NULL);
     refused(NULL, DTL_ERROR_UNAVAILABLE, reason);
 }

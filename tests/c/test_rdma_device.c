@@ -77,7 +77,7 @@ static dtl_comm_t open_rdma(uint32_t flags) {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     dtl_comm_t out;
     void *library;
-    desc.kind = "rdma", desc.native = &config, desc.flags = flags, desc.timeout_ns = MILLISECONDS(60000);
+    desc.kind = "rdma", desc.rdma = &config, desc.flags = flags, desc.timeout_ns = MILLISECONDS(60000);
     CHECK_OK(dtl_comm_open(&desc, &out));
     library = dlopen(getenv("DTL_RDMA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
     CHECK(library != NULL);
@@ -446,7 +446,7 @@ static void cuda(void) {
 static void missing(void) {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     config.device_memory = DTL_RDMA_DMABUF;
-    desc.kind = "rdma", desc.native = &config, desc.timeout_ns = MILLISECONDS(60000);
+    desc.kind = "rdma", desc.rdma = &config, desc.timeout_ns = MILLISECONDS(60000);
     CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_NOT_SUPPORTED);
     CHECK_TEXT("has no ibv_reg_dmabuf_mr: use rdma-core 34 or newer, or DTL_RDMA_STAGED");
     config.device_memory = DTL_RDMA_PEERMEM; /* needs nothing of the library */

@@ -114,14 +114,14 @@ static void test_availability(void) {
     tables.main.is_available = is_available, tables.main.supports = supports;
     can_run = 0;
     CHECK_OK(dtl_backend_register("flux", &tables.main, &far, 0, &backend));
-    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why, NULL));
     CHECK(yes == 0 && strcmp(why, "the flux is \xc3\xa9teint") == 0);
-    CHECK_OK(dtl_backend_is_available(backend, &yes, why, 14)); /* would cut the letter in two */
+    CHECK_OK(dtl_backend_is_available(backend, &yes, why, 14, NULL)); /* would cut the letter in two */
     CHECK(strcmp(why, "the flux is ") == 0);
-    CHECK_OK(dtl_backend_is_available(backend, &yes, why, 1));
+    CHECK_OK(dtl_backend_is_available(backend, &yes, why, 1, NULL));
     CHECK(why[0] == 0);
-    CHECK_OK(dtl_backend_is_available(backend, &yes, NULL, 0));
-    CHECK_OK(dtl_backend_is_available(backend, &yes, why, 0));
+    CHECK_OK(dtl_backend_is_available(backend, &yes, NULL, 0, NULL));
+    CHECK_OK(dtl_backend_is_available(backend, &yes, why, 0, NULL));
     CHECK_STATUS(dtl_backend_device_count(backend, &count), DTL_ERROR_UNAVAILABLE);
     CHECK_TEXT("flux");
     CHECK_STATUS(dtl_mem_alloc(backend, DTL_MEMORY_DEVICE, 8, 0, &memory), DTL_ERROR_UNAVAILABLE);
@@ -129,10 +129,10 @@ static void test_availability(void) {
     can_run = 1;
     CHECK_OK(dtl_backend_device_count(backend, &count)); /* a no is asked again */
     why[0] = 'x';
-    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(backend, &yes, why, sizeof why, NULL));
     CHECK(yes == 1 && why[0] == 0);
     can_run = 0;
-    CHECK_OK(dtl_backend_is_available(backend, &yes, NULL, 0)); /* asked afresh */
+    CHECK_OK(dtl_backend_is_available(backend, &yes, NULL, 0, NULL)); /* asked afresh */
     CHECK(yes == 0);
     CHECK_OK(dtl_backend_supports(backend, "warp", &yes));
     CHECK(yes == 1);
@@ -144,7 +144,7 @@ static void test_availability(void) {
     CHECK_OK(dtl_backend_unregister(backend));
     tables.main.is_available = broken_available;
     CHECK_OK(dtl_backend_register("broken", &tables.main, &far, 0, &broken));
-    CHECK_OK(dtl_backend_is_available(broken, &yes, why, sizeof why));
+    CHECK_OK(dtl_backend_is_available(broken, &yes, why, sizeof why, NULL));
     CHECK(yes == 0 && why[0] != 0);
     CHECK_OK(dtl_backend_unregister(broken));
     CHECK(far.destroyed == 2);
@@ -244,7 +244,7 @@ static void test_replace(void) {
     CHECK(old_self.destroyed == 0);
     CHECK_OK(dtl_executor_destroy(executor)); /* the last use */
     CHECK(old_self.destroyed == 1); /* "two" still uses it: one call for each registration */
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_HANDLE);
     CHECK_STATUS(dtl_backend_unregister(old_one), DTL_ERROR_INVALID_HANDLE);
     CHECK(find("one").id == new_one.id);
     /* One that nothing uses goes at once. */
@@ -552,20 +552,20 @@ static void test_no_rdma(void) {
         setenv("DTL_RDMA_LIBRARY", cases[i][0], 1);
         setenv("DTL_COMM", "rdma", 1);
         restart();
-        CHECK_OK(dtl_backend_is_available(find("rdma"), &is_there, why, sizeof why));
+        CHECK_OK(dtl_backend_is_available(find("rdma"), &is_there, why, sizeof why, NULL));
         if (is_there) {
             CHECK(cases[i][0][0] == '\0');
             printf("an RDMA device is here: that there is none cannot be tried\n");
         } else {
             CHECK(strstr(why, reason) != NULL);
-            CHECK_STATUS(dtl_comm_world(&comm), DTL_ERROR_UNAVAILABLE);
+            CHECK_STATUS(dtl_comm_get_world(&comm), DTL_ERROR_UNAVAILABLE);
             CHECK_TEXT(reason);
-            desc.kind = "rdma", desc.rank = 0, desc.size = 1, desc.native = &rdma;
+            desc.kind = "rdma", desc.rank = 0, desc.size = 1, desc.rdma = &rdma;
             CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_UNAVAILABLE);
             CHECK_TEXT(reason);
             CHECK(comm.id == 77);
         }
-        desc.kind = "auto", desc.rank = 0, desc.size = 1, desc.native = NULL;
+        desc.kind = "auto", desc.rank = 0, desc.size = 1, desc.rdma = NULL;
         CHECK_OK(dtl_comm_open(&desc, &comm));
         CHECK_OK(dtl_comm_info(comm, &info));
         CHECK(strcmp(info.kind, "self") == 0);

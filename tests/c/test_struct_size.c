@@ -76,7 +76,7 @@ static dtl_status_t executor_desc(void* it) {
 static dtl_status_t launch(void* it) {
     const dtl_launch_t* shape = (dtl_launch_t*)it;
     const dtl_status_t status = dtl_kernel_launch(good.stream, good.kernel, shape, NULL, NULL, 0);
-    CHECK_OK(dtl_stream_synchronize(good.stream));
+    CHECK_OK(dtl_stream_wait(good.stream, DTL_TIMEOUT_INFINITE));
     return status;
 }
 
@@ -121,7 +121,7 @@ static dtl_status_t own(dtl_enum_word_t operation, void* it) {
     dtl_dispatch_query_t wanted = DTL_DISPATCH_QUERY_INIT;
     wanted.operation = operation, wanted.args = it;
     wanted.source = wanted.destination = wanted.schedule = DTL_DISPATCH_ANY;
-    return dtl_dispatch_invoke(dtl_dispatch_default(), &wanted, NULL);
+    return dtl_dispatch_invoke(dtl_dispatcher_default(), &wanted, NULL);
 }
 
 static dtl_status_t dispatch_alloc(void* it) { return own(DTL_OPERATION_ALLOC, it); } /* of 0 bytes */
@@ -270,7 +270,7 @@ static void make(void) {
     CHECK_OK(dtl_backend_get("host", &good.host));
     CHECK_OK(dtl_stream_create(good.host, 0, 0, &good.stream));
     CHECK_OK(dtl_kernel_from_function(good.host, kernel, NULL, &good.kernel));
-    CHECK_OK(dtl_array_alloc(good.host, DTL_MEMORY_HOST, 1, shape, DTL_DTYPE_INT8, 0, &good.array));
+    CHECK_OK(dtl_array_alloc(good.host, DTL_MEMORY_HOST, shape, 1, DTL_DTYPE_INT8, 0, &good.array));
     CHECK_OK(dtl_executor_create(good.host, NULL, &good.executor));
     CHECK_OK(dtl_policy_create("round_robin", NULL, 0, NULL, &good.policy));
     CHECK_OK(dtl_dispatcher_create(0, &good.dispatcher));

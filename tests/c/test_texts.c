@@ -28,7 +28,7 @@ static void test_null_buffers(void) {
     CHECK_NULL_BUFFER(dtl_explain(NULL, 10, &length));
     CHECK_NULL_BUFFER(dtl_ev_to_json(DTL_MEMORY_HOST, NULL, 10, &length));
     CHECK_NULL_BUFFER(dtl_module_log(DTL_MODULE_NULL, NULL, 10, &length));
-    CHECK_NULL_BUFFER(dtl_dispatch_explain(dtl_dispatch_default(), &query, NULL, 10, &length));
+    CHECK_NULL_BUFFER(dtl_dispatch_explain(dtl_dispatcher_default(), &query, NULL, 10, &length));
     CHECK_NULL_BUFFER(dtl_comm_dump(DTL_COMM_SELF, NULL, 10, &length));
     CHECK_NULL_BUFFER(dtl_backend_self_test(host, NULL, 10, &length));
     CHECK_NULL_BUFFER(dtl_affinity(NULL, 10, &length));

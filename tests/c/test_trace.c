@@ -137,7 +137,7 @@ static void contents(void) {
     CHECK_OK(dtl_mem_fill(memory, 0, 77));
     CHECK_STATUS(dtl_mem_copy(memory, memory, 8), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_OK(dtl_stream_host_callback(stream, touch, &touched));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_comm_isend(DTL_COMM_SELF, &one, 1, DTL_DTYPE_INT64, 0, 42, &request));
     CHECK_OK(dtl_comm_recv(DTL_COMM_SELF, &sum, 1, DTL_DTYPE_INT64, 0, 42, NULL));
     CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));
@@ -165,7 +165,7 @@ static void contents(void) {
     /* The stream's work is in the stream's thread. */
     found = nth(&all, "host callback", 0);
     CHECK(says(found, "cat", "stream") && found->tid != getpid());
-    CHECK(found->end_us <= nth(&all, "dtl_stream_synchronize", 0)->end_us);
+    CHECK(found->end_us <= nth(&all, "dtl_stream_wait", 0)->end_us);
     /* An operation goes on until its end is seen. */
     found = nth(&all, "send", 0);
     CHECK(found->phase == 'b' && says(found, "cat", "operation"));
@@ -353,7 +353,7 @@ static void signals(void) {
     CHECK_OK(dtl_trace_start(in_folder("signals.json")));
     CHECK_OK(dtl_stream_create(host, 0, 0, &stream));
     CHECK_OK(dtl_stream_host_callback(stream, touch, &touched));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK(pthread_sigmask(SIG_BLOCK, &blocked, &before) == 0);
     for (i = 0; i < 3; i++) CHECK(kill(getpid(), SIGUSR1) == 0 && sigwait(&blocked, &got) == 0 && got == SIGUSR1);
     CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0 && sigismember(&before, SIGTERM) == 0);
@@ -535,7 +535,7 @@ static void ranked(void) {
     trace all;
     CHECK_OK(dtl_comm_isend(comm, out, 256, DTL_DTYPE_INT32, next, 5, &requests[0]));
     CHECK_OK(dtl_comm_irecv(comm, in, 256, DTL_DTYPE_INT32, before, 5, &requests[1]));
-    CHECK_OK(dtl_request_wait_all(2, requests, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_request_wait_all(requests, 2, DTL_TIMEOUT_INFINITE, NULL));
     CHECK_OK(dtl_comm_bcast(comm, out, 3, DTL_DTYPE_INT32, ranks - 1));
     CHECK_OK(dtl_comm_barrier(comm));
     CHECK_OK(dtl_trace_stop());

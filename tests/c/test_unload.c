@@ -43,7 +43,7 @@ int main(void) {
         *(void**)&get = symbol(library, "dtl_backend_get");
         *(void**)&create = symbol(library, "dtl_stream_create");
         *(void**)&callback = symbol(library, "dtl_stream_host_callback");
-        *(void**)&sync = symbol(library, "dtl_stream_synchronize");
+        *(void**)&sync = symbol(library, "dtl_stream_wait");
         CHECK(strcmp(version(), DTL_VERSION_STRING) == 0);
         CHECK_OK(get("host", &host));
         CHECK_OK(create(host, 0, 0, &stream));

@@ -113,7 +113,7 @@ static inline void case_sizes(side_t s, int is_own) {
     CHECK_OK(dtl_win_flush(win, target));
     CHECK_OK(dtl_win_rget(win, back, BIG / 4, DTL_DTYPE_FLOAT32, target, 0, &requests[0]));
     CHECK_OK(dtl_win_rget(win, back, 4, DTL_DTYPE_FLOAT32, DTL_PROC_NULL, 0, &requests[1]));
-    CHECK_OK(dtl_request_wait_all(2, requests, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_request_wait_all(requests, 2, DTL_TIMEOUT_INFINITE, NULL));
     CHECK(requests[0].id == 0 && requests[1].id == 0);
     CHECK(memcmp(back, bytes, BIG) == 0);
     CHECK_OK(dtl_win_rget(win, back, 8, DTL_DTYPE_BYTE, target, 0, &requests[0]));

@@ -77,6 +77,11 @@ report dtl-info $?
     test -s "$(find "$prefix" -name $file)" || { echo "$file is missing"; exit 1; }
 done && "$prefix/bin/dtl-info" explain dtl_comm_send DTL_ERROR_TIMEOUT DTL_TIMEOUT) >"$log" 2>&1
 report manual $?
+# The documents that the headers name, and the site where mdBook is installed.
+(doc=$(dirname "$(find "$prefix" -name LICENSE-MIT)") pages=$(grep -rhoE 'docs/[a-z/-]+\.md' "$prefix/include" | sort -u)
+for page in $pages; do test -s "$doc/${page#docs/}" || { echo "$page is missing"; exit 1; }; done
+test -n "$pages" && { ! mdbook --version 2>/dev/null | grep -q ' v0\.5\.' || grep -q "reference/names.html" "$doc/index.html"; }) >"$log" 2>&1
+report documents $?
 "$prefix/bin/dtl-bench" comm -n 2 --quick --only barrier >"$log" 2>&1
 report dtl-bench $?
 

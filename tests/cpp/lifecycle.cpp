@@ -24,9 +24,9 @@ static void use() {
     CHECK_OK(dtl_mem_free(host, memory));
     CHECK_STATUS(dtl_mem_alloc(host, 1, 1, 0, &memory), DTL_ERROR_NOT_SUPPORTED);
     CHECK_OK(dtl_event_create(host, 0, &event));
-    CHECK_OK(dtl_event_sync(event));
+    CHECK_OK(dtl_event_wait(event, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_event_destroy(event));
-    CHECK_STATUS(dtl_event_sync(event), DTL_ERROR_INVALID_HANDLE);
+    CHECK_STATUS(dtl_event_wait(event, DTL_TIMEOUT_INFINITE), DTL_ERROR_INVALID_HANDLE);
 }
 
 static int destroyed_in_thread;
@@ -53,7 +53,7 @@ static void run(bool finalize) {
     static Late after;
     make_handles(&left);
     CHECK_OK(dtl_stream_host_callback(left.stream, e_task, nullptr));
-    CHECK_OK(dtl_stream_synchronize(left.stream));
+    CHECK_OK(dtl_stream_wait(left.stream, DTL_TIMEOUT_INFINITE));
     std::thread([] {
         static thread_local Late early; // destroyed after the library's own thread-local data
         early.in_thread = true;

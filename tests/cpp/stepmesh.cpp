@@ -343,7 +343,7 @@ static void card_streams(Card &card)
     stream->synchronize();
     CHECK(card.syncs == syncs + 1 && card.last.device == 3 && Card::current == 2);
     card.on_record = BACKEND_FAILED;
-    CHECK_STATUS(dtl_stream_synchronize(stream.get()), DTL_ERROR_BACKEND);
+    CHECK_STATUS(dtl_stream_wait(stream.get(), DTL_TIMEOUT_INFINITE), DTL_ERROR_BACKEND);
     card.on_record = BACKEND_OK;
     CHECK(card.events == 1); // nothing is left behind by the failure
     int ran = 0;

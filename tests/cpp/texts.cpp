@@ -92,14 +92,14 @@ static void reasons()
     const dtl::backend_ref found("texts");
     int32_t yes = 1;
     char text[4096];
-    CHECK_OK(dtl_backend_is_available(found.get(), &yes, text, sizeof text));
+    CHECK_OK(dtl_backend_is_available(found.get(), &yes, text, sizeof text, nullptr));
     std::string why;
     CHECK(!found.is_available(&why) && yes == 0);
     CHECK(why == text && why.find(long_reason) != std::string::npos);
     CHECK(found.name() == "texts" && found.name() == dtl_backend_name(found.get()));
 
     dtl::register_environment<int>("texts.missing", "1", {"texts.no-such-environment"});
-    CHECK_OK(dtl_environment_is_available("texts.missing", &yes, text, sizeof text));
+    CHECK_OK(dtl_environment_is_available("texts.missing", &yes, text, sizeof text, nullptr));
     CHECK(!dtl::environment::is_available("texts.missing", &why) && yes == 0);
     CHECK(why == text && !why.empty());
 }

@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
         CHECK_OK(dtl_comm_destroy(comms[0]));
         CHECK_OK(dtl_comm_destroy(comms[1]));
     } else {
-        CHECK_OK(dtl_comm_world(&comms[0]));
+        CHECK_OK(dtl_comm_get_world(&comms[0]));
         rank(&comms[0]);
     }
     return 0;

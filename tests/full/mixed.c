@@ -65,7 +65,7 @@ static void messages(dtl_comm_t comm, char *out, char *in) {
         DTL_CHECK(dtl_comm_irecv(comm, in + (uint64_t)i * LARGEST / 8, bytes, DTL_DTYPE_BYTE, from, i, &requests[2 * i]));
         DTL_CHECK(dtl_comm_isend(comm, out, bytes, DTL_DTYPE_BYTE, to, i, &requests[2 * i + 1]));
     }
-    DTL_CHECK(dtl_request_wait_all((uint64_t)(2 * count), requests, DTL_TIMEOUT_INFINITE, NULL));
+    DTL_CHECK(dtl_request_wait_all(requests, (uint64_t)(2 * count), DTL_TIMEOUT_INFINITE, NULL));
 }
 
 static void collectives(dtl_comm_t comm, char *out, char *in) {

@@ -52,13 +52,13 @@ static void use(dtl_comm_t comm)
     CHECK_OK(dtl_comm_destroy(comm));
 }
 
-/* `native`: NULL, or the address of MPI_Comm_c2f of a communicator. */
-static void use_both_ways(const int32_t *native)
+/* `mpi_comm`: NULL, or the address of MPI_Comm_c2f of a communicator. */
+static void use_both_ways(const int32_t *mpi_comm)
 {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     dtl_comm_t comm;
     desc.kind = "mpi";
-    desc.native = (void *)(uintptr_t)native;
+    desc.mpi_comm = mpi_comm;
     desc.timeout_ns = DTL_TIMEOUT_INFINITE;
     CHECK_OK(dtl_comm_open(&desc, &comm));
     use(comm);

@@ -19,8 +19,8 @@ fi
 cd "$work/tree"
 grep -rlF '#[inline(always)]' src | xargs sed -i 's/#\[inline(always)\]//'
 CARGO_TARGET_DIR=$work/target cargo "+$rust_pinned" rustc -q --locked --lib --crate-type cdylib
-cp "$work/target/debug/libdtl.so" "$work/libdtl.so.0"
-"${CC:-cc}" -std=c11 -O1 -I include "$here/walks.c" "$work/libdtl.so.0" -o "$work/walks"
+cp "$work/target/debug/libdtl.so" "$work/libdtl.so.0.2"
+"${CC:-cc}" -std=c11 -O1 -I include "$here/walks.c" "$work/libdtl.so.0.2" -o "$work/walks"
 
 # walk FUNCTION ENTRY
 walk() {

@@ -53,7 +53,7 @@ static address_t number(const void* at) { return (address_t)(uintptr_t)at; }
 /* ---- the two sides, n times ------------------------------------------------------------------------ */
 
 static void launch_once(dtl_kernel_t kernel, uint32_t blocks, uint32_t threads, const void* const* args,
-                        const uint64_t* sizes, uint32_t count) {
+                        const uint64_t* sizes, uint64_t count) {
     dtl_launch_t launch = DTL_LAUNCH_INIT;
     launch.grid[0] = blocks, launch.block[0] = threads;
     OK(dtl_kernel_launch(dtl.stream, kernel, &launch, args, sizes, count));
@@ -61,7 +61,7 @@ static void launch_once(dtl_kernel_t kernel, uint32_t blocks, uint32_t threads, 
 
 static void dtl_launches(int n) {
     while (n-- > 0) launch_once(dtl.nothing, 1, 1, NULL, NULL, 0);
-    OK(dtl_stream_synchronize(dtl.stream));
+    OK(dtl_stream_wait(dtl.stream, DTL_TIMEOUT_INFINITE));
 }
 static void raw_launches(int n) {
     while (n-- > 0) RAW(cuLaunchKernel(raw.nothing, 1, 1, 1, 1, 1, 1, 0, raw.stream, NULL, NULL));
@@ -78,7 +78,7 @@ static void raw_launch_wait(int n) {
 static void dtl_record(int n) {
     while (n-- > 0) {
         OK(dtl_event_record(dtl.event, dtl.stream));
-        OK(dtl_event_sync(dtl.event));
+        OK(dtl_event_wait(dtl.event, DTL_TIMEOUT_INFINITE));
     }
 }
 static void raw_record(int n) {
@@ -118,7 +118,7 @@ static void* to;
 static void dtl_copy(int n) {
     while (n-- > 0) {
         OK(dtl_mem_copy_async(dtl.stream, to, from, size_now));
-        OK(dtl_stream_synchronize(dtl.stream));
+        OK(dtl_stream_wait(dtl.stream, DTL_TIMEOUT_INFINITE));
     }
 }
 static void raw_copy(int n) {
@@ -136,7 +136,7 @@ static void dtl_saxpy(int n) {
     const uint64_t sizes[4] = {sizeof a, sizeof one, sizeof other, sizeof count};
     while (n-- > 0) {
         launch_once(dtl.saxpy, (count + 255) / 256, 256, args, sizes, 4);
-        OK(dtl_stream_synchronize(dtl.stream));
+        OK(dtl_stream_wait(dtl.stream, DTL_TIMEOUT_INFINITE));
     }
 }
 

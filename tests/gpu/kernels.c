@@ -89,7 +89,7 @@ static void both(const char* name, const struct dtl_kernel_entry_* here, const u
         CHECK_OK(dtl_mem_copy(device[i], a->block, a->size));
     }
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, here->count));
-    CHECK_OK(dtl_stream_synchronize(stream));
+    CHECK_OK(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE));
     CHECK_OK(dtl_kernel_destroy(kernel));
     for (at.block_index[1] = 0; at.block_index[1] < grid[1]; at.block_index[1]++)
         for (at.block_index[0] = 0; at.block_index[0] < grid[0]; at.block_index[0]++) CHECK(here->run(&at, host_args) == 0);
@@ -206,7 +206,7 @@ static void test_fault(void) {
     CHECK_OK(dtl_mem_alloc(cuda, DTL_MEMORY_DEVICE, 64, 0, &memory));
     CHECK_OK(dtl_kernel_launch(stream, kernel, &launch, args, sizes, 1));
     (void)!dtl_event_record(event, stream); /* may be told already */
-    CHECK_STATUS(dtl_stream_synchronize(stream), DTL_ERROR_DEVICE_LOST);
+    CHECK_STATUS(dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE), DTL_ERROR_DEVICE_LOST);
     CHECK(strstr(dtl_last_error(), "CUDA_ERROR_ILLEGAL_ADDRESS (700)") != NULL);
     CHECK_STATUS(dtl_mem_fill(memory, 1, 64), DTL_ERROR_DEVICE_LOST);
     CHECK_OK(dtl_kernel_destroy(kernel));

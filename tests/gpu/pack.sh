@@ -35,7 +35,7 @@ put() { # FILE TARGET
     [ -e "$1" ] || fail "$1 is not there: build with -DDTL_BUILD_TESTS=ON"
     cp -lL "$1" "$folder/$2" 2>/dev/null || cp -L "$1" "$folder/$2"
 }
-put "$build/stage/lib/libdtl.so.0" lib/libdtl.so.0
+put "$build/stage/lib/libdtl.so.0.2" lib/libdtl.so.0.2
 put "$nvrtc/libnvrtc.so.12" lib/libnvrtc.so.12
 for file in "$nvrtc"/libnvrtc-builtins.so.*; do put "$file" "lib/${file##*/}"; done
 [ -z "$nccl" ] || put "$build/wheels/nvidia/nccl/lib/libnccl.so.2" lib/libnccl.so.2

@@ -25,7 +25,7 @@ run() { # RESULTS VARIABLE=value…
 driver=$2 kernels=$3 nccl=$4
 
 loaded=$(LD_LIBRARY_PATH=$work/dtl-gpu/lib ldd "$work/dtl-gpu/bin/bench")
-[[ $loaded == *"=> $work/dtl-gpu/lib/libdtl.so.0 "* ]] || fail "the programs would not take the library of the pack"
+[[ $loaded == *"=> $work/dtl-gpu/lib/libdtl.so.0.2 "* ]] || fail "the programs would not take the library of the pack"
 run good DTL_NCCL_LIBRARY="$nccl" || { cat "$work"/good/*.log; fail "it should pass"; }
 grep -q '^PASS kernel-histogram$' "$work/good/results.md" || fail "no line of a kernel"
 grep -q '^| saxpy, .* GB/s |' "$work/good/results.md" || fail "no line of saxpy"

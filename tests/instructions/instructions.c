@@ -155,7 +155,7 @@ static inline __attribute__((always_inline)) void both_complete(dtl_request_t *r
 {
     /* The first rank's request may need a step of the second one. */
     for (int32_t done = 0; !done;) {
-        DTL_CHECK(dtl_request_test_all(2, requests, &done, NULL));
+        DTL_CHECK(dtl_request_test_all(requests, 2, &done, NULL));
     }
 }
 

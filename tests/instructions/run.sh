@@ -29,8 +29,8 @@ fi
 # Wherever this runs, the program sees the same names and variables: the C library's heap begins the same way.
 work=$(mktemp -d /tmp/dtl-instructions.XXXXXX)
 trap 'rm -rf "$work"' EXIT
-cp "$library" "$work/libdtl.so.0"
-"${CC:-cc}" -std=c11 -O2 -pthread -I "$here/../../include" "$here/instructions.c" "$work/libdtl.so.0" -ldl -o "$work/program"
+cp "$library" "$work/libdtl.so.0.2"
+"${CC:-cc}" -std=c11 -O2 -pthread -I "$here/../../include" "$here/instructions.c" "$work/libdtl.so.0.2" -ldl -o "$work/program"
 rounds=$(sed -n 's/^enum { ROUNDS = \([0-9]*\) };/\1/p' "$here/instructions.c")
 
 # counted VARIABLE=VALUE [ROW]: runs the program and prints what was counted inside the functions row_...

@@ -16,12 +16,12 @@ static const char *level_name = "multiple";
 static int rank, size;
 static int32_t world_fint;
 
-static dtl_status_t open_desc(const void *native, uint32_t flags, dtl_comm_t *out)
+static dtl_status_t open_desc(const int32_t *mpi_comm, uint64_t flags, dtl_comm_t *out)
 {
     dtl_comm_desc_t desc = DTL_COMM_DESC_INIT;
     desc.kind = "mpi";
     desc.flags = flags;
-    desc.native = (void *)(uintptr_t)native;
+    desc.mpi_comm = mpi_comm;
     return dtl_comm_open(&desc, out);
 }
 
@@ -198,7 +198,7 @@ static void communicators(int argc, char **argv)
     /* What the description says must be so. */
     fint = (int32_t)TO_INT(MPI_COMM_WORLD);
     desc.kind = "mpi";
-    desc.native = &fint;
+    desc.mpi_comm = &fint;
     desc.rank = size;
     desc.size = size + 1;
     CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_INVALID_RANK);
@@ -207,12 +207,11 @@ static void communicators(int argc, char **argv)
     desc.size = 0;
     desc.kind = "hier";
     CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_INVALID_ARGUMENT);
-    CHECK_SAID("native with kind \"hier\"");
-    CHECK_SAID("use kind \"mpi\" or dtl_comm_from_mpi_fint");
+    CHECK_SAID("desc.mpi_comm is set, and kind \"hier\" does not read it");
     desc.kind = "auto";
     CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_INVALID_ARGUMENT);
     desc.kind = "self";
-    desc.native = NULL;
+    desc.mpi_comm = NULL;
     desc.flags = DTL_COMM_NO_DUP;
     CHECK_STATUS(dtl_comm_open(&desc, &comm), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_SAID("DTL_COMM_NO_DUP");

@@ -11,7 +11,7 @@ static void compare_dims(void) {
             int theirs[3] = {0, 0, 0};
             int32_t ours[3] = {0, 0, 0};
             CHECK(MPI_Dims_create(size, ndims, theirs) == MPI_SUCCESS);
-            CHECK_OK(dtl_cart_dims(size, ndims, ours));
+            CHECK_OK(dtl_cart_dims(size, ours, ndims));
             for (i = 0; i < ndims; i++) {
                 if (theirs[i] != ours[i]) fprintf(stderr, "size %d, ndims %d, [%d]: %d, MPI %d\n", size, ndims, i, ours[i], theirs[i]);
                 CHECK(theirs[i] == ours[i]);
@@ -31,19 +31,19 @@ static void compare_grid(int d0, int d1, int d2, int periodic) {
     CHECK(MPI_Cart_create(MPI_COMM_WORLD, 3, dims, periods, 0, &grid) == MPI_SUCCESS);
     CHECK(MPI_Comm_rank(grid, &me) == MPI_SUCCESS);
     CHECK(MPI_Cart_coords(grid, me, 3, place) == MPI_SUCCESS);
-    CHECK_OK(dtl_cart_coords(3, dims, me, ours));
+    CHECK_OK(dtl_cart_coords(dims, 3, me, ours));
     for (i = 0; i < 3; i++) CHECK(place[i] == ours[i]);
     for (i = 0; i < 3; i++) {
         if (periods[i]) place[i] += 5 * dims[i] - 7;
     }
     CHECK(MPI_Cart_rank(grid, place, &rank) == MPI_SUCCESS);
-    CHECK_OK(dtl_cart_rank(3, dims, periods, place, &from));
+    CHECK_OK(dtl_cart_rank(dims, periods, place, 3, &from));
     CHECK(rank == from);
     for (i = 0; i < 3; i++) {
         for (by = -3; by <= 3; by++) {
             int source, dest;
             CHECK(MPI_Cart_shift(grid, i, by, &source, &dest) == MPI_SUCCESS);
-            CHECK_OK(dtl_cart_shift(3, dims, periods, me, i, by, &from, &to));
+            CHECK_OK(dtl_cart_shift(dims, periods, 3, me, i, by, &from, &to));
             CHECK(translated(source) == from && translated(dest) == to);
         }
     }

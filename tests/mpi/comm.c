@@ -111,7 +111,7 @@ static void check_order(dtl_comm_t comm, int rank, int size)
         CHECK_OK(dtl_comm_recv(comm, &value, 1, DTL_DTYPE_INT32, previous, DTL_ANY_TAG, NULL));
         CHECK(value == left[i]);
     }
-    CHECK_OK(dtl_request_wait_all(COUNT, sends, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_request_wait_all(sends, COUNT, DTL_TIMEOUT_INFINITE, NULL));
 }
 
 /* Small sends may be over as they begin: they can be waited for late and in any order, tell who asks, and a cancel comes too
@@ -143,7 +143,7 @@ static void check_small_sends(MPI_Comm user, int rank, int size)
         CHECK_STATUS(dtl_request_wait(sends[i], DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_INVALID_HANDLE);
         sends[i] = DTL_REQUEST_NULL;
     }
-    CHECK_OK(dtl_request_wait_all(MANY, sends, DTL_TIMEOUT_INFINITE, NULL));
+    CHECK_OK(dtl_request_wait_all(sends, MANY, DTL_TIMEOUT_INFINITE, NULL));
     CHECK_OK(dtl_comm_destroy(comm));
 }
 

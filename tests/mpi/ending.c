@@ -153,7 +153,7 @@ static void withdrawn(void)
         if (i % 2 == 0) {
             CHECK_STATUS(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_CANCELED);
         } else {
-            CHECK_STATUS(dtl_request_wait_all(1, &request, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_CANCELED);
+            CHECK_STATUS(dtl_request_wait_all(&request, 1, DTL_TIMEOUT_INFINITE, NULL), DTL_ERROR_CANCELED);
             CHECK(request.id == 0);
         }
         while (waited != 0) sched_yield();
@@ -165,7 +165,7 @@ static void withdrawn(void)
     CHECK_OK(dtl_comm_irecv(world, &value, 1, DTL_DTYPE_INT64, rank, 4, &request));
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
         CHECK_STATUS(dtl_request_wait(request, limits[i], NULL), DTL_ERROR_TIMEOUT);
-        CHECK_STATUS(dtl_request_wait_all(1, &request, limits[i], NULL), DTL_ERROR_TIMEOUT);
+        CHECK_STATUS(dtl_request_wait_all(&request, 1, limits[i], NULL), DTL_ERROR_TIMEOUT);
     }
     CHECK_OK(dtl_comm_send(world, &sent, 1, DTL_DTYPE_INT64, rank, 4));
     CHECK_OK(dtl_request_wait(request, DTL_TIMEOUT_INFINITE, NULL));

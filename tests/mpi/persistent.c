@@ -70,8 +70,8 @@ static void ring(int32_t source)
         CHECK_OK(dtl_comm_send_init(comm, out, n, DTL_DTYPE_INT64, next, 60, &pair[1]));
         for (int round = 0; round < ROUNDS; round++) {
             for (uint64_t at = 0; at < n; at++) out[at] = (int64_t)at * 1000 + rank * 100 + round;
-            CHECK_OK(dtl_request_start_all(2, pair));
-            CHECK_OK(dtl_request_wait_all(2, pair, SECONDS(60), infos));
+            CHECK_OK(dtl_request_start_all(pair, 2));
+            CHECK_OK(dtl_request_wait_all(pair, 2, SECONDS(60), infos));
             CHECK(infos[0].source == before && infos[0].tag == 60 && infos[0].size_bytes == n * 8);
             for (uint64_t at = 0; at < n; at++) CHECK(in[at] == (int64_t)at * 1000 + before * 100 + round);
         }
@@ -248,8 +248,8 @@ static void *exchange(void *number)
     CHECK_OK(dtl_comm_recv_init(comm, &in, 1, DTL_DTYPE_INT64, before, 9, &unmatched));
     for (int round = 0; round < 10 * ROUNDS; round++) {
         out = round * 10 + tag;
-        CHECK_OK(dtl_request_start_all(2, pair));
-        CHECK_OK(dtl_request_wait_all(2, pair, SECONDS(60), NULL));
+        CHECK_OK(dtl_request_start_all(pair, 2));
+        CHECK_OK(dtl_request_wait_all(pair, 2, SECONDS(60), NULL));
         CHECK(in == out);
         if (round % ROUNDS == 0) { /* and one that is withdrawn, between those of the others */
             CHECK_OK(dtl_request_start(unmatched));

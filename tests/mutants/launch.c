@@ -10,7 +10,7 @@ typedef struct launch_t {
     dtl_kernel_fn_t kernel;
     void *user;
     unsigned char *shared; /* of a block; NULL = none */
-    uint32_t count;
+    uint64_t count;
     const void *args[]; /* to the copies behind them */
 } launch_t;
 
@@ -98,7 +98,7 @@ static void drop_launch(work_t *work)
 
 /* With copies of the arguments, each at a multiple of 64 bytes. */
 static launch_t *copy_launch(const dtl_launch_t *shape, const void *const *args, const uint64_t *sizes,
-                             uint32_t count)
+                             uint64_t count)
 {
     uint64_t bytes = sizeof(launch_t) + count * sizeof *args + 64, at;
     for (uint32_t i = 0; i < count; i++) {
@@ -133,7 +133,7 @@ static void shift_args(launch_t *launch)
 }
 
 dtl_status_t whole_launch(void *self, void *stream, const dtl_launch_t *shape, dtl_kernel_fn_t kernel, void *user,
-                          const void *const *args, const uint64_t *sizes, uint32_t count)
+                          const void *const *args, const uint64_t *sizes, uint64_t count)
 {
     static void *previous;
     (void)self;

@@ -106,7 +106,7 @@ static void drop_adding(work_t *work)
 }
 
 static dtl_status_t whole_kernel_launch(void *self, void *stream, void *kernel, const dtl_launch_t *shape,
-                                        const void *const *args, const uint64_t *sizes, uint32_t count)
+                                        const void *const *args, const uint64_t *sizes, uint64_t count)
 {
     (void)self;
     if (count != 2 || sizes[0] != sizeof(int *) || sizes[1] != sizeof(int)) {
@@ -150,7 +150,7 @@ SLOT(exec, kernel_get, whole_kernel_get,
 SLOT(exec, kernel_destroy, whole_kernel_destroy, (void *self, void *kernel), (self, kernel))
 SLOT(exec, kernel_launch, whole_kernel_launch,
      (void *self, void *stream, void *kernel, const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes,
-      uint32_t count),
+      uint64_t count),
      (self, stream, kernel, launch, args, sizes, count))
 
 void add_modules(dtl_exec_vtable_t *table)

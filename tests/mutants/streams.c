@@ -341,7 +341,7 @@ SLOT(exec, stream_host_callback, whole_stream_host_callback,
      (void *self, void *stream, dtl_task_fn_t function, void *user), (self, stream, function, user))
 SLOT(exec, launch, whole_launch,
      (void *self, void *stream, const dtl_launch_t *launch, dtl_kernel_fn_t kernel, void *user,
-      const void *const *args, const uint64_t *sizes, uint32_t count),
+      const void *const *args, const uint64_t *sizes, uint64_t count),
      (self, stream, launch, kernel, user, args, sizes, count))
 
 dtl_exec_vtable_t exec_table(void)

@@ -60,6 +60,6 @@ void streams_stop(void);
 
 /* launch.c */
 dtl_status_t whole_launch(void *self, void *stream, const dtl_launch_t *launch, dtl_kernel_fn_t kernel, void *user,
-                          const void *const *args, const uint64_t *sizes, uint32_t count);
+                          const void *const *args, const uint64_t *sizes, uint64_t count);
 
 #endif

@@ -165,8 +165,8 @@ static dtl_status_t wire_win_atomics(void *self, void *comm, void *win, dtl_dtyp
 }
 
 static dtl_status_t wire_win_accumulate(void *self, void *comm, void *win, const void *buf, void *result,
-                                        uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, int32_t target,
-                                        uint64_t offset, uint64_t *out_op)
+                                        uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t offset,
+                                        dtl_reduce_op_t op, uint64_t *out_op)
 {
     (void)self, (void)comm;
     vm_unlocked = is_fault("comm.win_accumulate.not_atomic");
@@ -221,8 +221,8 @@ SLOT(comm, win_atomics, wire_win_atomics, (void *self, void *comm, void *win, dt
      (self, comm, win, dtype, out_yes))
 SLOT(comm, win_accumulate, wire_win_accumulate,
      (void *self, void *comm, void *win, const void *buf, void *result, uint64_t count, dtl_dtype_t dtype,
-      dtl_reduce_op_t op, int32_t target, uint64_t offset, uint64_t *out_op),
-     (self, comm, win, buf, result, count, dtype, op, target, offset, out_op))
+      int32_t target, uint64_t offset, dtl_reduce_op_t op, uint64_t *out_op),
+     (self, comm, win, buf, result, count, dtype, target, offset, op, out_op))
 SLOT(comm, win_compare_and_swap, wire_win_compare_and_swap,
      (void *self, void *comm, void *win, const void *value, const void *expected, void *result, dtl_dtype_t dtype,
       int32_t target, uint64_t offset, uint64_t *out_op),

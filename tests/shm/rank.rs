@@ -25,7 +25,7 @@ pub(crate) fn try_open_for(millis: u64) -> Result<Rank> {
         job: c"".to_owned(),
         is_only_open: false,
         timeout_ns: Duration::from_millis(millis).as_nanos() as u64,
-        native: Addr::NULL,
+        settings: Addr::NULL,
         own_algorithms: false,
         over: None,
     };

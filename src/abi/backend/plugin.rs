@@ -48,7 +48,7 @@ pub struct dtl_host_api_t {
     /// fails after, and is there already when load runs again: ask enum_from_name when the name
     /// exists. This function and those after it exist only if struct_size covers them.
     pub enum_create: Option<
-        unsafe extern "C" fn(name: *const c_char, flags: u32, out: *mut dtl_enum_t) -> dtl_status_t,
+        unsafe extern "C" fn(name: *const c_char, flags: u64, out: *mut dtl_enum_t) -> dtl_status_t,
     >,
     /// As dtl_enum_find.
     pub enum_find:
@@ -126,7 +126,7 @@ pub struct dtl_host_api_t {
     /// As dtl_environment_state.
     pub environment_state:
         Option<unsafe extern "C" fn(name: *const c_char, out: *mut *mut c_void) -> dtl_status_t>,
-    /// As dtl_dispatch_register with dtl_dispatch_default(), for use inside dtl_plugin_t.load and
+    /// As dtl_dispatch_register with dtl_dispatcher_default(), for use inside dtl_plugin_t.load and
     /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load
     /// fails after. It goes with the backend that dtl_dispatch_handler_t.backend names, else with
     /// the plugin's last backend (dtl_backend_unregister, dtl_finalize).
@@ -138,7 +138,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_registration_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_dispatch_unregister with dtl_dispatch_default(): earlier than that, and in any
+    /// As dtl_dispatch_unregister with dtl_dispatcher_default(): earlier than that, and in any
     /// thread.
     pub dispatch_unregister:
         Option<unsafe extern "C" fn(registration: dtl_registration_t) -> dtl_status_t>,

@@ -133,7 +133,7 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
             args: *const *const c_void,
             sizes: *const u64,
-            count: u32,
+            count: u64,
         ) -> dtl_status_t,
     >,
     /// (host execution) Runs fn(user) and returns when it has run; its status is the result.
@@ -219,7 +219,7 @@ pub struct dtl_exec_vtable_t {
             launch: *const dtl_launch_t,
             args: *const *const c_void,
             sizes: *const u64,
-            count: u32,
+            count: u64,
         ) -> dtl_status_t,
     >,
 }

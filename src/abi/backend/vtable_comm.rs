@@ -15,14 +15,16 @@ use std::ffi::{c_char, c_void};
 pub struct dtl_comm_open_t {
     /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
     pub struct_size: u32,
-    /// Flags of the dtl_comm_desc_t.
-    /// dtl: flags(DTL_COMM_DETERMINISTIC|DTL_COMM_NO_DUP|DTL_COMM_STAGE)
-    pub flags: u32,
     /// Rank that the caller or launcher names, below size; -1 = none did.
     /// dtl: rank
     pub rank: i32,
     /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
     pub size: i32,
+    /// 0.
+    pub reserved: u32,
+    /// Flags of the dtl_comm_desc_t.
+    /// dtl: flags(DTL_COMM_DETERMINISTIC|DTL_COMM_NO_DUP|DTL_COMM_STAGE)
+    pub flags: u64,
     /// The job's name: the same on all ranks and in every open of the job, and no other job on this
     /// node has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller
     /// nor the launcher names one, so a transport whose ranks meet by it refuses more than one rank
@@ -31,9 +33,9 @@ pub struct dtl_comm_open_t {
     pub job: *const c_char,
     /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
     pub timeout_ns: u64,
-    /// `native` of the dtl_comm_desc_t.
+    /// `config` of the dtl_comm_desc_t, unread.
     /// dtl: opaque
-    pub native: *mut c_void,
+    pub config: *mut c_void,
 }
 
 /// What a comm table's `test` tells of a completed operation.
@@ -325,9 +327,9 @@ pub struct dtl_comm_vtable_t {
             result: *mut c_void,
             count: u64,
             dtype: dtl_dtype_t,
-            op: dtl_reduce_op_t,
             target: i32,
             offset: u64,
+            op: dtl_reduce_op_t,
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,

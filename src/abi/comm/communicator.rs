@@ -1,5 +1,6 @@
 //! Communicators and requests: constants, descriptions, receive information.
 
+use crate::abi::comm::rdma::dtl_rdma_config_t;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
 use std::ffi::{c_char, c_void};
@@ -50,12 +51,19 @@ pub struct dtl_recv_info_t {
 pub struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     pub struct_size: u32,
+    /// This process' rank, 0 ... size-1. Read only if size is set.
+    /// dtl: rank
+    pub rank: i32,
+    /// Number of ranks; 0 = rank and size from the launcher's environment.
+    pub size: i32,
+    /// Must be 0.
+    pub reserved: u32,
     /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi",
     /// "nccl" and "rdma"), or 0.
     /// dtl: flags(DTL_COMM_DETERMINISTIC|DTL_COMM_NO_DUP|DTL_COMM_STAGE)
-    pub flags: u32,
+    pub flags: u64,
     /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi"
-    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `native`;
+    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma`;
     /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL =
     /// "auto", which never takes "nccl" and "rdma". ("threads" is opened by dtl_comm_threads.)
     /// "mpi": over whichever MPI the process has or the launcher fits, or DTL_MPI_LIBRARY names; it
@@ -67,11 +75,6 @@ pub struct dtl_comm_desc_t {
     /// dtl_comm_info tells which. Table: docs/explanation/promises.md.
     /// dtl: opt
     pub kind: *const c_char,
-    /// This process' rank, 0 ... size-1. Read only if size is set.
-    /// dtl: rank
-    pub rank: i32,
-    /// Number of ranks; 0 = rank and size from the launcher's environment.
-    pub size: i32,
     /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
     /// launcher's environment.
     /// dtl: opt
@@ -80,13 +83,19 @@ pub struct dtl_comm_desc_t {
     /// else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes;
     /// if it is below 100 ms, for up to 50 ms more.
     pub timeout_ns: u64,
-    /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran
-    /// handle (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left
-    /// out then. Kind "rdma": NULL for the environment and the defaults, or the address of a
-    /// dtl_rdma_config_t. Passed unread to a registered backend's `open`. NULL for "auto" and the
-    /// other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
-    /// dtl: in len(?) opt
-    pub native: *mut c_void,
+    /// Kind "mpi": address of the Fortran handle (MPI_Comm_c2f) of an intracommunicator of a
+    /// running MPI, whose rank and size are then used if size is 0. NULL: MPI_COMM_WORLD. With any
+    /// other kind it must be NULL.
+    /// dtl: in opt
+    pub mpi_comm: *const i32,
+    /// Kind "rdma": its settings. NULL: the environment and the defaults. With any other kind it
+    /// must be NULL.
+    /// dtl: in opt
+    pub rdma: *const dtl_rdma_config_t,
+    /// Registered kinds: passed unread to the backend's `open`. With any other kind it must be
+    /// NULL.
+    /// dtl: opaque opt
+    pub config: *mut c_void,
     /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over
     /// one that "auto" opens. Collectives of device memory (which the host cannot reach) of backend
     /// "cuda" are NCCL's then, on the device that is the calling thread's current one when it is
@@ -95,7 +104,6 @@ pub struct dtl_comm_desc_t {
     /// timeout_ns 0 = its own. Kind "rdma": the communicator over which its ranks meet while it is
     /// opened (see dtl_rdma_config_t); the rest as said. Null for other kinds. What is whose:
     /// docs/how-to/use-nccl.md.
-    /// cbindgen:appended
     pub over: dtl_comm_t,
 }
 
@@ -103,14 +111,14 @@ pub struct dtl_comm_desc_t {
 /// timings, also where there are faster ones that are not: over several nodes ("hier") reductions
 /// go node by node unless this is set, and over "mpi" they are MPI's own. Every rank gets the
 /// identical result with and without it. Also DTL_DETERMINISTIC=1.
-pub const DTL_COMM_DETERMINISTIC: u32 = 1;
+pub const DTL_COMM_DETERMINISTIC: u64 = 1;
 
 /// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator
 /// that is named, not on a duplicate: they match those that the program sends and receives through
 /// MPI itself, as MPI_BYTE with the same rank and tag. That communicator must then live longer than
 /// ours, and keep an error handler that returns if errors are to be seen here. The library's own
 /// messages have a duplicate all the same.
-pub const DTL_COMM_NO_DUP: u32 = 2;
+pub const DTL_COMM_NO_DUP: u64 = 2;
 
 /// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have
 /// (DTL_ERROR_NOT_SUPPORTED else) are staged through host memory, over the communicator below.
@@ -118,7 +126,7 @@ pub const DTL_COMM_NO_DUP: u32 = 2;
 /// are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md); each rank
 /// as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones
 /// go directly.
-pub const DTL_COMM_STAGE: u32 = 4;
+pub const DTL_COMM_STAGE: u64 = 4;
 
 /// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
 #[repr(C)]

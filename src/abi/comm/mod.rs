@@ -1,14 +1,14 @@
 //! Communication: the structs of C.
 //!
 //! In reading order:
-//! - `communicator`: communicators and requests
 //! - `rdma`: configuration of kind "rdma"
+//! - `communicator`: communicators and requests
 //! - `topology`: nodes and processors
 //! - `window`: one-sided communication
 
-pub mod communicator;
-
 pub mod rdma;
+
+pub mod communicator;
 
 pub mod topology;
 

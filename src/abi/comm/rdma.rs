@@ -24,7 +24,7 @@ pub const DTL_RDMA_DMABUF: i32 = 2;
 /// For systems without dma-bufs: CUDA's need open kernel modules.
 pub const DTL_RDMA_PEERMEM: i32 = 3;
 
-/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.native. Start from
+/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.rdma. Start from
 /// DTL_RDMA_CONFIG_INIT, which sets nothing. Read, with its texts, during the call.
 ///
 /// One rule for all fields: a value that is set here is used, else that of the environment variable
@@ -42,8 +42,10 @@ pub const DTL_RDMA_PEERMEM: i32 = 3;
 pub struct dtl_rdma_config_t {
     /// sizeof(dtl_rdma_config_t), set by DTL_RDMA_CONFIG_INIT.
     pub struct_size: u32,
-    /// 0: no flag is known.
-    pub flags: u32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// Must be 0: no flag is defined.
+    pub flags: u64,
     /// Devices that may be used, each once, with a port if that matters: "mlx5_0:1,mlx5_1".
     /// Default: all whose port is active; the ranks of a node share them out, the near ones first.
     /// dtl: opt

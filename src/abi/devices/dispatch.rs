@@ -212,7 +212,7 @@ pub struct dtl_dispatch_copy_t {
     /// sizeof(dtl_dispatch_copy_t), set by DTL_DISPATCH_COPY_INIT.
     pub struct_size: u32,
     /// 0: size_bytes in a row; else axes of `shape` and of the strides.
-    pub ndim: u32,
+    pub ndim: i32,
     /// Where the first element goes.
     /// dtl: out len(?) opt(size_bytes==0)
     pub dst: *mut c_void,
@@ -229,13 +229,13 @@ pub struct dtl_dispatch_copy_t {
     pub element_bytes: u64,
     /// Elements along each axis.
     /// dtl: len(ndim) opt(ndim==0)
-    pub shape: *const u64,
-    /// Bytes from one element to the next along each axis.
+    pub shape: *const i64,
+    /// Elements from one element to the next along each axis.
     /// dtl: len(ndim) opt
-    pub dst_strides_bytes: *const i64,
-    /// As dst_strides_bytes.
+    pub dst_strides: *const i64,
+    /// As dst_strides.
     /// dtl: len(ndim) opt
-    pub src_strides_bytes: *const i64,
+    pub src_strides: *const i64,
 }
 
 /// Arguments of DTL_OPERATION_LAUNCH: those of dtl_kernel_launch. Start from
@@ -245,8 +245,8 @@ pub struct dtl_dispatch_copy_t {
 pub struct dtl_dispatch_launch_t {
     /// sizeof(dtl_dispatch_launch_t), set by DTL_DISPATCH_LAUNCH_INIT.
     pub struct_size: u32,
-    /// Number of arguments.
-    pub count: u32,
+    /// 0.
+    pub reserved: u32,
     /// The stream.
     pub stream: dtl_stream_t,
     /// The kernel.
@@ -259,6 +259,8 @@ pub struct dtl_dispatch_launch_t {
     /// Their sizes in bytes.
     /// dtl: len(count) opt(count==0)
     pub sizes: *const u64,
+    /// Number of arguments.
+    pub count: u64,
 }
 
 /// Arguments of DTL_OPERATION_COMPILE: those of dtl_module_compile. Start from

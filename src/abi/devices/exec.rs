@@ -7,11 +7,6 @@ use std::ffi::{c_char, c_void};
 /// Flag of `dtl_event_create`: no time stamps, `dtl_event_elapsed_ns` is refused.
 pub const DTL_EVENT_NO_TIMING: u64 = 1;
 
-/// All work before the record is done.
-pub const DTL_EVENT_COMPLETE: i32 = 1;
-/// Some work before the record is still to be done.
-pub const DTL_EVENT_PENDING: i32 = 0;
-
 /// Runs everything at once in the calling thread.
 pub const DTL_EXECUTOR_INLINE: u32 = 1;
 /// Runs one thing after another on one thread of its own.

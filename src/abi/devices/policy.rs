@@ -6,7 +6,7 @@ use crate::abi::status::dtl_status_t;
 use std::ffi::{c_char, c_void};
 
 /// Flag of `dtl_policy_create`: resources are given later, to dtl_policy_initialize.
-pub const DTL_POLICY_DEFER: u32 = 1;
+pub const DTL_POLICY_DEFER: u64 = 1;
 
 /// Resources are anything; a task does what it likes with the one that it is given. Nothing is
 /// reported of tasks, so only policies that need no reports take them. For dtl_policy_opts_t::kind,
@@ -256,15 +256,12 @@ pub type dtl_resource_adapter_fn_t =
 pub struct dtl_policy_opts_t {
     /// sizeof(dtl_policy_opts_t), set by DTL_POLICY_OPTS_INIT.
     pub struct_size: u32,
-    /// 0, or DTL_POLICY_DEFER.
-    /// dtl: flags(DTL_POLICY_)
-    pub flags: u32,
     /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
     /// dtl: values(DTL_RESOURCES_)
     pub kind: u32,
-    /// "fixed": which resource, an index into the list as it is given, also if others are left out
-    /// of the policy.
-    pub fixed_index: u32,
+    /// 0, or DTL_POLICY_DEFER.
+    /// dtl: flags(DTL_POLICY_)
+    pub flags: u64,
     /// The program's own kind of resources; NULL = none.
     /// dtl: opt(kind!=DTL_RESOURCES_CUSTOM)
     pub ops: *const dtl_resource_ops_t,
@@ -280,6 +277,9 @@ pub struct dtl_policy_opts_t {
     /// Handed to the adapter.
     /// dtl: opaque until(call_of:dtl_policy_initialize)
     pub adapter_user: *mut c_void,
+    /// "fixed": which resource, an index into the list as it is given, also if others are left out
+    /// of the policy.
+    pub fixed_index: u32,
     /// "capacity": tasks in flight that each resource takes; 0 = 1.
     pub capacity: u32,
     /// "auto_tune": timings of each resource that count; 0 = 3.
@@ -287,8 +287,6 @@ pub struct dtl_policy_opts_t {
     /// "auto_tune": runs on each resource before those, whose time is thrown away; UINT32_MAX =
     /// none, 0 = 1.
     pub warmups: u32,
-    /// Must be 0.
-    pub reserved: u32,
     /// "auto_tune": after so many submits of a tuned task by one thread it is tuned anew; 0 =
     /// never.
     pub resample_submits: u64,

@@ -181,10 +181,10 @@ fn find(name: &str) -> Result<Arc<Backend>> {
 /// and closes it.
 fn over_kind(backend: &Backend, args: &OpenArgs, contribution: &RankRecord) -> Result<Records> {
     let Some(comm) = backend.comm.as_deref() else { return Err(backend.lacks("comm")) };
-    // The native object of the description belongs to another kind, so it is not passed on.
+    // The settings of the description are of another kind, so they are not passed on.
     let args = OpenArgs {
         job: args.job.clone(),
-        native: Addr::NULL,
+        settings: Addr::NULL,
         own_algorithms: true,
         over: None,
         ..*args

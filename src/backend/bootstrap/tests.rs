@@ -23,7 +23,7 @@ fn args(job: &str, rank: i32, size: i32, millis: u64) -> OpenArgs {
         job: CString::new(format!("{job}-{}", process::own_pid())).expect("a name"),
         is_only_open: false,
         timeout_ns: millis * 1_000_000,
-        native: Addr::NULL,
+        settings: Addr::NULL,
         own_algorithms: true,
         over: None,
     }

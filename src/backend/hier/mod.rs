@@ -189,7 +189,7 @@ impl Hier {
             job: CString::new(job).unwrap_or_default(),
             is_only_open: *name != 0,
             timeout_ns: args.timeout_ns,
-            native: Addr::NULL,
+            settings: Addr::NULL,
             own_algorithms: true,
             over: None,
         };

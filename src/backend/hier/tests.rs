@@ -340,7 +340,7 @@ fn without_a_kind_between_the_nodes_it_is_not_available() {
         job: c"j".to_owned(),
         is_only_open: false,
         timeout_ns: 0,
-        native: Addr::NULL,
+        settings: Addr::NULL,
         own_algorithms: true,
         over: None,
     };

@@ -47,7 +47,7 @@ fn open_self() -> Box<dyn Transport> {
         job: c"".to_owned(),
         is_only_open: false,
         timeout_ns: u64::MAX,
-        native: crate::sys::memory::buf::Addr::NULL,
+        settings: crate::sys::memory::buf::Addr::NULL,
         own_algorithms: false,
         over: None,
     };

@@ -13,13 +13,13 @@ use std::ffi::c_int;
 /// Returns the MPI communicator that `args` selects, after checking its rank and size against
 /// `args`. Initializes MPI if necessary when `args` selects MPI_COMM_WORLD.
 pub(super) fn choose(mpi: &'static Mpi, args: &OpenArgs) -> Result<Handle> {
-    let comm = if args.native.is_null() {
+    let comm = if args.settings.is_null() {
         mpi.start()?;
         mpi.k.comm_world
     } else {
         mpi.start_running()?;
         // SAFETY: the caller of dtl_comm_open passes the address of an int32_t.
-        of_fortran(mpi, unsafe { args.native.ptr().cast::<i32>().read_unaligned() })?
+        of_fortran(mpi, unsafe { args.settings.ptr().cast::<i32>().read_unaligned() })?
     };
     let (rank, size) = place(mpi, comm)?;
     if let Some(named) = args.named.filter(|named| *named != (rank, size)) {
@@ -32,7 +32,7 @@ pub(super) fn choose(mpi: &'static Mpi, args: &OpenArgs) -> Result<Handle> {
         );
     }
     match args.launched {
-        Some((_, launched)) if args.native.is_null() && launched != size => fail!(
+        Some((_, launched)) if args.settings.is_null() && launched != size => fail!(
             DTL_ERROR_UNAVAILABLE,
             "the launcher started {launched} ranks, but MPI_COMM_WORLD has {size}: {} is not the \
              MPI of this launcher; \

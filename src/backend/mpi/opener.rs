@@ -41,12 +41,12 @@ impl BackendProbe for MpiProbe {
 }
 
 impl Comm for MpiOpener {
-    fn flags(&self) -> u32 {
+    fn flags(&self) -> u64 {
         DTL_COMM_DETERMINISTIC | DTL_COMM_NO_DUP | DTL_COMM_STAGE
     }
 
-    fn takes_native(&self) -> bool {
-        true
+    fn settings_field(&self) -> Option<&'static str> {
+        Some("desc.mpi_comm")
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {

@@ -57,7 +57,7 @@ impl BackendProbe for Arc<NcclOpener> {
 }
 
 impl Comm for Arc<NcclOpener> {
-    fn flags(&self) -> u32 {
+    fn flags(&self) -> u64 {
         DTL_COMM_DETERMINISTIC | DTL_COMM_STAGE
     }
 

@@ -45,12 +45,12 @@ impl BackendProbe for Arc<RdmaOpener> {
 }
 
 impl Comm for Arc<RdmaOpener> {
-    fn flags(&self) -> u32 {
+    fn flags(&self) -> u64 {
         DTL_COMM_DETERMINISTIC | DTL_COMM_STAGE
     }
 
-    fn takes_native(&self) -> bool {
-        true
+    fn settings_field(&self) -> Option<&'static str> {
+        Some("desc.rdma")
     }
 
     fn bootstraps_over(&self) -> bool {
@@ -68,7 +68,7 @@ impl Comm for Arc<RdmaOpener> {
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
-        let prepared = Config::resolve(args.native).and_then(|config| {
+        let prepared = Config::resolve(args.settings).and_then(|config| {
             let how = BootstrapMethod::parse(&config.meeting)?;
             Ok((how, self.prepare(args, config)))
         });

@@ -88,9 +88,9 @@ pub const INLINE: u32 = 64;
 
 impl Config {
     /// Resolves each field from the caller's struct, else from the environment, else from the
-    /// default. `native` is null or points to a `dtl_rdma_config_t`.
-    pub fn resolve(native: Addr) -> Result<Config> {
-        let given = if native.is_null() { Texts::new() } else { take(native)? };
+    /// default. `settings` is null or points to a `dtl_rdma_config_t`.
+    pub fn resolve(settings: Addr) -> Result<Config> {
+        let given = if settings.is_null() { Texts::new() } else { take(settings)? };
         Sources { given, variables: settings::current().fabric }.config()
     }
 
@@ -116,14 +116,15 @@ const DEVICE_MEMORY: Words = &[
 ];
 
 /// Reads the fields that the caller's struct sets.
-fn take(native: Addr) -> Result<Texts> {
+fn take(settings: Addr) -> Result<Texts> {
     // SAFETY: the caller of dtl_comm_open passes a struct of the size in its size field.
-    let raw: dtl_rdma_config_t = unsafe { from_c::take(native.ptr().cast(), "native") }?;
-    if raw.flags != 0 {
+    let raw: dtl_rdma_config_t = unsafe { from_c::take(settings.ptr().cast(), "rdma") }?;
+    if raw.flags != 0 || raw.reserved != 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
-            "dtl_rdma_config_t.flags is {:#x}: no flag is known, use 0",
-            raw.flags
+            "dtl_rdma_config_t.flags is {:#x}, reserved {}: no flag is known, use 0",
+            raw.flags,
+            raw.reserved
         );
     }
     let mut given = Texts::new();

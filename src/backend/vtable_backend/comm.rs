@@ -44,20 +44,21 @@ pub(super) fn check(table: &dtl_comm_vtable_t) -> Result<()> {
 }
 
 impl Comm for NativeComponent<dtl_comm_vtable_t> {
-    fn takes_native(&self) -> bool {
-        true
+    fn settings_field(&self) -> Option<&'static str> {
+        Some("desc.config")
     }
 
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>> {
         let (named_rank, named_size) = args.rank_size().unwrap_or((-1, -1));
         let open = dtl_comm_open_t {
             struct_size: size_of::<dtl_comm_open_t>() as u32,
-            flags: args.flags,
             rank: named_rank,
             size: named_size,
+            reserved: 0,
+            flags: args.flags,
             job: args.job.as_ptr(),
             timeout_ns: args.timeout_ns,
-            native: args.native.ptr(),
+            config: args.settings.ptr(),
         };
         let (mut object, mut rank, mut size) = (std::ptr::null_mut(), -1, -1);
         drop(take_error_text()); // of an operation that was never tested again

@@ -101,7 +101,7 @@ impl Exec for NativeComponent<dtl_exec_vtable_t> {
             // An `Addr` has the layout of a pointer, so an array of them is an array of pointers.
             launch.args.as_ptr().cast(),
             launch.sizes.as_ptr(),
-            launch.args.len() as u32
+            launch.args.len() as u64
         )))
     }
 }

@@ -44,7 +44,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const DEFAULT_PRIORITY: i32 = 40;
 
 /// Lowest DTL_ABI_VERSION that tables and plugins may have been compiled with.
-pub const OLDEST_ABI: u32 = 1;
+pub const OLDEST_ABI: u32 = 2;
 
 /// Copies of the C tables of a backend, extended or truncated to the struct sizes of this library.
 pub struct Tables {

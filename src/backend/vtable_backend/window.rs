@@ -102,9 +102,9 @@ impl WireWindows for NativeWire {
             or_null(change.result),
             change.count as u64,
             change.dtype,
-            change.op,
             change.to.target,
             change.to.offset as u64,
+            change.op,
             &raw mut op
         ))?;
         Ok(OpId(op))

@@ -482,13 +482,13 @@ pub unsafe extern "C" fn dtl_comm_alltoallv(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_neighbor_alltoallv(
     comm: dtl_comm_t,
-    dest_count: u64,
     dests: *const i32,
+    dest_count: u64,
     sbuf: *const c_void,
     scounts: *const u64,
     sdispls: *const u64,
-    source_count: u64,
     sources: *const i32,
+    source_count: u64,
     rbuf: *mut c_void,
     rcounts: *const u64,
     rdispls: *const u64,

@@ -451,13 +451,13 @@ pub unsafe extern "C" fn dtl_comm_ialltoallv(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_ineighbor_alltoallv(
     comm: dtl_comm_t,
-    dest_count: u64,
     dests: *const i32,
+    dest_count: u64,
     sbuf: *const c_void,
     scounts: *const u64,
     sdispls: *const u64,
-    source_count: u64,
     sources: *const i32,
+    source_count: u64,
     rbuf: *mut c_void,
     rcounts: *const u64,
     rdispls: *const u64,

@@ -3,10 +3,12 @@
 use crate::abi::comm::communicator::*;
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;
+use crate::error::{Result, fail};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::comm;
 use crate::runtime::comm::open::open_kind;
+use crate::sys::memory::buf::Addr;
 
 /// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
 /// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared
@@ -20,8 +22,8 @@ use crate::runtime::comm::open::open_kind;
 /// dtl:out borrowed
 /// dtl:call blocks collective(job)
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t {
-    Entry("dtl_comm_world").wait(
+pub unsafe extern "C" fn dtl_comm_get_world(out: *mut dtl_comm_t) -> dtl_status_t {
+    Entry("dtl_comm_get_world").wait(
         |inside| Ok((Out::new(out, "out")?, comm::pin(inside, DTL_COMM_WORLD)?)),
         |(out, _opened)| out.put(Ok(DTL_COMM_WORLD)),
     )
@@ -60,15 +62,33 @@ pub unsafe extern "C" fn dtl_comm_open(
             let out = Out::new(out, "out")?;
             // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
             let raw = unsafe { args::take_or_zero(desc) }?;
+            args::check_reserved(raw.reserved, "desc.reserved")?;
             // SAFETY: the caller's contract: NULL or a NUL-terminated text.
             let kind = unsafe { args::text_or_null(raw.kind, "desc.kind") }?.map(str::to_owned);
             // SAFETY: as above.
             let job = unsafe { args::text_or_null(raw.job, "desc.job") }?.map(str::to_owned);
             let over = if raw.over.id == 0 { None } else { Some(comm::pin(inside, raw.over)?) };
-            Ok((out, open_kind::Description { raw, kind, job, over }))
+            let settings = one_of(&[
+                ("desc.mpi_comm", Addr::new(raw.mpi_comm.cast_mut().cast())),
+                ("desc.rdma", Addr::new(raw.rdma.cast_mut().cast())),
+                ("desc.config", Addr::new(raw.config)),
+            ])?;
+            Ok((out, open_kind::Description { raw, kind, job, over, settings }))
         },
         |(out, description)| out.put(open_kind::open(&description)),
     )
+}
+
+/// The only field of the list that is set, if any.
+fn one_of(fields: &[(&'static str, Addr)]) -> Result<Option<(&'static str, Addr)>> {
+    let mut set = fields.iter().filter(|(_, address)| !address.is_null());
+    match (set.next(), set.next()) {
+        (Some((first, _)), Some((second, _))) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{first} and {second} are set: each is for one kind, so set one at most"
+        ),
+        (one, _) => Ok(one.copied()),
+    }
 }
 
 /// Destroys a communicator. Calls of other threads that wait on it return DTL_ERROR_CANCELED;

@@ -6,6 +6,7 @@ use crate::backend::mpi;
 use crate::ffi::args::Out;
 use crate::ffi::guard::Entry;
 use crate::runtime::comm::open::open_kind;
+use crate::sys::memory::buf::Addr;
 
 /// Opens a communicator of kind "mpi" over the ranks of one of the program's MPI communicators, in
 /// the same order. Needs no mpi.h here and no MPI at build time: the MPI that is in the process is
@@ -18,7 +19,7 @@ use crate::runtime::comm::open::open_kind;
 ///
 /// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours,
 /// keeps its error handler, and may be freed while `out` lives. (With messages on the communicator
-/// itself: dtl_comm_open with kind "mpi", `native` and DTL_COMM_NO_DUP.)
+/// itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
 ///
 /// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`,
 /// or call dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out`
@@ -56,7 +57,8 @@ pub unsafe extern "C" fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t)
                 open_kind::Description { kind: Some("mpi".to_owned()), ..Default::default() };
             description.raw.rank = rank;
             description.raw.size = size;
-            description.raw.native = (&raw const comm).cast_mut().cast();
+            let handle = (&raw const comm).cast_mut().cast();
+            description.settings = Some(("desc.mpi_comm", Addr::new(handle)));
             out.put(open_kind::open(&description))
         },
     )

@@ -15,17 +15,17 @@ use crate::runtime::comm::{self, Comm};
 use crate::runtime::component::{Completion, SendMode, recv_info};
 use std::ffi::c_void;
 
-/// Returns a completion to fill in; only the fields that `info` needs are requested.
-pub(crate) fn completion_for(info: *mut dtl_recv_info_t) -> Completion {
+/// Returns a completion to fill in; only the fields that `out_info` needs are requested.
+pub(crate) fn completion_for(out_info: *mut dtl_recv_info_t) -> Completion {
     // In pieces: a constant of that size would be read from memory.
     let source =
-        if info.is_null() { Completion::UNASKED.source } else { Completion::NOBODY.source };
+        if out_info.is_null() { Completion::UNASKED.source } else { Completion::NOBODY.source };
     Completion { source, status: DTL_SUCCESS, match_bits: 0, size: 0 }
 }
 
 /// Tells the caller how a receive ended.
-fn tell(comm: &Comm, done: &Completion, source: i32, info: *mut dtl_recv_info_t) -> Result<()> {
-    put_info(info, done)?;
+fn tell(comm: &Comm, done: &Completion, source: i32, out_info: *mut dtl_recv_info_t) -> Result<()> {
+    put_info(out_info, done)?;
     comm.check_done(done, "receive from", source)
 }
 
@@ -35,7 +35,7 @@ fn tell(comm: &Comm, done: &Completion, source: i32, info: *mut dtl_recv_info_t)
 /// allocated. What the host cannot reach is staged through host memory, or is an MPI's to reach
 /// that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
 /// call's or request's failure, with the backend's status. The work that writes a buffer must be
-/// done before it is sent: dtl_event_sync, or dtl_comm_isend_on.
+/// done before it is sent: dtl_event_wait, or dtl_comm_isend_on.
 ///
 /// @param buf    `count` elements; NULL only for count 0.
 /// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
@@ -126,16 +126,16 @@ pub unsafe extern "C" fn dtl_comm_ssend(
 /// @param buf     room for `count` elements; shorter messages are fine.
 /// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
 /// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param info    NULL, or who sent it, its tag and its true size. Written also when truncated.
+/// @param out_info    NULL, or who sent it, its tag and its true size. Written also when truncated.
 /// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see
-///         dtl_comm_desc_t, the content of `buf` and the size in `info` are what MPI makes them,
+///         dtl_comm_desc_t, the content of `buf` and the size in `out_info` are what MPI makes them,
 ///         and there are MPIs that end the process or write past `buf`: have room for the longest
 ///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
 ///         DTL_ERROR_RANK_FAILURE when any rank dies).
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 /// dtl:buf out len(count*dtype) opt(count==0)
 /// dtl:source rank(any)
-/// dtl:info out opt
+/// dtl:out_info opt
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn dtl_comm_recv(
     dtype: dtl_dtype_t,
     source: i32,
     tag: i32,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     guard::quick(
         guard::is_open_for_quick,
@@ -154,10 +154,10 @@ pub unsafe extern "C" fn dtl_comm_recv(
             // SAFETY: the caller's contract.
             let data = unsafe { fast_data(buf, count, dtype) }?;
             let comm = comm::keep(visit, comm)?;
-            Some(recv(&comm, data, source, tag, info))
+            Some(recv(&comm, data, source, tag, out_info))
         },
         // SAFETY: the caller's contract.
-        move || unsafe { recv_general(comm, buf, count, dtype, source, tag, info) },
+        move || unsafe { recv_general(comm, buf, count, dtype, source, tag, out_info) },
     )
 }
 
@@ -173,26 +173,32 @@ unsafe fn recv_general(
     dtype: dtl_dtype_t,
     source: i32,
     tag: i32,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_comm_recv").hold(comm::hold, comm, |comm| {
         // SAFETY: the caller's contract.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
-        recv(comm, data, source, tag, info)
+        recv(comm, data, source, tag, out_info)
     })
 }
 
-fn recv(comm: &Comm, data: Data, source: i32, tag: i32, info: *mut dtl_recv_info_t) -> Result<()> {
-    let mut done = completion_for(info);
+fn recv(
+    comm: &Comm,
+    data: Data,
+    source: i32,
+    tag: i32,
+    out_info: *mut dtl_recv_info_t,
+) -> Result<()> {
+    let mut done = completion_for(out_info);
     send_recv::recv(comm, data, source, tag, &mut done)?;
-    tell(comm, &done, source, info)
+    tell(comm, &done, source, out_info)
 }
 
 /// Writes receive information if the caller wants it.
-pub(crate) fn put_info(info: *mut dtl_recv_info_t, done: &Completion) -> Result<()> {
-    if !info.is_null() {
+pub(crate) fn put_info(out_info: *mut dtl_recv_info_t, done: &Completion) -> Result<()> {
+    if !out_info.is_null() {
         hints::rarely();
-        Out::new(info, "info")?.set(recv_info(done));
+        Out::new(out_info, "out_info")?.set(recv_info(done));
     }
     Ok(())
 }
@@ -206,7 +212,7 @@ pub(crate) fn put_info(info: *mut dtl_recv_info_t, done: &Completion) -> Result<
 /// dtl:dest rank(null)
 /// dtl:rbuf out len(rcount*dtype) opt(rcount==0)
 /// dtl:source rank(any)
-/// dtl:info out opt
+/// dtl:out_info opt
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_sendrecv(
@@ -220,7 +226,7 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
     source: i32,
     rtag: i32,
     dtype: dtl_dtype_t,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_comm_sendrecv").hold(comm::hold, comm, |comm| {
         // SAFETY: the caller's contract.
@@ -228,7 +234,7 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
         // SAFETY: as above.
         let rdata = unsafe { data(rbuf, rcount, dtype, "rbuf") }?;
         let done = send_recv::sendrecv(comm, (sdata, dest, stag), (rdata, source, rtag))?;
-        tell(comm, &done, source, info)
+        tell(comm, &done, source, out_info)
     })
 }
 
@@ -240,7 +246,7 @@ pub unsafe extern "C" fn dtl_comm_sendrecv(
 /// dtl:buf inout len(count*dtype) opt(count==0)
 /// dtl:dest rank(null)
 /// dtl:source rank(any)
-/// dtl:info out opt
+/// dtl:out_info opt
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
@@ -252,56 +258,56 @@ pub unsafe extern "C" fn dtl_comm_sendrecv_replace(
     stag: i32,
     source: i32,
     rtag: i32,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_comm_sendrecv_replace").hold(comm::hold, comm, |comm| {
         // SAFETY: the caller's contract.
         let data = unsafe { data(buf, count, dtype, "buf") }?;
         let done = send_recv::sendrecv_replace(comm, data, (dest, stag), (source, rtag))?;
-        tell(comm, &done, source, info)
+        tell(comm, &done, source, out_info)
     })
 }
 
 /// Waits for a message that a receive with these arguments would take. It stays to be received.
 ///
-/// @param info  source, tag and true size of the message; NULL if they do not matter.
+/// @param out_info  source, tag and true size of the message; NULL if they do not matter.
 /// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
 /// Equivalent: MPI_Probe.
 /// dtl:source rank(any)
-/// dtl:info out opt
+/// dtl:out_info opt
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_probe(
     comm: dtl_comm_t,
     source: i32,
     tag: i32,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_comm_probe")
-        .hold(comm::hold, comm, |comm| put_info(info, &probe::probe(comm, source, tag)?))
+        .hold(comm::hold, comm, |comm| put_info(out_info, &probe::probe(comm, source, tag)?))
 }
 
 /// Asks, without waiting, whether there is a message that a receive would take; makes progress.
 ///
 /// @param out_found  1 or 0.
-/// @param info       NULL, or as in dtl_comm_probe; written if found.
+/// @param out_info       NULL, or as in dtl_comm_probe; written if found.
 /// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
 /// dtl:source rank(any)
 /// dtl:out_found bool
-/// dtl:info out opt
+/// dtl:out_info opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_iprobe(
     comm: dtl_comm_t,
     source: i32,
     tag: i32,
     out_found: *mut i32,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_comm_iprobe").call(|inside| {
         let out = Out::new(out_found, "out_found")?;
         let found = probe::iprobe(&*comm::pin(inside, comm)?, source, tag)?;
         if let Some(done) = &found {
-            put_info(info, done)?;
+            put_info(out_info, done)?;
         }
         out.set(i32::from(found.is_some()));
         Ok(())
@@ -309,35 +315,35 @@ pub unsafe extern "C" fn dtl_comm_iprobe(
 }
 
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
-/// `out_message` gets it, whatever other threads receive.
+/// `out` gets it, whatever other threads receive.
 ///
-/// @param out_message  yours until it is received; ends with its communicator. The sender of a
+/// @param out  yours until it is received; ends with its communicator. The sender of a
 ///                     large or synchronous message waits until its receive starts. If the sender's
 ///                     time limit passes before that, or its request is cancelled or destroyed, the
 ///                     message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
 ///                     messages (see dtl_comm_desc_t) cannot be cancelled: the sender waits.
 /// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
 /// dtl:source rank(any)
-/// dtl:out_message owned(dtl_comm_mrecv|dtl_comm_imrecv)
-/// dtl:info out opt
+/// dtl:out owned(dtl_comm_mrecv|dtl_comm_imrecv)
+/// dtl:out_info opt
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_mprobe(
     comm: dtl_comm_t,
     source: i32,
     tag: i32,
-    out_message: *mut dtl_message_t,
-    info: *mut dtl_recv_info_t,
+    out: *mut dtl_message_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_comm_mprobe").wait(
         |inside| {
             // Before the call takes a message: afterwards a failure would lose the message.
-            Out::optional(info, "info")?;
-            Ok((Out::new(out_message, "out_message")?, comm::pin(inside, comm)?))
+            Out::optional(out_info, "out_info")?;
+            Ok((Out::new(out, "out")?, comm::pin(inside, comm)?))
         },
         |(out, comm)| {
             let (message, done) = matched_message::mprobe(&comm, source, tag)?;
-            put_info(info, &done)?;
+            put_info(out_info, &done)?;
             out.set(message);
             Ok(())
         },
@@ -345,32 +351,31 @@ pub unsafe extern "C" fn dtl_comm_mprobe(
 }
 
 /// Takes a message as dtl_comm_mprobe does, without waiting: only dtl_comm_mrecv or _imrecv with
-/// `out_message` gets it, whatever other threads receive.
+/// `out` gets it, whatever other threads receive.
 ///
 /// @param out_found    1 or 0.
-/// @param out_message  written if found.
+/// @param out  written if found.
 /// @return as dtl_comm_iprobe. Equivalent: MPI_Improbe.
 /// dtl:source rank(any)
 /// dtl:out_found bool
-/// dtl:out_message owned(dtl_comm_mrecv|dtl_comm_imrecv)
-/// dtl:info out opt
+/// dtl:out owned(dtl_comm_mrecv|dtl_comm_imrecv)
+/// dtl:out_info opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_improbe(
     comm: dtl_comm_t,
     source: i32,
     tag: i32,
     out_found: *mut i32,
-    out_message: *mut dtl_message_t,
-    info: *mut dtl_recv_info_t,
+    out: *mut dtl_message_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_comm_improbe").call(|inside| {
         // Before the call takes a message: afterwards a failure would lose the message.
-        Out::optional(info, "info")?;
-        let (out_found, out) =
-            (Out::new(out_found, "out_found")?, Out::new(out_message, "out_message")?);
+        Out::optional(out_info, "out_info")?;
+        let (out_found, out) = (Out::new(out_found, "out_found")?, Out::new(out, "out")?);
         let found = matched_message::improbe(&comm::pin(inside, comm)?, source, tag)?;
         if let Some((message, done)) = &found {
-            put_info(info, done)?;
+            put_info(out_info, done)?;
             out.set(*message);
         }
         out_found.set(i32::from(found.is_some()));
@@ -385,7 +390,7 @@ pub unsafe extern "C" fn dtl_comm_improbe(
 ///         sender cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent:
 ///         MPI_Mrecv.
 /// dtl:buf out len(count*dtype) opt(count==0)
-/// dtl:info out opt
+/// dtl:out_info opt
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_comm_mrecv(
@@ -393,7 +398,7 @@ pub unsafe extern "C" fn dtl_comm_mrecv(
     buf: *mut c_void,
     count: u64,
     dtype: dtl_dtype_t,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_comm_mrecv").wait(
         |inside| {
@@ -404,7 +409,7 @@ pub unsafe extern "C" fn dtl_comm_mrecv(
         },
         |(data, message)| {
             let (done, comm) = matched_message::mrecv(&message, data)?;
-            tell(&comm, &done, done.source, info)
+            tell(&comm, &done, done.source, out_info)
         },
     )
 }

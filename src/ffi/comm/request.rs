@@ -16,20 +16,20 @@ use crate::runtime::component::{Completion, recv_info};
 ///
 /// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 polls once. The communicator's time
 ///                    limit does not count here.
-/// @param info        NULL, or where the outcome of a receive is written (also of a failed one).
+/// @param out_info        NULL, or where the outcome of a receive is written (also of a failed one).
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
 ///         cancelled by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
 ///         it goes on: wait again, or cancel it. For a collective, after a limit of 100 ms or more,
 ///         the text lists where the other ranks are, as queried before the limit passed.
 /// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
-/// dtl:info out opt
+/// dtl:out_info opt
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".text.hot.dtl")]
 pub unsafe extern "C" fn dtl_request_wait(
     request: dtl_request_t,
     timeout_ns: u64,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     /// By C's convention, so that it cannot unwind: the fast path jumps to it.
     #[cold]
@@ -37,11 +37,11 @@ pub unsafe extern "C" fn dtl_request_wait(
     extern "C" fn general(
         request: dtl_request_t,
         timeout_ns: u64,
-        info: *mut dtl_recv_info_t,
+        out_info: *mut dtl_recv_info_t,
     ) -> dtl_status_t {
         Entry("dtl_request_wait").wait(
             |inside| {
-                let mut outcome = (completion_for(info), Ok(()));
+                let mut outcome = (completion_for(out_info), Ok(()));
                 let is_over = wait::test(inside, request, &mut outcome)?;
                 Ok((is_over, outcome))
             },
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn dtl_request_wait(
                 if !is_over {
                     wait::wait_on(request, timeout_ns, &mut outcome)?;
                 }
-                put_info(info, &outcome.0).and(outcome.1)
+                put_info(out_info, &outcome.0).and(outcome.1)
             },
         )
     }
@@ -57,29 +57,29 @@ pub unsafe extern "C" fn dtl_request_wait(
     guard::quick(
         guard::is_open_for_quick,
         move |visit| {
-            let mut outcome = (completion_for(info), Ok(()));
+            let mut outcome = (completion_for(out_info), Ok(()));
             match wait::is_over(&visit, request, timeout_ns, &mut outcome) {
-                Ok(true) => Some(put_info(info, &outcome.0).and(outcome.1)),
+                Ok(true) => Some(put_info(out_info, &outcome.0).and(outcome.1)),
                 Ok(false) => None,
                 Err(error) => Some(Err(error)),
             }
         },
-        move || general(request, timeout_ns, info),
+        move || general(request, timeout_ns, out_info),
     )
 }
 
 /// Asks whether a request is done, without waiting; makes progress. If done, its handle is stale.
 ///
 /// @param out_done  1 or 0. Written on success and when the operation itself failed (then 1).
-/// @param info      NULL, or what a receive tells; written if done.
+/// @param out_info      NULL, or what a receive tells; written if done.
 /// @return as dtl_request_wait, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Test.
 /// dtl:out_done bool
-/// dtl:info out opt
+/// dtl:out_info opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_test(
     request: dtl_request_t,
     out_done: *mut i32,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_request_test").call(|inside| {
         let out_done = Out::new(out_done, "out_done")?;
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn dtl_request_test(
         if !is_over {
             return Ok(());
         }
-        put_info(info, &outcome.0).and(outcome.1)
+        put_info(out_info, &outcome.0).and(outcome.1)
     })
 }
 
@@ -114,24 +114,24 @@ pub extern "C" fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t {
 /// @param requests    `count` handles. If one is stale at the start, nothing is waited for.
 /// @param timeout_ns  for all together; the communicators' time limits do not count here. If it
 ///                    passes, unfinished ones stay in the array.
-/// @param infos       NULL, or `count` infos; those of null requests are left alone.
-/// @return the first failure (its text names the index); the others' are in infos[].status.
+/// @param out_infos       NULL, or `count` infos; those of null requests are left alone.
+/// @return the first failure (its text names the index); the others' are in out_infos[].status.
 ///         DTL_ERROR_TIMEOUT: some are not done, and go on. Else as dtl_request_wait.
 ///         Equivalent: MPI_Waitall.
 /// dtl:requests inout len(count) opt(count==0)
-/// dtl:infos out len(count) opt
+/// dtl:out_infos len(count) opt
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_wait_all(
-    count: u64,
     requests: *mut dtl_request_t,
+    count: u64,
     timeout_ns: u64,
-    infos: *mut dtl_recv_info_t,
+    out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_request_wait_all").wait(
         // SAFETY: the caller's contract: `count` handles.
         |_| unsafe { array(count, requests) },
-        |requests| wait::wait_all(requests, timeout_ns, |index, done| tell(infos, index, done)),
+        |requests| wait::wait_all(requests, timeout_ns, |index, done| tell(out_infos, index, done)),
     )
 }
 
@@ -142,19 +142,20 @@ pub unsafe extern "C" fn dtl_request_wait_all(
 /// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
 /// dtl:requests inout len(count) opt(count==0)
 /// dtl:out_done bool
-/// dtl:infos out len(count) opt
+/// dtl:out_infos len(count) opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_test_all(
-    count: u64,
     requests: *mut dtl_request_t,
+    count: u64,
     out_done: *mut i32,
-    infos: *mut dtl_recv_info_t,
+    out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_request_test_all").wait(
         // SAFETY: the caller's contract: `count` handles.
         |_| Ok((Out::new(out_done, "out_done")?, unsafe { array(count, requests) }?)),
         |(out_done, requests)| {
-            let (done, result) = wait::test_all(requests, |index, done| tell(infos, index, done))?;
+            let (done, result) =
+                wait::test_all(requests, |index, done| tell(out_infos, index, done))?;
             out_done.set(i32::from(done));
             result
         },
@@ -166,19 +167,19 @@ pub unsafe extern "C" fn dtl_request_test_all(
 /// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The
 ///                   one that is done becomes null, unless it is persistent.
 /// @param out_index  which one; DTL_NO_INDEX: none is active. Written also if that one failed.
-/// @param info       NULL, or what a receive tells.
+/// @param out_info       NULL, or what a receive tells.
 /// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
 /// Equivalent: MPI_Waitany.
 /// dtl:requests inout len(count) opt(count==0)
-/// dtl:info out opt
+/// dtl:out_info opt
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_wait_any(
-    count: u64,
     requests: *mut dtl_request_t,
+    count: u64,
     timeout_ns: u64,
     out_index: *mut u64,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_request_wait_any").wait(
         // SAFETY: the caller's contract: `count` handles.
@@ -193,7 +194,7 @@ pub unsafe extern "C" fn dtl_request_wait_any(
                 return Ok(());
             };
             out_index.set(index as u64);
-            put_info(info, &done).and(result)
+            put_info(out_info, &done).and(result)
         },
     )
 }
@@ -202,28 +203,28 @@ pub unsafe extern "C" fn dtl_request_wait_any(
 ///
 /// @param requests   as in dtl_request_wait_any.
 /// @param out_count  how many were done; 0: none is active.
-/// @param indices    room for `count`: which ones.
-/// @param infos      NULL, or room for `count`: what each tells, in the order of `indices`.
-/// @return the first failure (its text names the index); the others' are in infos[].status.
+/// @param out_indices    room for `count`: which ones.
+/// @param out_infos      NULL, or room for `count`: what each tells, in the order of `out_indices`.
+/// @return the first failure (its text names the index); the others' are in out_infos[].status.
 ///         DTL_ERROR_TIMEOUT: none is done, all go on. Else as dtl_request_wait.
 ///         Equivalent: MPI_Waitsome.
 /// dtl:requests inout len(count) opt(count==0)
-/// dtl:indices out len(count) opt(count==0)
-/// dtl:infos out len(count) opt
+/// dtl:out_indices len(count) opt(count==0)
+/// dtl:out_infos len(count) opt
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_wait_some(
-    count: u64,
     requests: *mut dtl_request_t,
+    count: u64,
     timeout_ns: u64,
     out_count: *mut u64,
-    indices: *mut u64,
-    infos: *mut dtl_recv_info_t,
+    out_indices: *mut u64,
+    out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t {
     Entry("dtl_request_wait_some").wait(
         |_| {
             if count > 0 {
-                Out::new(indices, "indices")?;
+                Out::new(out_indices, "out_indices")?;
             }
             // SAFETY: the caller's contract: `count` handles.
             Ok((Out::new(out_count, "out_count")?, unsafe { array(count, requests) }?))
@@ -232,10 +233,10 @@ pub unsafe extern "C" fn dtl_request_wait_some(
             let (mut count_done, mut failure) = (0, Ok(()));
             wait::wait_some(requests, requests.len(), timeout_ns, |index, (done, result)| {
                 // SAFETY: the caller's contract: room for `count`, and count_done < count.
-                let slot = unsafe { indices.add(count_done) };
+                let slot = unsafe { out_indices.add(count_done) };
                 // SAFETY: as above.
                 unsafe { slot.write(index as u64) };
-                tell(infos, count_done, &done);
+                tell(out_infos, count_done, &done);
                 count_done += 1;
                 let named = |error: Error| error.within(&format!("requests[{index}]"));
                 failure =
@@ -263,8 +264,8 @@ pub extern "C" fn dtl_request_start(request: dtl_request_t) -> dtl_status_t {
 /// dtl:requests in len(count) opt(count==0)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_request_start_all(
-    count: u64,
     requests: *mut dtl_request_t,
+    count: u64,
 ) -> dtl_status_t {
     Entry("dtl_request_start_all").call(|inside| {
         // SAFETY: the caller's contract: `count` handles.

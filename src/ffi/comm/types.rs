@@ -46,29 +46,32 @@ pub extern "C" fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t {
 
 /// Size of an element of a dtype, built-in or the program's own.
 ///
-/// @param size_bytes  receives the size in bytes, padding included.
+/// @param out_size_bytes  size in bytes, padding included.
 /// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
 /// Threads: any. Equivalent: MPI_Type_size.
-/// dtl:size_bytes out
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_dtype_size(dtype: dtl_dtype_t, size_bytes: *mut u64) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_dtype_size(
+    dtype: dtl_dtype_t,
+    out_size_bytes: *mut u64,
+) -> dtl_status_t {
     Entry("dtl_dtype_size").call(|_| {
-        Out::new(size_bytes, "size_bytes")?.put(types::element_size(dtype).map(|size| size as u64))
+        Out::new(out_size_bytes, "out_size_bytes")?
+            .put(types::element_size(dtype).map(|size| size as u64))
     })
 }
 
 /// Name of a dtype: as given, or "FLOAT64" for DTL_DTYPE_FLOAT64.
 ///
-/// @param name  receives the text, which stays valid until the process ends; do not free it.
+/// @param out_name  the text. It stays valid until the process ends; do not free it.
 /// @return as dtl_dtype_size. Threads: any. Equivalent: MPI_Type_get_name.
-/// dtl:name out lives(forever)
+/// dtl:out_name lives(forever)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_dtype_name(
     dtype: dtl_dtype_t,
-    name: *mut *const c_char,
+    out_name: *mut *const c_char,
 ) -> dtl_status_t {
     Entry("dtl_dtype_name")
-        .call(|_| Out::new(name, "name")?.put(types::dtype_name(dtype).map(CStr::as_ptr)))
+        .call(|_| Out::new(out_name, "out_name")?.put(types::dtype_name(dtype).map(CStr::as_ptr)))
 }
 
 /// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
@@ -94,7 +97,7 @@ pub unsafe extern "C" fn dtl_dtype_name(
 pub unsafe extern "C" fn dtl_op_create(
     r#fn: dtl_op_fn_t,
     user: *mut c_void,
-    flags: u32,
+    flags: u64,
     name: *const c_char,
     out: *mut dtl_reduce_op_t,
 ) -> dtl_status_t {
@@ -118,14 +121,15 @@ pub extern "C" fn dtl_op_destroy(op: dtl_reduce_op_t) -> dtl_status_t {
 
 /// Name of an operation: as given, or "SUM" for DTL_OP_SUM.
 ///
-/// @param name  receives the text, which stays valid until the process ends; do not free it.
+/// @param out_name  the text. It stays valid until the process ends; do not free it.
 /// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
 /// Threads: any.
-/// dtl:name out lives(forever)
+/// dtl:out_name lives(forever)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_op_name(
     op: dtl_reduce_op_t,
-    name: *mut *const c_char,
+    out_name: *mut *const c_char,
 ) -> dtl_status_t {
-    Entry("dtl_op_name").call(|_| Out::new(name, "name")?.put(types::op_name(op).map(CStr::as_ptr)))
+    Entry("dtl_op_name")
+        .call(|_| Out::new(out_name, "out_name")?.put(types::op_name(op).map(CStr::as_ptr)))
 }

@@ -54,7 +54,7 @@ unsafe fn copy(args: *const dtl_dispatch_copy_t, by: Option<&Arc<Backend>>) -> R
     // SAFETY: the caller's contract.
     let args = unsafe { args::take(args, "args") }?;
     if args.ndim > 0 {
-        let sides = (args.dst, args.dst_strides_bytes, args.src, args.src_strides_bytes);
+        let sides = (args.dst, args.dst_strides, args.src, args.src_strides);
         let shape = (args.shape, args.ndim);
         // SAFETY: the caller's contract: `ndim` counts and strides, and the elements they lead to.
         return unsafe { transfer::strided(&inside, sides, shape, args.element_bytes) };

@@ -49,14 +49,14 @@ pub extern "C" fn dtl_dispatcher_destroy(dispatcher: dtl_dispatcher_t) -> dtl_st
 /// windows are not dispatched.
 /// dtl:return borrowed
 #[unsafe(no_mangle)]
-pub extern "C" fn dtl_dispatch_default() -> dtl_dispatcher_t {
+pub extern "C" fn dtl_dispatcher_default() -> dtl_dispatcher_t {
     dispatch::DEFAULT
 }
 
 /// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
 /// under none. Calls that begin after it has returned find it; others may.
 ///
-/// @param dispatcher  dtl_dispatch_default() or one of dtl_dispatcher_create.
+/// @param dispatcher  dtl_dispatcher_default() or one of dtl_dispatcher_create.
 /// @param keys        key_count of them, all different; copied.
 /// @param key_count   1 to 1024. Of each operation a dispatcher takes 1024 keys with predicates and
 ///                    1024 without.

@@ -29,7 +29,7 @@ use std::ffi::{c_char, c_void};
 ///                   DTL_ERROR_INVALID_STATE. Their kind is set now: by opts.kind or opts.ops.
 /// @param out        the policy; give it back with dtl_policy_release.
 /// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
-///         resources, fixed_index beyond the list, unknown flags or kind, reserved not 0,
+///         resources, fixed_index beyond the list, unknown flags or kind,
 ///         DTL_POLICY_DEFER without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
 ///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
@@ -216,7 +216,6 @@ unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
     // SAFETY: passed on.
     let opts = unsafe { args::take_or_zero(opts) }?;
     check_flags("opts.flags", opts.flags, DTL_POLICY_DEFER, "DTL_POLICY_DEFER")?;
-    args::check_reserved(opts.reserved, "opts.reserved")?;
     Ok(opts)
 }
 

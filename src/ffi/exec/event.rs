@@ -1,7 +1,6 @@
 //! Events: points in a stream's work.
 
 use super::stream;
-use crate::abi::devices::exec::{DTL_EVENT_COMPLETE, DTL_EVENT_PENDING};
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
 use crate::abi::status::dtl_status_t;
 use crate::error::Result;
@@ -65,39 +64,28 @@ pub extern "C" fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> 
 
 /// Waits until the work before the record is done. An event never recorded is done.
 ///
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
 /// @return the first failure of that work that no call had returned before the record.
-///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called
-///         by a callback or task that the event is recorded behind, for which it would wait for
-///         ever.
+///         DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. DTL_ERROR_CANCELED: another
+///         thread destroyed the event. DTL_ERROR_INVALID_STATE: called by a callback or task that
+///         the event is recorded behind, so that it would wait for itself.
 /// Equivalent: cudaEventSynchronize.
-/// dtl:call blocks
-#[unsafe(no_mangle)]
-pub extern "C" fn dtl_event_sync(event: dtl_event_t) -> dtl_status_t {
-    Entry("dtl_event_sync").hold(handles::hold, event.id, Event::sync)
-}
-
-/// As dtl_event_sync, for a limited time.
-///
-/// @param timeout_ns  nanoseconds; 0 = only look, DTL_TIMEOUT_INFINITE = no limit.
-/// @return DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. Else as dtl_event_sync.
 /// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_status_t {
     Entry("dtl_event_wait").hold(handles::hold, event.id, |event: &Event| event.wait(timeout_ns))
 }
 
-/// Asks whether the work before the record is done, without waiting.
+/// Reports whether the work before the record is done. Does not wait.
 ///
-/// @param out_state  DTL_EVENT_COMPLETE or DTL_EVENT_PENDING. Never recorded = complete.
-/// @return the failure of that work, as dtl_event_sync.
+/// @param out_done  1 = done, 0 = not yet. An event never recorded is done.
+/// @return the failure of that work, as dtl_event_wait.
 /// Equivalent: cudaEventQuery.
-/// dtl:out_state values(DTL_EVENT_COMPLETE|DTL_EVENT_PENDING)
+/// dtl:out_done bool
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dtl_event_query(event: dtl_event_t, out_state: *mut i32) -> dtl_status_t {
+pub unsafe extern "C" fn dtl_event_query(event: dtl_event_t, out_done: *mut i32) -> dtl_status_t {
     Entry("dtl_event_query").call(|inside| {
-        let out = Out::new(out_state, "out_state")?;
-        let state = |done| if done { DTL_EVENT_COMPLETE } else { DTL_EVENT_PENDING };
-        out.put(find(inside, event)?.query().map(state))
+        Out::new(out_done, "out_done")?.put(find(inside, event)?.query().map(i32::from))
     })
 }
 

@@ -11,7 +11,7 @@ use crate::runtime::exec::event::Event;
 use crate::runtime::exec::executor::Executor;
 use crate::runtime::exec::handles;
 use crate::runtime::exec::host::reduce::{self, Reduction};
-use crate::sys::memory::buf::Addr;
+use crate::sys::{memory::buf::Addr, sync::wait::Deadline};
 use std::ffi::c_void;
 
 /// Insists on a function pointer.
@@ -91,9 +91,9 @@ pub extern "C" fn dtl_executor_run(
 /// @param event  completed when the function has run, with its failure; it replaces a record. Made
 ///               for a backend without events of its own, such as "host". Null = none.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
-///         The function's failure is the event's and the next dtl_executor_synchronize's.
-/// dtl:fn until(call_of:dtl_executor_synchronize|dtl_executor_destroy)
-/// dtl:user opaque until(call_of:dtl_executor_synchronize|dtl_executor_destroy)
+///         The function's failure is the event's and the next dtl_executor_wait's.
+/// dtl:fn until(call_of:dtl_executor_wait|dtl_executor_destroy)
+/// dtl:user opaque until(call_of:dtl_executor_wait|dtl_executor_destroy)
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_executor_run_async(
@@ -198,17 +198,19 @@ pub unsafe extern "C" fn dtl_executor_parallel_reduce(
 
 /// Waits for everything that dtl_executor_run_async started.
 ///
-/// @return the first failure since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the executor's own work, which it would wait for: a
-///         function of dtl_executor_run_async, and on SEQUENTIAL a loop's body too. On INLINE
-///         nothing is left to wait for, and on POOL a loop's body is not waited for: there the call
-///         succeeds (on POOL, while such functions run, only in the thread that started the loop).
-/// dtl:call blocks
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
+/// @return the first failure since the last call; it is reported once. DTL_ERROR_TIMEOUT: not done
+///         in time; the work goes on. DTL_ERROR_INVALID_STATE: called by the executor's own work,
+///         which it would wait for: a function of dtl_executor_run_async, and on SEQUENTIAL a
+///         loop's body too. On INLINE nothing is left to wait for, and on POOL a loop's body is not
+///         waited for: there the call succeeds (on POOL, while such functions run, only in the
+///         thread that started the loop).
+/// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
-pub extern "C" fn dtl_executor_synchronize(executor: dtl_executor_t) -> dtl_status_t {
-    Entry("dtl_executor_synchronize").wait(
+pub extern "C" fn dtl_executor_wait(executor: dtl_executor_t, timeout_ns: u64) -> dtl_status_t {
+    Entry("dtl_executor_wait").wait(
         |inside| handles::pin::<Executor>(inside, executor.id),
-        |executor| executor.synchronize(),
+        |executor| executor.wait(Deadline::after(timeout_ns)),
     )
 }
 

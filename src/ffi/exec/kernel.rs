@@ -20,7 +20,7 @@ use crate::sys::{
 use std::ffi::c_void;
 
 /// Most arguments of a launch.
-const MOST_ARGS: u32 = 4096;
+const MOST_ARGS: u64 = 4096;
 /// Arguments that are gathered without an allocation.
 const FEW_ARGS: usize = 16;
 
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn dtl_kernel_launch(
     launch: *const dtl_launch_t,
     args: *const *const c_void,
     sizes: *const u64,
-    count: u32,
+    count: u64,
 ) -> dtl_status_t {
     // SAFETY: passed on.
     Entry("dtl_kernel_launch").call(|inside| unsafe {
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn dtl_kernel_launch(
 }
 
 /// Arguments of a launch: pointers, sizes, how many.
-type Args = (*const *const c_void, *const u64, u32);
+type Args = (*const *const c_void, *const u64, u64);
 
 /// Launches by the handler of the schedule, if the program has one. The handler gets what the
 /// library itself would launch.
@@ -119,12 +119,13 @@ unsafe fn launch_by_schedule(
     found.0.check_launch(found.1, &taken, packed.sizes())?;
     let mut wanted = dtl_dispatch_launch_t {
         struct_size: size_of::<dtl_dispatch_launch_t>() as u32,
-        count: args.2,
+        reserved: 0,
         stream,
         kernel,
         launch: shape,
         args: args.0,
         sizes: args.1,
+        count: args.2,
     };
     let slots = [DTL_DISPATCH_ANY, DTL_DISPATCH_ANY, taken.schedule];
     let query = library_ops::query(DTL_OPERATION_LAUNCH, slots, (&raw mut wanted).cast());
@@ -161,7 +162,7 @@ pub(crate) unsafe fn launch(
 ///
 /// # Safety
 /// `args` and `sizes` have `count` elements (or are null), and each argument its size in bytes.
-unsafe fn pack(args: *const *const c_void, sizes: *const u64, count: u32) -> Result<ArgPack> {
+unsafe fn pack(args: *const *const c_void, sizes: *const u64, count: u64) -> Result<ArgPack> {
     if count == 0 {
         return Ok(ArgPack::EMPTY);
     }

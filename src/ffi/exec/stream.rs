@@ -2,7 +2,7 @@
 
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
 use crate::abi::runtime::dtl_task_fn_t;
-use crate::abi::status::dtl_status_t;
+use crate::abi::status::{DTL_ERROR_TIMEOUT, dtl_status_t};
 use crate::error::{Result, fail};
 use crate::ffi::args::Out;
 use crate::ffi::guard::Entry;
@@ -13,6 +13,7 @@ use crate::runtime::exec::stream::Stream;
 use crate::sys::{
     handles::{epoch::Guard, handle_table::HazardRef},
     memory::buf::Addr,
+    sync::wait::Deadline,
 };
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ fn pin(inside: &Guard, stream: dtl_stream_t) -> Result<Arc<Stream>> {
 /// host thread, made by the first work that is queued, does the work in order.
 ///
 /// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_synchronize returns it, once. On a backend's own
+/// behind it carry it, and the next dtl_stream_wait returns it, once. On a backend's own
 /// stream, too, whatever the backend's events know: failures of callbacks, kernels from functions
 /// and copies that the library does there.
 ///
@@ -82,13 +83,18 @@ pub extern "C" fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t {
 
 /// Waits for all work queued so far.
 ///
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. On streams
+///                    of a backend that can neither query streams nor record events the limit has
+///                    no effect.
 /// @return the first failure of that work since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the stream's own work.
+///         DTL_ERROR_TIMEOUT: not done in time; the work goes on. DTL_ERROR_INVALID_STATE: called
+///         by the stream's own work.
 /// Equivalent: cudaStreamSynchronize.
-/// dtl:call blocks
+/// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
-pub extern "C" fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t {
-    Entry("dtl_stream_synchronize").hold(hold, stream, Stream::synchronize)
+pub extern "C" fn dtl_stream_wait(stream: dtl_stream_t, timeout_ns: u64) -> dtl_status_t {
+    Entry("dtl_stream_wait")
+        .hold(hold, stream, |stream: &Stream| stream.wait(Deadline::after(timeout_ns)))
 }
 
 /// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
@@ -96,7 +102,7 @@ pub extern "C" fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t {
 /// work of the stream itself, it reports 0.
 ///
 /// @param out_done  1 = done, 0 = not yet.
-/// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.
+/// @return a failure of that work; it stays to be reported by dtl_stream_wait.
 /// Equivalent: cudaStreamQuery.
 /// dtl:out_done bool
 /// dtl:call blocks
@@ -213,12 +219,20 @@ pub extern "C" fn dtl_stream_host_callback(
 /// Waits for all work on a device: the backend's own way if it has one, and every stream that was
 /// made here on it.
 ///
-/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device.
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. The limit
+///                    covers the streams made here (see dtl_stream_wait), but not work that the
+///                    program queued through the backend's own interface.
+/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_TIMEOUT: not
+///         done in time; the work goes on.
 /// Equivalent: cudaDeviceSynchronize.
-/// dtl:call blocks
+/// dtl:call blocks(timeout_ns)
 #[unsafe(no_mangle)]
-pub extern "C" fn dtl_device_synchronize(backend: dtl_backend_t, device: i32) -> dtl_status_t {
-    Entry("dtl_device_synchronize").wait(
+pub extern "C" fn dtl_device_wait(
+    backend: dtl_backend_t,
+    device: i32,
+    timeout_ns: u64,
+) -> dtl_status_t {
+    Entry("dtl_device_wait").wait(
         |inside| {
             let backend = handles::backend_of(inside, backend)?;
             handles::check_device(&backend, device)?;
@@ -226,11 +240,21 @@ pub extern "C" fn dtl_device_synchronize(backend: dtl_backend_t, device: i32) ->
             Ok((backend, streams))
         },
         |(backend, streams)| {
-            let own = backend.device.as_ref().and_then(|devices| devices.synchronize(device));
-            streams
-                .iter()
-                .map(|stream| stream.synchronize())
-                .fold(own.unwrap_or(Ok(())), Result::and)
+            let deadline = Deadline::after(timeout_ns);
+            let wait_streams =
+                || streams.iter().map(|stream| stream.wait(deadline)).fold(Ok(()), Result::and);
+            let wait_device = || {
+                let own = backend.device.as_ref().and_then(|devices| devices.synchronize(device));
+                own.unwrap_or(Ok(()))
+            };
+            if !deadline.is_finite() {
+                return wait_device().and(wait_streams());
+            }
+            // The slot has no time limit, so it is called once the streams are done.
+            match wait_streams() {
+                Err(error) if error.status() == DTL_ERROR_TIMEOUT => Err(error),
+                waited => wait_device().and(waited),
+            }
         },
     )
 }

@@ -14,7 +14,7 @@ use std::ffi::c_void;
 /// not page-locked: one that is not the stream's only work waits.
 ///
 /// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done,
-///                  which an event or dtl_stream_synchronize tells; they must not overlap.
+///                  which an event or dtl_stream_wait tells; they must not overlap.
 /// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
 ///         is queued then. What fails later is the stream's failure.
 /// Equivalent: cudaMemcpyAsync.

@@ -202,9 +202,12 @@ pub unsafe extern "C" fn dtl_backend_info(
 /// Whether a backend can run here. Asks it afresh.
 ///
 /// @param out_yes  1 or 0.
-/// @param why      `cap` bytes for the reason if 0 (cut if too long), empty if 1; may be NULL.
+/// @param why      the reason if 0, cut to fit, with its NUL; empty if 1. May be NULL.
+/// @param cap      bytes of room in `why`.
+/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
 /// dtl:out_yes bool
 /// dtl:why out len(cap) opt
+/// dtl:out_len opt
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_is_available(
@@ -212,6 +215,7 @@ pub unsafe extern "C" fn dtl_backend_is_available(
     out_yes: *mut i32,
     why: *mut c_char,
     cap: u64,
+    out_len: *mut u64,
 ) -> dtl_status_t {
     Entry("dtl_backend_is_available").wait(
         |inside| Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?)),
@@ -219,7 +223,7 @@ pub unsafe extern "C" fn dtl_backend_is_available(
             let answer = backend.query_available()?;
             out.set(i32::from(answer.is_ok()));
             // SAFETY: the caller's contract: null, or `cap` bytes of room.
-            unsafe { args::put_reason(&answer.err().unwrap_or_default(), why, cap) }
+            unsafe { args::put_reason(&answer.err().unwrap_or_default(), why, cap, out_len) }
         },
     )
 }

@@ -28,7 +28,7 @@ use std::ffi::{CStr, c_char};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_enum_create(
     name: *const c_char,
-    flags: u32,
+    flags: u64,
     out: *mut dtl_enum_t,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract: NULL or a NUL-terminated text.
@@ -306,7 +306,7 @@ pub unsafe extern "C" fn dtl_ev_to_json(
 pub unsafe extern "C" fn dtl_ev_from_json(
     enumeration: dtl_enum_t,
     text: *const c_char,
-    flags: u32,
+    flags: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t {
     always(Locks::Some, || {

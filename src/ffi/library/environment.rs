@@ -193,10 +193,12 @@ pub unsafe extern "C" fn dtl_environment_state(
 /// @param name     "name", or "name>=version".
 /// @param out_yes  1 or 0.
 /// @param why      why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
-/// @param cap      bytes of room.
+/// @param cap      bytes of room in `why`.
+/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
 /// @return DTL_ERROR_NOT_FOUND: there is none of this name.
 /// dtl:out_yes bool
 /// dtl:why out len(cap) opt
+/// dtl:out_len opt
 /// dtl:call blocks
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_environment_is_available(
@@ -204,6 +206,7 @@ pub unsafe extern "C" fn dtl_environment_is_available(
     out_yes: *mut i32,
     why: *mut c_char,
     cap: u64,
+    out_len: *mut u64,
 ) -> dtl_status_t {
     // SAFETY: the caller's contract: a NUL-terminated text or null.
     let name = unsafe { args::text(name, "name") };
@@ -213,8 +216,9 @@ pub unsafe extern "C" fn dtl_environment_is_available(
             let answer = environment::availability(&need);
             environment::info(&need.name)?;
             out.set(i32::from(answer.is_ok()));
+            let reason = answer.as_ref().map_or_else(Error::text, |()| "");
             // SAFETY: the caller's contract: null, or `cap` bytes of room.
-            unsafe { args::put_reason(answer.as_ref().map_or_else(Error::text, |()| ""), why, cap) }
+            unsafe { args::put_reason(reason, why, cap, out_len) }
         },
     )
 }

@@ -104,7 +104,7 @@ pub extern "C" fn dtl_init_after_fork() -> dtl_status_t {
     always(Locks::None, || lifecycle::init_after_fork(SHUTDOWN, host::builtin))
 }
 
-/// The library's version, "0.1.0". Lives for ever. Works in every state.
+/// The library's version, "0.2.0". Lives for ever. Works in every state.
 /// dtl:return lives(forever)
 #[unsafe(no_mangle)]
 pub extern "C" fn dtl_version_string() -> *const c_char {
@@ -136,7 +136,7 @@ fn version(text: &str) -> i32 {
 
 /// DTL_ABI_VERSION of the library (the header's may be lower). Works in every state.
 #[unsafe(no_mangle)]
-pub extern "C" fn dtl_abi_version() -> u32 {
+pub extern "C" fn dtl_library_abi_version() -> u32 {
     DTL_ABI_VERSION
 }
 

@@ -18,8 +18,8 @@ use crate::sys::compute::callback::TakenTensor;
 /// order.
 ///
 /// @param kind   as for dtl_mem_alloc.
-/// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
 /// @param shape  `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
+/// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
 /// @param dtype  DTL_DTYPE_... or one of dtl_dtype_create.
 /// @param flags  0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the memory.
 /// @param out    the array; destroy it with dtl_array_destroy.
@@ -37,8 +37,8 @@ use crate::sys::compute::callback::TakenTensor;
 pub unsafe extern "C" fn dtl_array_alloc(
     backend: dtl_backend_t,
     kind: dtl_enum_word_t,
-    ndim: i32,
     shape: *const i64,
+    ndim: i32,
     dtype: dtl_dtype_t,
     flags: u64,
     out: *mut dtl_array_t,

@@ -3,7 +3,7 @@
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::DTL_MEMORY_DEVICE;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::ffi::args::{self, Out};
 use crate::ffi::guard::Entry;
 use crate::runtime::component::Rows;
@@ -99,24 +99,25 @@ unsafe fn rows(
 /// such copies, or by a loop of the host.
 ///
 /// @param dst, src  the first element of each side.
-/// @param dst_strides_bytes, src_strides_bytes  ndim each: bytes from one element to the next along
-///                  the axis, also negative; 0 on the source repeats it. NULL: the elements lie in
-///                  a row, the last axis the fastest.
-/// @param shape     ndim counts of elements; with a 0 nothing is copied.
+/// @param dst_strides, src_strides  ndim each: distance from one element to the next along the
+///                  axis, in elements, also negative; 0 on the source repeats it. NULL: the
+///                  elements lie in a row, the last axis the fastest.
+/// @param shape     ndim counts of elements, 0 or more; with a 0 nothing is copied.
 /// @param ndim      up to 8; 0 is one element.
-/// @param element_bytes  at least 1.
+/// @param element_bytes  at least 1. For distances that are no multiple of an element, pass a
+///                  smaller element and one more axis.
 /// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
 ///         and strides.
 ///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
 ///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
 ///         elements of the destination lie on each other, or on elements of the source (where the
 ///         strides of the two differ, it is enough that their areas do), or axes of the destination
-///         are woven: one steps by less than all that a finer one reaches, as with strides [24,
-///         16], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
+///         are woven: one steps by less than all that a finer one reaches, as with strides [12,
+///         8], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
 ///         position on an axis). Else as dtl_mem_copy.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
-/// dtl:dst_strides_bytes len(ndim) opt
-/// dtl:src_strides_bytes len(ndim) opt
+/// dtl:dst_strides len(ndim) opt
+/// dtl:src_strides len(ndim) opt
 /// dtl:shape len(ndim) opt(ndim==0)
 /// dtl:dst out len(?) opt(?)
 /// dtl:src len(?) opt(?)
@@ -124,15 +125,15 @@ unsafe fn rows(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_mem_copy_strided(
     dst: *mut c_void,
-    dst_strides_bytes: *const i64,
+    dst_strides: *const i64,
     src: *const c_void,
-    src_strides_bytes: *const i64,
-    shape: *const u64,
-    ndim: u32,
+    src_strides: *const i64,
+    shape: *const i64,
+    ndim: i32,
     element_bytes: u64,
 ) -> dtl_status_t {
     Entry("dtl_mem_copy_strided").call(|inside| {
-        let sides = (dst, dst_strides_bytes, src, src_strides_bytes);
+        let sides = (dst, dst_strides, src, src_strides);
         // SAFETY: passed on.
         unsafe { strided(inside, sides, (shape, ndim), element_bytes) }
     })
@@ -148,33 +149,33 @@ type Sides = (*mut c_void, *const i64, *const c_void, *const i64);
 pub(crate) unsafe fn strided(
     inside: &Guard,
     (dst, dst_strides, src, src_strides): Sides,
-    (shape, ndim): (*const u64, u32),
+    (shape, ndim): (*const i64, i32),
     element_bytes: u64,
 ) -> Result<()> {
+    let axes = axis_count(ndim)?;
     // SAFETY: passed on.
-    let shape = unsafe { list(shape, ndim, "shape") }?;
+    let shape = unsafe { list(shape, axes, "shape") }?;
     // SAFETY: passed on.
-    let dst_strides = unsafe { list(dst_strides, ndim, "dst_strides_bytes") }?;
+    let dst_strides = unsafe { list(dst_strides, axes, "dst_strides") }?;
     // SAFETY: passed on.
-    let src_strides = unsafe { list(src_strides, ndim, "src_strides_bytes") }?;
-    if shape.is_none() && ndim > 0 {
+    let src_strides = unsafe { list(src_strides, axes, "src_strides") }?;
+    if shape.is_none() && axes > 0 {
         return fail!(DTL_ERROR_NULL_POINTER, "shape is NULL for {ndim} axes");
     }
-    let shape = shape.unwrap_or_default();
-    let is_dense = dst_strides.is_none() || src_strides.is_none();
-    let dense = if is_dense { strided::dense(&shape, element_bytes) } else { Some(Vec::new()) };
-    let Some(dense) = dense else {
-        return fail!(
-            DTL_ERROR_INVALID_ARGUMENT,
-            "shape {shape:?}: more bytes than memory can hold"
-        );
+    let shape = &counts(shape.unwrap_or_default())?;
+    // A missing list of strides: the elements lie in a row.
+    let in_bytes = |strides: Option<Vec<i64>>, name: &str| match strides {
+        Some(strides) => strides_in_bytes(&strides, element_bytes, name),
+        None => strided::dense(shape, element_bytes).ok_or_else(|| {
+            failure!(DTL_ERROR_INVALID_ARGUMENT, "shape {shape:?}: more bytes than memory can hold")
+        }),
     };
     let axes = Axes {
         dst: Addr::new(dst),
         src: Addr::new(src.cast_mut()),
-        shape: &shape,
-        dst_strides: dst_strides.as_ref().unwrap_or(&dense),
-        src_strides: src_strides.as_ref().unwrap_or(&dense),
+        shape,
+        dst_strides: &in_bytes(dst_strides, "dst_strides")?,
+        src_strides: &in_bytes(src_strides, "src_strides")?,
         element_bytes,
     };
     let Some(plan) = strided::StridedPlan::new(&axes)? else { return Ok(()) };
@@ -197,13 +198,42 @@ unsafe fn side(first: Addr, (below, above): (u64, u64), name: &str) -> Result<Re
     unsafe { args::region(strided::lowest(first, below).ptr(), below + above, name) }
 }
 
+/// Number of axes to read: one more than is supported is enough to be refused with.
+fn axis_count(ndim: i32) -> Result<usize> {
+    match usize::try_from(ndim) {
+        Ok(count) => Ok(count.min(strided::MOST_AXES + 1)),
+        Err(_) => fail!(DTL_ERROR_INVALID_ARGUMENT, "ndim {ndim}: use 0 to {}", strided::MOST_AXES),
+    }
+}
+
+/// Counts of elements along the axes, none of which may be negative.
+fn counts(shape: Vec<i64>) -> Result<Vec<u64>> {
+    match shape.iter().position(|&count| count < 0) {
+        None => Ok(shape.into_iter().map(i64::cast_unsigned).collect()),
+        Some(axis) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "shape[{axis}] is {}: use 0 or more elements",
+            shape.get(axis).copied().unwrap_or_default()
+        ),
+    }
+}
+
+/// Strides in bytes.
+fn strides_in_bytes(strides: &[i64], element_bytes: u64, name: &str) -> Result<Vec<i64>> {
+    let bytes = |&stride: &i64| stride.checked_mul(i64::try_from(element_bytes).ok()?);
+    strides.iter().map(bytes).collect::<Option<_>>().ok_or_else(|| {
+        failure!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name} {strides:?} of {element_bytes} bytes: more bytes than memory can hold"
+        )
+    })
+}
+
 /// Copies a list that may be NULL.
-unsafe fn list<T: Copy>(pointer: *const T, count: u32, name: &str) -> Result<Option<Vec<T>>> {
+unsafe fn list(pointer: *const i64, count: usize, name: &str) -> Result<Option<Vec<i64>>> {
     if pointer.is_null() {
         return Ok(None);
     }
-    // One more than is taken is enough to be refused with.
-    let count = (count as usize).min(strided::MOST_AXES + 1);
     // SAFETY: the caller's contract: `count` elements.
     unsafe { args::slice(pointer, count, name) }.map(|list| Some(list.to_vec()))
 }

@@ -49,14 +49,14 @@ fn flush(entry: Entry, win: dtl_win_t, target: Option<i32>, reach: FlushScope) -
 /// @param size_bytes  of this rank's part; may differ between ranks.
 /// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the
 ///                    element's size, say.
-/// @param out_win     yours; end it with dtl_win_destroy.
+/// @param out     yours; end it with dtl_win_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
 ///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY,
 ///         DTL_ERROR_LIMIT. What is wrong on one rank is a failure on all of them; it names the
 ///         rank. Else as dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 /// dtl:base inout len(size_bytes) opt(size_bytes==0) until(destroy)
-/// dtl:out_win owned(dtl_win_destroy)
+/// dtl:out owned(dtl_win_destroy)
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_create(
@@ -64,10 +64,10 @@ pub unsafe extern "C" fn dtl_win_create(
     base: *mut c_void,
     size_bytes: u64,
     disp_unit: u64,
-    out_win: *mut dtl_win_t,
+    out: *mut dtl_win_t,
 ) -> dtl_status_t {
     Entry("dtl_win_create").hold(comm::hold, comm, |comm| {
-        let out = Out::new(out_win, "out_win");
+        let out = Out::new(out, "out");
         // If the output is bad, the other ranks hear of that, too.
         let offer = out.as_ref().map_err(Error::clone).and_then(|_| {
             // SAFETY: the caller's contract: the memory stays until the window's end.
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn dtl_win_create(
 /// @param out_base  its first byte; not to be freed. NULL for 0 bytes.
 /// @return as dtl_win_create. Equivalent: MPI_Win_allocate.
 /// dtl:out_base borrowed
-/// dtl:out_win owned(dtl_win_destroy)
+/// dtl:out owned(dtl_win_destroy)
 /// dtl:call blocks(comm) collective(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_allocate(
@@ -94,18 +94,17 @@ pub unsafe extern "C" fn dtl_win_allocate(
     size_bytes: u64,
     disp_unit: u64,
     out_base: *mut *mut c_void,
-    out_win: *mut dtl_win_t,
+    out: *mut dtl_win_t,
 ) -> dtl_status_t {
     Entry("dtl_win_allocate").hold(comm::hold, comm, |comm| {
-        let out = Out::new(out_base, "out_base")
-            .and_then(|base| Ok((base, Out::new(out_win, "out_win")?)));
+        let out = Out::new(out_base, "out_base").and_then(|base| Ok((base, Out::new(out, "out")?)));
         // If an output is bad, the other ranks hear of that, too.
         let is_good = out.as_ref().map_err(Error::clone);
         let offer = is_good.and_then(|_| WindowOffer::allocate(size_bytes, disp_unit));
         let (win, base) = rma::create(comm, offer)?;
-        let (out_base, out_win) = out?;
+        let (out_base, out) = out?;
         out_base.set(base.ptr());
-        out_win.set(win);
+        out.set(win);
         Ok(())
     })
 }

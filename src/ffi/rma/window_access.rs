@@ -64,7 +64,7 @@ fn start(
 ) -> dtl_status_t {
     entry.hold(rma::hold, win, |window| {
         let within = |error: Error| error.within(entry.0);
-        let out = Out::new(out, "out_request").map_err(within)?;
+        let out = Out::new(out, "out").map_err(within)?;
         out.put(rma_ops::run_as_request(window, entry.0, place, op().map_err(within)?))
     })
 }
@@ -86,7 +86,7 @@ unsafe fn fetch(
         _ => unsafe { elements(operands, count, dtype, name) }?,
     };
     // SAFETY: the caller keeps the elements valid until the operation has ended.
-    let result = unsafe { elements(result, count, dtype, "result") }?;
+    let result = unsafe { elements(result, count, dtype, "out_result") }?;
     Ok(RmaOp::Accumulate { from, result, by })
 }
 
@@ -158,16 +158,16 @@ pub unsafe extern "C" fn dtl_win_get(
 /// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is
 /// done after a flush, unlock or fence. Between fences too, where MPI has it under locks only.
 ///
-/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end.
+/// @param out  yours: wait for it (dtl_request_wait and its kin) before the window's end.
 ///                     Until it is done it can be neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor
 ///                     destroyed (DTL_ERROR_BUSY); where memory is reached by loads and stores it
 ///                     is done when this call returns. Its info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many
+/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out`; DTL_ERROR_LIMIT: too many
 ///         requests in flight.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 /// dtl:buf len(count*dtype) opt(count==0) until(request)
 /// dtl:target rank(null)
-/// dtl:out_request owned(dtl_request_wait|dtl_request_test)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_rput(
@@ -177,20 +177,20 @@ pub unsafe extern "C" fn dtl_win_rput(
     dtype: dtl_dtype_t,
     target: i32,
     disp: u64,
-    out_request: *mut dtl_request_t,
+    out: *mut dtl_request_t,
 ) -> dtl_status_t {
     // SAFETY: the caller keeps the elements valid until the operation has ended.
     let op = || unsafe { elements(buf, count, dtype, "buf") }.map(RmaOp::Put);
-    start(Entry("dtl_win_rput"), win, TargetAddr { target, disp }, out_request, op)
+    start(Entry("dtl_win_rput"), win, TargetAddr { target, disp }, out, op)
 }
 
 /// As dtl_win_get, with a request that is done when the elements are there.
 ///
-/// @param out_request  as for dtl_win_rput.
+/// @param out  as for dtl_win_rput.
 /// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
 /// dtl:buf out len(count*dtype) opt(count==0) until(request)
 /// dtl:target rank(null)
-/// dtl:out_request owned(dtl_request_wait|dtl_request_test)
+/// dtl:out owned(dtl_request_wait|dtl_request_test)
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_rget(
@@ -200,11 +200,11 @@ pub unsafe extern "C" fn dtl_win_rget(
     dtype: dtl_dtype_t,
     target: i32,
     disp: u64,
-    out_request: *mut dtl_request_t,
+    out: *mut dtl_request_t,
 ) -> dtl_status_t {
     // SAFETY: the caller keeps the elements valid until the operation has ended.
     let op = || unsafe { elements(buf, count, dtype, "buf") }.map(RmaOp::Get);
-    start(Entry("dtl_win_rget"), win, TargetAddr { target, disp }, out_request, op)
+    start(Entry("dtl_win_rget"), win, TargetAddr { target, disp }, out, op)
 }
 
 /// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
@@ -248,23 +248,23 @@ pub unsafe extern "C" fn dtl_win_accumulate(
     )
 }
 
-/// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each
+/// As dtl_win_accumulate, and `out_result` gets what was there before; both as one step for each
 /// element.
 ///
 /// @param buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic get.
-/// @param result  room for `count` elements, apart from `buf`; there after a flush
+/// @param out_result  room for `count` elements, apart from `buf`; there after a flush
 ///                (dtl_win_flush_local is enough), unlock or fence, until then the library's.
 /// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
 /// dtl:buf len(count*dtype) opt(count==0||op==DTL_OP_NO_OP) until(flush)
-/// dtl:result out len(count*dtype) opt(count==0) until(flush)
+/// dtl:out_result len(count*dtype) opt(count==0) until(flush)
 /// dtl:target rank(null)
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_get_accumulate(
     win: dtl_win_t,
     buf: *const c_void,
-    result: *mut c_void,
+    out_result: *mut c_void,
     count: u64,
     dtype: dtl_dtype_t,
     target: i32,
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     // SAFETY: the caller keeps the elements valid until the operation has ended.
-    let op = || unsafe { fetch((buf, "buf"), result, (count, dtype, op)) };
+    let op = || unsafe { fetch((buf, "buf"), out_result, (count, dtype, op)) };
     run(Entry("dtl_win_get_accumulate"), win, TargetAddr { target, disp }, op)
 }
 
@@ -280,46 +280,46 @@ pub unsafe extern "C" fn dtl_win_get_accumulate(
 /// stores (`way` of dtl_win_info) the value is there when this call returns.
 ///
 /// @param value   one element, as `buf` there.
-/// @param result  room for one element, as there.
+/// @param out_result  room for one element, as there.
 /// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
 /// dtl:value len(1*dtype) opt(op==DTL_OP_NO_OP) until(flush)
-/// dtl:result out len(1*dtype) until(flush)
+/// dtl:out_result len(1*dtype) until(flush)
 /// dtl:target rank(null)
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_win_fetch_op(
     win: dtl_win_t,
     value: *const c_void,
-    result: *mut c_void,
+    out_result: *mut c_void,
     dtype: dtl_dtype_t,
     target: i32,
     disp: u64,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t {
     let place = TargetAddr { target, disp };
-    let buffers = (Addr::new(value.cast_mut()), Addr::new(result));
+    let buffers = (Addr::new(value.cast_mut()), Addr::new(out_result));
     quick(
         Entry("dtl_win_fetch_op"),
         (win, place),
         move |visit| fast::fetch_op(visit, win, buffers, (dtype, op), place),
         // SAFETY: the caller keeps the elements valid until the operation has ended.
-        move || unsafe { fetch((value, "value"), result, (1, dtype, op)) },
+        move || unsafe { fetch((value, "value"), out_result, (1, dtype, op)) },
     )
 }
 
-/// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets
+/// Stores `value` in a target's element if that is equal to `expected`, as one step; `out_result` gets
 /// what was there before: it was stored if that equals `expected`. Elements are equal if their
 /// bytes are; so two BOOLs that are both true need not be.
 ///
 /// @param value, expected  one element each, which must stay unchanged until a flush, unlock or
 ///               fence.
-/// @param result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
+/// @param out_result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
 /// @param dtype   an integer dtype, BYTE or BOOL.
 /// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
 /// dtl:value len(1*dtype) until(flush)
 /// dtl:expected len(1*dtype) until(flush)
-/// dtl:result out len(1*dtype) until(flush)
+/// dtl:out_result len(1*dtype) until(flush)
 /// dtl:target rank(null)
 /// dtl:call blocks(comm)
 #[unsafe(no_mangle)]
@@ -327,7 +327,7 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
     win: dtl_win_t,
     value: *const c_void,
     expected: *const c_void,
-    result: *mut c_void,
+    out_result: *mut c_void,
     dtype: dtl_dtype_t,
     target: i32,
     disp: u64,
@@ -337,7 +337,8 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
         Entry("dtl_win_compare_and_swap"),
         (win, place),
         move |visit| {
-            let buffers = (few(value, 1, dtype)?, few(expected, 1, dtype)?, few(result, 1, dtype)?);
+            let buffers =
+                (few(value, 1, dtype)?, few(expected, 1, dtype)?, few(out_result, 1, dtype)?);
             fast::compare_and_swap(visit, win, dtype, buffers, place)
         },
         move || {
@@ -347,7 +348,7 @@ pub unsafe extern "C" fn dtl_win_compare_and_swap(
             // SAFETY: as for `value`.
             let expected = unsafe { elements(expected, 1, dtype, "expected") }?;
             // SAFETY: as for `value`.
-            let result = unsafe { elements(result, 1, dtype, "result") }?;
+            let result = unsafe { elements(out_result, 1, dtype, "out_result") }?;
             Ok(RmaOp::CompareAndSwap(Swap { value, expected, result, dtype }))
         },
     )

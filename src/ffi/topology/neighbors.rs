@@ -27,36 +27,37 @@ pub unsafe extern "C" fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_
 /// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
 /// on.
 ///
-/// @param cpus       room for `capacity` numbers, filled in ascending order. NULL with capacity 0
-///                   asks for the count.
-/// @param out_count  how many there are; written also when they do not fit.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED:
+/// @param out_cpus  room for `cap` numbers, filled in ascending order. NULL with cap 0 asks for the
+///                  count.
+/// @param cap       length of `out_cpus`, in elements.
+/// @param out_len   how many there are; written also when they do not fit.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than *out_len. DTL_ERROR_NOT_SUPPORTED:
 ///         the kernel does not tell. Equivalent: sched_getaffinity.
-/// dtl:cpus out len(capacity) opt(capacity==0)
+/// dtl:out_cpus len(cap) opt(cap==0)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_affinity(
-    cpus: *mut i32,
-    capacity: u64,
-    out_count: *mut u64,
+    out_cpus: *mut i32,
+    cap: u64,
+    out_len: *mut u64,
 ) -> dtl_status_t {
     Entry("dtl_affinity").call(|_| {
-        let count = Out::new(out_count, "out_count")?;
-        if !(cpus.is_null() && capacity == 0) {
-            Out::new(cpus, "cpus")?;
+        let count = Out::new(out_len, "out_len")?;
+        if !(out_cpus.is_null() && cap == 0) {
+            Out::new(out_cpus, "out_cpus")?;
         }
         let all = topology::affinity()?;
         count.set(all.len() as u64);
-        if cpus.is_null() {
+        if out_cpus.is_null() {
             return Ok(());
         }
-        if capacity < all.len() as u64 {
+        if cap < all.len() as u64 {
             return fail!(
                 DTL_ERROR_BUFFER_TOO_SMALL,
-                "the thread may run on {} CPUs, capacity is {capacity}",
+                "the thread may run on {} CPUs, cap is {cap}",
                 all.len()
             );
         }
-        args::put_all(cpus, &all, "cpus")
+        args::put_all(out_cpus, &all, "out_cpus")
     })
 }
 

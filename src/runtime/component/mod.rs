@@ -240,12 +240,12 @@ pub struct Launch<'a> {
 /// Communication component of a backend: opens transports.
 pub trait Comm: Send + Sync {
     /// Returns the flags of `dtl_comm_desc_t` that the component supports.
-    fn flags(&self) -> u32 {
+    fn flags(&self) -> u64 {
         DTL_COMM_DETERMINISTIC
     }
-    /// Returns true if the component reads the field `native` of `dtl_comm_desc_t`.
-    fn takes_native(&self) -> bool {
-        false
+    /// Returns the name of the field of `dtl_comm_desc_t` with settings of this component alone.
+    fn settings_field(&self) -> Option<&'static str> {
+        None
     }
     /// Opens a transport. Collective over the ranks.
     fn open(&self, args: &OpenArgs) -> Result<Box<dyn Transport>>;

@@ -14,7 +14,7 @@ pub const BOOTSTRAP_NS: u64 = 30_000_000_000;
 /// Arguments for opening a transport.
 pub struct OpenArgs {
     /// Flags of the communicator description (`dtl_comm_desc_t`).
-    pub flags: u32,
+    pub flags: u64,
     /// Rank and size that the caller specifies.
     pub named: Option<(i32, i32)>,
     /// Rank and size that the job launcher (for example mpirun) specifies.
@@ -25,9 +25,8 @@ pub struct OpenArgs {
     pub is_only_open: bool,
     /// Time limit of the wait for the other ranks, in nanoseconds.
     pub timeout_ns: u64,
-    /// Backend-specific pointer: the field `native` of the communicator description
-    /// (`dtl_comm_desc_t`).
-    pub native: Addr,
+    /// The field that [`Comm::settings_field`](super::Comm::settings_field) names; null if not set.
+    pub settings: Addr,
     /// True if a time limit or determinism requires the library's own collective algorithms.
     pub own_algorithms: bool,
     /// Out-of-band data exchange over an existing communicator, if the transport bootstraps over

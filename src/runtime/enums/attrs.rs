@@ -29,7 +29,7 @@ pub struct Attr<'a> {
     /// DTL_ATTR_ constant.
     pub kind: u32,
     /// DTL_ATTR_REQUIRED or 0.
-    pub flags: u32,
+    pub flags: u64,
     /// Value of the attribute, or default value of the field. The type of the value is `kind`.
     pub value: Value<'a>,
 }

@@ -90,7 +90,7 @@ pub(super) fn of_instance(template: &Member, values: &[Attribute]) -> Result<CSt
 
 /// Returns the enumeration word that a JSON text denotes. A tolerant parse (DTL_EV_TOLERANT) maps
 /// each unknown name to an instance of the predefined enumeration member Undefined.
-pub fn from_text(number: dtl_enum_t, text: &str, flags: u32) -> Result<dtl_enum_word_t> {
+pub fn from_text(number: dtl_enum_t, text: &str, flags: u64) -> Result<dtl_enum_word_t> {
     check_flags("flags", flags, DTL_EV_TOLERANT, "DTL_EV_TOLERANT")?;
     let enumeration = enumeration(number)?;
     match serde_json::from_str(text) {

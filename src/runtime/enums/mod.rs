@@ -86,7 +86,7 @@ const fn word(number: dtl_enum_t, value: u32) -> dtl_enum_word_t {
 }
 
 /// Creates an enumeration and returns its number.
-pub fn create(name: &str, flags: u32) -> Result<dtl_enum_t> {
+pub fn create(name: &str, flags: u64) -> Result<dtl_enum_t> {
     check_flags("flags", flags, DTL_ENUM_WITH_UNDEFINED, "DTL_ENUM_WITH_UNDEFINED")?;
     check_name(name)?;
     if name.contains('.') {

@@ -7,7 +7,7 @@
 //! `stream` records events, because it can access both the stream and the event.
 
 use super::deferred_errors::{DeferredErrors, Mark};
-use super::fence::{Fence, WaitOutcome};
+use super::fence::{Fence, WaitOutcome, timed_out};
 use super::{exec_of, reentrancy};
 use crate::abi::devices::exec::DTL_EVENT_NO_TIMING;
 use crate::error::{Error, Result, fail};
@@ -137,10 +137,7 @@ impl Event {
                 return self.canceled();
             }
             if deadline.passed() {
-                return fail!(
-                    DTL_ERROR_TIMEOUT,
-                    "the event was not reached in time; wait again or longer"
-                );
+                return timed_out("the event");
             }
             backoff.pause();
         }

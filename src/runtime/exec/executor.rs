@@ -14,7 +14,10 @@ use crate::abi::status::*;
 use crate::error::{Error, Result, fail};
 use crate::from_c::blank;
 use crate::runtime::registry::Backend;
-use crate::sys::{memory::buf::Addr, sync::lock::Mutex};
+use crate::sys::{
+    memory::buf::Addr,
+    sync::{lock::Mutex, wait::Deadline},
+};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -187,14 +190,14 @@ impl Executor {
     }
 
     /// Waits for all functions started by `run_async`. Returns the first failure of these
-    /// functions, if any, and clears it.
-    pub fn synchronize(&self) -> Result<()> {
+    /// functions, if any, and clears it. Fails with TIMEOUT if they have not ended at the deadline.
+    pub fn wait(&self, deadline: Deadline) -> Result<()> {
         match &self.body {
             ExecutorKind::Inline(failure) => failure.lock().take().map_or(Ok(()), Err),
             ExecutorKind::Sequential(queue) | ExecutorKind::Backend(queue) => {
-                queue.synchronize("an executor")
+                queue.wait("an executor", deadline)
             }
-            ExecutorKind::Pool(pool) => pool.synchronize(),
+            ExecutorKind::Pool(pool) => pool.wait(deadline),
         }
     }
 

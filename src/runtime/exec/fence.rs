@@ -127,10 +127,7 @@ impl Fence {
             }
             match deadline.left_ns() {
                 0 => {
-                    break fail!(
-                        DTL_ERROR_TIMEOUT,
-                        "the work was not done in time; wait again or longer"
-                    );
+                    break timed_out("the event");
                 }
                 u64::MAX => end = self.changed.wait(end),
                 left => end = self.changed.wait_for(end, Duration::from_nanos(left)),
@@ -145,6 +142,12 @@ impl Fence {
         let _end = self.end.lock(); // excludes a waiter between its check and its sleep
         self.changed.notify_all();
     }
+}
+
+/// Fails with TIMEOUT: the work of `whose` has not completed in time.
+#[cold]
+pub fn timed_out<T>(whose: &str) -> Result<T> {
+    fail!(DTL_ERROR_TIMEOUT, "{whose} was not done in time; wait again or longer")
 }
 
 #[cfg(test)]

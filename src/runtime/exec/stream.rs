@@ -24,10 +24,18 @@ use crate::abi::runtime::dtl_task_fn_t;
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
 use crate::runtime::component::{Exec, Launch, ModuleLaunch, Token};
+use crate::runtime::exec::fence::timed_out;
 use crate::runtime::log;
 use crate::runtime::registry::Backend;
 use crate::runtime::trace::{self, Args};
-use crate::sys::{compute::callback::ArgPack, memory::buf::Addr, sync::lock::Mutex};
+use crate::sys::{
+    compute::callback::ArgPack,
+    memory::buf::Addr,
+    sync::{
+        lock::Mutex,
+        wait::{Backoff, Deadline},
+    },
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -148,16 +156,38 @@ impl Stream {
         }
     }
 
-    /// Waits for all work queued so far. Returns and clears the first failure of that work.
+    /// Waits for all work queued so far, without a time limit. See [`Stream::wait`].
     pub fn synchronize(&self) -> Result<()> {
+        self.wait(Deadline::NEVER)
+    }
+
+    /// Waits for all work queued so far. Returns and clears the first failure of that work. Fails
+    /// with TIMEOUT if the work is not complete at the deadline.
+    pub fn wait(&self, deadline: Deadline) -> Result<()> {
         match &self.body {
-            StreamImpl::Own(queue) => queue.synchronize("a stream"),
+            StreamImpl::Own(queue) => queue.wait("a stream", deadline),
             StreamImpl::Backend(foreign) => {
+                if deadline.is_finite() && !reentrancy::is(foreign.trail.id()) {
+                    self.poll(deadline)?;
+                }
                 let result = exec_of(&self.backend)?.stream_synchronize(foreign.token);
                 let failure = foreign.trail.take();
                 result.and(failure.map_or(Ok(()), Err))
             }
         }
+    }
+
+    /// Polls the stream until its work has completed. Fails with TIMEOUT at the deadline. A failure
+    /// of the work is left to `synchronize`.
+    fn poll(&self, deadline: Deadline) -> Result<()> {
+        let mut backoff = Backoff::new();
+        while let Ok(false) = self.query() {
+            if deadline.passed() {
+                return timed_out("a stream");
+            }
+            backoff.pause();
+        }
+        Ok(())
     }
 
     /// Returns true if all work has completed. Fails if some of the work has failed; the next

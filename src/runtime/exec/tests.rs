@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::runtime::component::ExecGroups;
 use crate::sys::compute::callback::ArgPack;
 use crate::sys::memory::buf::{Addr, Scratch};
-use crate::sys::sync::lock::Mutex;
+use crate::sys::sync::{lock::Mutex, wait::Deadline};
 use proptest::prelude::*;
 use std::ffi::c_void;
 use std::ptr::without_provenance_mut;
@@ -487,7 +487,7 @@ fn a_failing_piece_stops_the_loop() {
         let backwards = executor.parallel_for((4, 3), 0, fail_at_five, number(GIVEN as usize));
         assert_eq!(status(backwards), DTL_ERROR_INVALID_ARGUMENT);
         assert_eq!(status(executor.run(give, number(GIVEN as usize))), GIVEN);
-        assert_eq!(status(executor.synchronize()), DTL_SUCCESS, "run reports by itself");
+        assert_eq!(status(executor.wait(Deadline::NEVER)), DTL_SUCCESS, "run reports by itself");
     }
 }
 
@@ -500,8 +500,8 @@ fn asynchronous_tasks_report_through_event_and_synchronize() {
         executor.run_async(give, number(GIVEN as usize), Some(&event)).unwrap();
         assert_eq!(status(event.sync()), GIVEN);
         executor.run_async(give, number(0), None).unwrap();
-        assert_eq!(status(executor.synchronize()), GIVEN);
-        assert_eq!(status(executor.synchronize()), DTL_SUCCESS);
+        assert_eq!(status(executor.wait(Deadline::NEVER)), GIVEN);
+        assert_eq!(status(executor.wait(Deadline::NEVER)), DTL_SUCCESS);
         let foreign = Event::create(home_of(&mock(EVENTS, true)), 0).unwrap();
         assert_eq!(
             status(executor.run_async(give, number(0), Some(&foreign))),

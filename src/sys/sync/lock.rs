@@ -19,6 +19,8 @@ use std::ptr;
 use std::sync::{self, PoisonError, TryLockError};
 use std::time::Duration;
 
+use super::wait::Deadline;
+
 pub use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence,
 };
@@ -179,6 +181,20 @@ impl Condvar {
     /// spurious wake-up occurs, then locks the mutex again.
     pub fn wait_for<'a, T>(&self, guard: MutexGuard<'a, T>, limit: Duration) -> MutexGuard<'a, T> {
         self.0.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Waits as [`Condvar::wait`] does, until the deadline at the latest. Returns `None`, with the
+    /// mutex unlocked, if the deadline has passed already.
+    pub fn wait_until<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        deadline: Deadline,
+    ) -> Option<MutexGuard<'a, T>> {
+        match deadline.left_ns() {
+            0 => None,
+            u64::MAX => Some(self.wait(guard)),
+            left => Some(self.wait_for(guard, Duration::from_nanos(left))),
+        }
     }
 
     /// Wakes one waiter.

@@ -32,7 +32,7 @@ static dtl_status_t open_world(void *self, const dtl_comm_open_t *args, void **o
         if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS) return DTL_ERROR_INIT_FAILED;
         atexit(end_mpi);
     }
-    with_world.native = &opening;
+    with_world.config = &opening;
     return comm_open(self, &with_world, out_comm, out_rank, out_size);
 }
 

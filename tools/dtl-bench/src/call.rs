@@ -11,11 +11,11 @@ use crate::out::Outcome;
 use crate::table::Unit;
 use dtl_sys::{
     DTL_ABI_VERSION, DTL_BACKEND_NULL, DTL_ERROR_INTERNAL, DTL_EVENT_NULL, DTL_STREAM_NULL,
-    DTL_SUCCESS, dtl_backend_device_count, dtl_backend_register, dtl_backend_t,
-    dtl_backend_unregister, dtl_backend_vtable_t, dtl_device_vtable_t, dtl_event_create,
-    dtl_event_destroy, dtl_event_query, dtl_event_record, dtl_exec_vtable_t, dtl_finalize,
-    dtl_init, dtl_status_t, dtl_stream_create, dtl_stream_destroy, dtl_stream_query,
-    dtl_stream_synchronize,
+    DTL_SUCCESS, DTL_TIMEOUT_INFINITE, dtl_backend_device_count, dtl_backend_register,
+    dtl_backend_t, dtl_backend_unregister, dtl_backend_vtable_t, dtl_device_vtable_t,
+    dtl_event_create, dtl_event_destroy, dtl_event_query, dtl_event_record, dtl_exec_vtable_t,
+    dtl_finalize, dtl_init, dtl_status_t, dtl_stream_create, dtl_stream_destroy, dtl_stream_query,
+    dtl_stream_wait,
 };
 use serde_json::json;
 use std::ffi::c_void;
@@ -165,7 +165,6 @@ macro_rules! through {
 }
 
 type OfTwo<A, B> = unsafe extern "C" fn(A, B) -> dtl_status_t;
-type OfOne<A> = unsafe extern "C" fn(A) -> dtl_status_t;
 
 /// Runs the measurements of `call` that the command line selects.
 pub(crate) fn run(wanted: &Call) -> Outcome {
@@ -196,7 +195,7 @@ pub(crate) fn run(wanted: &Call) -> Outcome {
         ),
         row(
             "stream_sync",
-            through!(OfOne<_>: dtl_stream_synchronize(stream)),
+            through!(OfTwo<_, _>: dtl_stream_wait(stream, DTL_TIMEOUT_INFINITE)),
             slot!(exec.stream_synchronize(own, own)),
         ),
         row(

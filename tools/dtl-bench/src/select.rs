@@ -78,7 +78,6 @@ fn policy(row: &Row) -> Outcome<dtl_policy_t> {
         capacity: 1,
         samples: if row.tunes { 1 << 16 } else { 1 },
         warmups: 0,
-        reserved: 0,
         resample_submits: u64::from(row.tunes),
     };
     let mut policy = DTL_POLICY_NULL;

@@ -147,17 +147,17 @@ pub(crate) fn finish(
 ) -> Result<(), Failure> {
     let (count, list, none) = (requests.len() as u64, requests.as_mut_ptr(), ptr::null_mut());
     match how {
-        0 => Ok(call!(dtl_request_wait_all(count, list, timeout_ns, none))?),
+        0 => Ok(call!(dtl_request_wait_all(list, count, timeout_ns, none))?),
         1 => {
             requests.iter().rev().try_for_each(|&one| wait(one, timeout_ns, DTL_SUCCESS).map(drop))
         }
         2 => (0..count).try_for_each(|_| {
             let mut index = 0;
-            Ok(call!(dtl_request_wait_any(count, list, timeout_ns, &raw mut index, none))?)
+            Ok(call!(dtl_request_wait_any(list, count, timeout_ns, &raw mut index, none))?)
         }),
         3 => finish_some(requests, timeout_ns),
         4 => poll("dtl_request_test_all", timeout_ns, |done| {
-            call!(dtl_request_test_all(count, list, done, none))
+            call!(dtl_request_test_all(list, count, done, none))
         }),
         _ => requests.iter().try_for_each(|&one| {
             poll("dtl_request_test", timeout_ns, |done| call!(dtl_request_test(one, done, none)))
@@ -172,7 +172,7 @@ fn finish_some(requests: &mut [dtl_request_t], timeout_ns: u64) -> Result<(), Fa
     while left > 0 {
         let mut some = 0;
         let (list, out, into) = (requests.as_mut_ptr(), &raw mut some, indices.as_mut_ptr());
-        call!(dtl_request_wait_some(count, list, timeout_ns, out, into, ptr::null_mut()))?;
+        call!(dtl_request_wait_some(list, count, timeout_ns, out, into, ptr::null_mut()))?;
         if some == 0 || some > left {
             let text = format!("dtl_request_wait_some: {some} are done of {left}");
             return Err(Failure::wrong(text));

@@ -138,7 +138,7 @@ fn move_data(comm: dtl_comm_t, step: &Step, plan: &mut Plan, out: Out) -> Called
                 out,
                 dtl_comm_neighbor_alltoallv,
                 dtl_comm_ineighbor_alltoallv,
-                (comm, to, dests, s, sc, sd, from, sources, r, rc, rd, dtype)
+                (comm, dests, to, s, sc, sd, sources, from, r, rc, rd, dtype)
             )
         }
     }

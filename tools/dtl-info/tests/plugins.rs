@@ -78,7 +78,7 @@ impl Folder {
         let library =
             library.into_iter().find(|path| path.exists()).expect("cargo builds libdtl.so");
         let lib = self.below("prefix/lib");
-        for name in ["libdtl.so", "libdtl.so.0"] {
+        for name in ["libdtl.so", "libdtl.so.0.2"] {
             fs::copy(&library, lib.join(name)).unwrap();
         }
     }

@@ -21,10 +21,6 @@ const UNIVERSAL: [&str; 6] = [
     "DTL_ERROR_INTERNAL",
 ];
 
-/// Pairs of names that differ only in case, from before names were checked. Bindings for languages
-/// that ignore case rename them.
-const CLASHES: &str = include_str!("../clashes.txt");
-
 /// Returns the text of `dtl-api.json`.
 pub fn text(root: &Path) -> Outcome<String> {
     let mut text = String::new();
@@ -88,7 +84,7 @@ pub fn description(root: &Path) -> Outcome<Value> {
 }
 
 /// Version in which an item appeared that says nothing else: the first.
-const SINCE: &str = "0.1";
+const SINCE: &str = "0.2";
 
 struct Writer<'a> {
     source: &'a Source,
@@ -445,14 +441,13 @@ fn refuse_strangers(facts: &Facts, parameters: &[Value]) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the names of the interface that differ from another one only in case and are not listed.
+/// Returns the names of the interface that differ from another one only in case.
 fn clashes(source: &Source) -> Vec<String> {
-    let known: BTreeSet<&str> = CLASHES.lines().filter(|line| !line.starts_with('#')).collect();
     let nulls = source.handles().map(initial::null_name);
     let (mut seen, mut found) = (BTreeMap::new(), Vec::new());
     for name in source.items().map(|item| item.name.clone()).chain(nulls) {
         let other: Option<String> = seen.insert(name.to_lowercase(), name.clone());
-        if let Some(other) = other.filter(|_| !known.contains(name.to_lowercase().as_str())) {
+        if let Some(other) = other {
             found.push(format!("{other} and {name} differ only in case: rename one"));
         }
     }

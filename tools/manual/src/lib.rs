@@ -1,5 +1,5 @@
-//! Manual pages of the C interface, made from `include/dtl-api.json`: for `man` and for a terminal;
-//! and those of programs, made from their options.
+//! Manual pages of the C interface, made from `include/dtl-api.json`: for `man`, for a terminal and
+//! for the documentation site; and those of programs, made from their options.
 //!
 //! In reading order:
 //! - `page`: contents of a page, without a format
@@ -7,15 +7,24 @@
 //! - `roff`: pages in the format of `man`
 //! - `plain`: pages as text
 //! - `programs`: pages and shell completions of a program
+//! - `markdown`: pages in the format of mdBook
+//! - `reference`: chapters of the reference
+//! - `site`: sources of the documentation site: the reference, and the pages of `docs`
 
 #![allow(clippy::indexing_slicing, reason = "a member that a JSON value lacks reads as null")]
 
+mod markdown;
 mod page;
 pub mod plain;
 pub mod programs;
+mod reference;
 pub mod roff;
+pub mod site;
 #[cfg(test)]
 mod tests;
+#[path = "../../../src/runtime/settings/variables.rs"]
+#[allow(dead_code, unreachable_pub, reason = "a file of the library, of which one table is used")]
+mod variables;
 mod words;
 
 pub use self::page::{Block, Page};

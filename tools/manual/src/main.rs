@@ -1,18 +1,24 @@
-//! dtl-manual: writes the manual pages of section 3, one for each function, type and constant.
+//! dtl-manual: writes the manual pages of section 3, one for each function, type and constant, or
+//! the sources of the documentation site.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks")]
 
-use manual::{Api, Page, roff};
+use manual::{Api, Page, roff, site};
 use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: dtl-manual FOLDER
-  writes FOLDER/NAME.3 for each function, handle, struct, callback and integer type of dtl.h";
+  writes FOLDER/NAME.3 for each function, handle, struct, callback and integer type of dtl.h
+       dtl-manual --site REPOSITORY FOLDER
+  writes a book for mdBook into FOLDER: the documents of the repository, and the reference";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = match &arguments[..] {
         [folder] if !folder.starts_with('-') => write(Path::new(folder)),
+        [option, root, folder] if option == "--site" => {
+            site::write(Path::new(root), Path::new(folder))
+        }
         _ => Err(USAGE.to_owned()),
     };
     match result {

@@ -214,7 +214,7 @@ fn explained(one: &Value) -> String {
 }
 
 /// Returns the first sentence of an item's text, without its full stop.
-fn brief(item: &Value) -> String {
+pub(crate) fn brief(item: &Value) -> String {
     let text = item["text"].as_str().unwrap_or_default();
     let first = text.split("\n\n").next().unwrap_or_default();
     // An ellipsis ends no sentence.
@@ -224,7 +224,7 @@ fn brief(item: &Value) -> String {
 }
 
 /// Makes the first letter a capital one, unless it begins a name.
-fn capital(text: &str) -> String {
+pub(crate) fn capital(text: &str) -> String {
     let first_word = text.split(' ').next().unwrap_or_default();
     let is_name = first_word.contains(['_', '`', '[', '(']);
     let mut letters = text.chars();

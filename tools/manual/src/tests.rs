@@ -1,7 +1,7 @@
 //! Tests of manual pages: their contents, width and format, and the search for names.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use crate::{Api, Block, Page, plain, roff};
+use crate::{Api, Block, Page, plain, reference, roff};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -62,12 +62,40 @@ fn names_are_found() {
     let name = |found: Option<crate::Item<'_>>| found.map(|item| item.name().to_owned());
     assert_eq!(name(api.find("dtl_error_busy")).as_deref(), Some("DTL_ERROR_BUSY"));
     // Both exist: the one that is written so.
-    assert_eq!(name(api.find("dtl_comm_world")).as_deref(), Some("dtl_comm_world"));
+    assert_eq!(name(api.find("dtl_comm_get_world")).as_deref(), Some("dtl_comm_get_world"));
     assert_eq!(name(api.find("DTL_COMM_WORLD")).as_deref(), Some("DTL_COMM_WORLD"));
     assert_eq!(name(api.status(0)).as_deref(), Some("DTL_SUCCESS"));
     assert_eq!(name(api.status(-1)), None);
     assert!(api.similar("dtl_comm_sned", [].into_iter()).contains(&"dtl_comm_send"));
     assert!(api.similar("MPI_Comm_spawn_multiple", [].into_iter()).is_empty());
+}
+
+#[test]
+fn the_reference_has_every_item_once() {
+    let api = Api::read().unwrap();
+    let chapters = reference::chapters(&api);
+    let links = reference::links(&chapters);
+    let files = reference::files(&api, &chapters, &links);
+    let all: String = files.iter().map(|(_, text)| text.as_str()).collect();
+    for item in api.items() {
+        let name = item.name();
+        let anchors = [format!("{{#{name}}}\n"), format!("<a id=\"{name}\">")];
+        let count: usize = anchors.iter().map(|anchor| all.matches(anchor.as_str()).count()).sum();
+        assert_eq!(count, 1, "{name}");
+    }
+    let text = |name: &str| files.iter().find(|(file, _)| file == name).unwrap().1.as_str();
+    let place = &links.0["dtl_comm_irecv"];
+    let chapter = text(place.split('#').next().unwrap());
+    assert!(chapter.contains("| `buf` | out | May be NULL if count is 0."), "{chapter}");
+    let universal = "[`DTL_ERROR_FORKED`]";
+    assert!(text("statuses.md").contains(universal) && !chapter.contains(universal));
+    let row = format!("| MPI\\_Irecv | [`dtl_comm_irecv`]({place}) |");
+    assert!(text("equivalents.md").contains(&row));
+    assert!(text("variables.md").contains("{#DTL_TIMEOUT}"));
+    // What Markdown would interpret is escaped, names and documents are links.
+    let line = links.text("a_b <c> `x|y` see dtl_comm_irecv, docs/abi.md");
+    let link = format!("[`dtl_comm_irecv`]({place})");
+    assert_eq!(line, format!("a\\_b \\<c\\> `x|y` see {link}, [docs/abi.md](../abi.md)"));
 }
 
 #[test]

@@ -9,13 +9,13 @@ use core::ptr;
 pub const DTL_VERSION_MAJOR: u32 = 0;
 
 /// Part of the version of these declarations, see `dtl_version`.
-pub const DTL_VERSION_MINOR: u32 = 1;
+pub const DTL_VERSION_MINOR: u32 = 2;
 
 /// Part of the version of these declarations, see `dtl_version`.
 pub const DTL_VERSION_PATCH: u32 = 0;
 
 /// Version of these declarations.
-pub const DTL_VERSION_STRING: &core::ffi::CStr = c"0.1.0";
+pub const DTL_VERSION_STRING: &core::ffi::CStr = c"0.2.0";
 
 // -----------------------------------------------------------------------------------------------
 // Status codes. The numbers are fixed for ever; the hundreds digit is the category.
@@ -581,7 +581,7 @@ pub type dtl_op_fn_t = Option<
 >;
 
 /// Flag of `dtl_op_create`: a op b = b op a, so operands may be taken in any order.
-pub const DTL_OP_COMMUTES: u32 = 1;
+pub const DTL_OP_COMMUTES: u64 = 1;
 
 /// Sum. Integers wrap around. Equivalent: MPI_SUM.
 pub const DTL_OP_SUM: dtl_reduce_op_t = 0;
@@ -676,11 +676,11 @@ pub const DTL_ENUM_OPERATION: dtl_enum_t = 6;
 pub const DTL_ENUM_FEATURE: dtl_enum_t = 7;
 
 /// Flag of `dtl_enum_create`: with a template Undefined, so that unknown names can be kept.
-pub const DTL_ENUM_WITH_UNDEFINED: u32 = 1;
+pub const DTL_ENUM_WITH_UNDEFINED: u64 = 1;
 
 /// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the
 /// text.
-pub const DTL_EV_TOLERANT: u32 = 1;
+pub const DTL_EV_TOLERANT: u64 = 1;
 
 /// An attribute that is 0 or 1 (everything but 0 counts as 1); in `integer`.
 pub const DTL_ATTR_BOOL: u32 = 1;
@@ -701,7 +701,7 @@ pub const DTL_ATTR_STR: u32 = 5;
 pub const DTL_ATTR_ENUM: u32 = 6;
 
 /// Flag of a template's field: it has no default, so each instance gives a value.
-pub const DTL_ATTR_REQUIRED: u32 = 1;
+pub const DTL_ATTR_REQUIRED: u64 = 1;
 
 /// A field of a template with its default, or an attribute of an instance with its value. An
 /// element of arrays: it never grows. Made by dtl_attr_i64("block_size", 128) and its like, at the
@@ -715,16 +715,16 @@ pub struct dtl_attr_t {
     /// DTL_ATTR_BOOL ... DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is
     /// converted.
     pub kind: u32,
-    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
-    pub flags: u32,
+    /// Must be 0.
+    pub reserved: u32,
     /// The value of BOOL, I64, U64, ENUM; else 0.
     pub integer: u64,
     /// The value of F64; else 0.
     pub real: f64,
     /// The value of STR; else NULL. Copied, or lives for ever, as `name`.
     pub text: *const c_char,
-    /// Must be 0.
-    pub reserved: u64,
+    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
+    pub flags: u64,
 }
 
 // -----------------------------------------------------------------------------------------------
@@ -732,7 +732,7 @@ pub struct dtl_attr_t {
 
 /// The version of the binary interface: structs, tables, numbers. A backend table or plugin built
 /// for a higher one is refused; lower ones keep working as docs/abi.md describes.
-pub const DTL_ABI_VERSION: u32 = 1;
+pub const DTL_ABI_VERSION: u32 = 2;
 
 /// No limit for a `timeout_ns` parameter.
 pub const DTL_TIMEOUT_INFINITE: u64 = u64::MAX;
@@ -773,7 +773,7 @@ pub struct dtl_config_t {
     pub reserved: u32,
     /// Name that `dtl_backend_get(NULL)` resolves to; NULL = from DTL_BACKEND, else "auto". Copied.
     pub backend: *const c_char,
-    /// Kind that `dtl_comm_world` opens; NULL = from DTL_COMM, else "auto". Copied.
+    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, else "auto". Copied.
     pub comm: *const c_char,
 }
 
@@ -1331,12 +1331,6 @@ pub struct dtl_dlpack_versioned_t {
 /// Flag of `dtl_event_create`: no time stamps, `dtl_event_elapsed_ns` is refused.
 pub const DTL_EVENT_NO_TIMING: u64 = 1;
 
-/// All work before the record is done.
-pub const DTL_EVENT_COMPLETE: i32 = 1;
-
-/// Some work before the record is still to be done.
-pub const DTL_EVENT_PENDING: i32 = 0;
-
 /// Runs everything at once in the calling thread.
 pub const DTL_EXECUTOR_INLINE: u32 = 1;
 
@@ -1548,7 +1542,7 @@ pub type dtl_text_fn_t =
 // tables.
 
 /// Flag of `dtl_policy_create`: resources are given later, to dtl_policy_initialize.
-pub const DTL_POLICY_DEFER: u32 = 1;
+pub const DTL_POLICY_DEFER: u64 = 1;
 
 /// Resources are anything; a task does what it likes with the one that it is given. Nothing is
 /// reported of tasks, so only policies that need no reports take them. For dtl_policy_opts_t::kind,
@@ -1806,13 +1800,10 @@ pub type dtl_resource_adapter_fn_t =
 pub struct dtl_policy_opts_t {
     /// sizeof(dtl_policy_opts_t), set by DTL_POLICY_OPTS_INIT.
     pub struct_size: u32,
-    /// 0, or DTL_POLICY_DEFER.
-    pub flags: u32,
     /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
     pub kind: u32,
-    /// "fixed": which resource, an index into the list as it is given, also if others are left out
-    /// of the policy.
-    pub fixed_index: u32,
+    /// 0, or DTL_POLICY_DEFER.
+    pub flags: u64,
     /// The program's own kind of resources; NULL = none.
     pub ops: *const dtl_resource_ops_t,
     /// Handed to the slots of `ops`.
@@ -1824,6 +1815,9 @@ pub struct dtl_policy_opts_t {
     pub adapter: dtl_resource_adapter_fn_t,
     /// Handed to the adapter.
     pub adapter_user: *mut c_void,
+    /// "fixed": which resource, an index into the list as it is given, also if others are left out
+    /// of the policy.
+    pub fixed_index: u32,
     /// "capacity": tasks in flight that each resource takes; 0 = 1.
     pub capacity: u32,
     /// "auto_tune": timings of each resource that count; 0 = 3.
@@ -1831,8 +1825,6 @@ pub struct dtl_policy_opts_t {
     /// "auto_tune": runs on each resource before those, whose time is thrown away; UINT32_MAX =
     /// none, 0 = 1.
     pub warmups: u32,
-    /// Must be 0.
-    pub reserved: u32,
     /// "auto_tune": after so many submits of a tuned task by one thread it is tuned anew; 0 =
     /// never.
     pub resample_submits: u64,
@@ -1841,18 +1833,17 @@ pub struct dtl_policy_opts_t {
 /// Initial value of a dtl_policy_opts_t.
 pub const DTL_POLICY_OPTS_INIT: dtl_policy_opts_t = dtl_policy_opts_t {
     struct_size: size_of::<dtl_policy_opts_t>() as u32,
-    flags: 0,
     kind: 0,
-    fixed_index: 0,
+    flags: 0,
     ops: ptr::null(),
     ops_self: ptr::null_mut(),
     backend: dtl_backend_t { id: 0 },
     adapter: None,
     adapter_user: ptr::null_mut(),
+    fixed_index: 0,
     capacity: 0,
     samples: 0,
     warmups: 0,
-    reserved: 0,
     resample_submits: 0,
 };
 
@@ -2137,7 +2128,7 @@ pub struct dtl_dispatch_copy_t {
     /// sizeof(dtl_dispatch_copy_t), set by DTL_DISPATCH_COPY_INIT.
     pub struct_size: u32,
     /// 0: size_bytes in a row; else axes of `shape` and of the strides.
-    pub ndim: u32,
+    pub ndim: i32,
     /// Where the first element goes.
     pub dst: *mut c_void,
     /// Where it is.
@@ -2151,11 +2142,11 @@ pub struct dtl_dispatch_copy_t {
     /// Bytes of an element.
     pub element_bytes: u64,
     /// Elements along each axis.
-    pub shape: *const u64,
-    /// Bytes from one element to the next along each axis.
-    pub dst_strides_bytes: *const i64,
-    /// As dst_strides_bytes.
-    pub src_strides_bytes: *const i64,
+    pub shape: *const i64,
+    /// Elements from one element to the next along each axis.
+    pub dst_strides: *const i64,
+    /// As dst_strides.
+    pub src_strides: *const i64,
 }
 
 /// Initial value of a dtl_dispatch_copy_t.
@@ -2169,8 +2160,8 @@ pub const DTL_DISPATCH_COPY_INIT: dtl_dispatch_copy_t = dtl_dispatch_copy_t {
     src_backend: dtl_backend_t { id: 0 },
     element_bytes: 0,
     shape: ptr::null(),
-    dst_strides_bytes: ptr::null(),
-    src_strides_bytes: ptr::null(),
+    dst_strides: ptr::null(),
+    src_strides: ptr::null(),
 };
 
 /// Arguments of DTL_OPERATION_LAUNCH: those of dtl_kernel_launch. Start from
@@ -2180,8 +2171,8 @@ pub const DTL_DISPATCH_COPY_INIT: dtl_dispatch_copy_t = dtl_dispatch_copy_t {
 pub struct dtl_dispatch_launch_t {
     /// sizeof(dtl_dispatch_launch_t), set by DTL_DISPATCH_LAUNCH_INIT.
     pub struct_size: u32,
-    /// Number of arguments.
-    pub count: u32,
+    /// 0.
+    pub reserved: u32,
     /// The stream.
     pub stream: dtl_stream_t,
     /// The kernel.
@@ -2192,17 +2183,20 @@ pub struct dtl_dispatch_launch_t {
     pub args: *const *const c_void,
     /// Their sizes in bytes.
     pub sizes: *const u64,
+    /// Number of arguments.
+    pub count: u64,
 }
 
 /// Initial value of a dtl_dispatch_launch_t.
 pub const DTL_DISPATCH_LAUNCH_INIT: dtl_dispatch_launch_t = dtl_dispatch_launch_t {
     struct_size: size_of::<dtl_dispatch_launch_t>() as u32,
-    count: 0,
+    reserved: 0,
     stream: dtl_stream_t { id: 0 },
     kernel: dtl_kernel_t { id: 0 },
     launch: ptr::null(),
     args: ptr::null(),
     sizes: ptr::null(),
+    count: 0,
 };
 
 /// Arguments of DTL_OPERATION_COMPILE: those of dtl_module_compile. Start from
@@ -2230,195 +2224,6 @@ pub const DTL_DISPATCH_COMPILE_INIT: dtl_dispatch_compile_t = dtl_dispatch_compi
     source: ptr::null(),
     module: dtl_module_t { id: 0 },
 };
-
-// -----------------------------------------------------------------------------------------------
-// Communicators and requests: constants, descriptions, receive information.
-
-/// The job's communicator: all ranks that the launcher started. Opened on first use; destroying it
-/// does nothing. Equivalent: MPI_COMM_WORLD.
-pub const DTL_COMM_WORLD: dtl_comm_t = dtl_comm_t { id: 0x0600_0000_0000_0000 };
-
-/// This process alone. Opened on first use; destroying it does nothing. Equivalent: MPI_COMM_SELF.
-pub const DTL_COMM_SELF: dtl_comm_t = dtl_comm_t { id: 0x0600_0010_0000_0000 };
-
-/// As the source of a receive: any rank.
-pub const DTL_ANY_SOURCE: i32 = -2;
-
-/// As the tag of a receive: any tag.
-pub const DTL_ANY_TAG: i32 = -1;
-
-/// As a source or destination: nobody. The operation completes at once and moves nothing; the info
-/// of a receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
-pub const DTL_PROC_NULL: i32 = -3;
-
-/// As the color of dtl_comm_split: no communicator for this rank.
-pub const DTL_UNDEFINED: i32 = -4;
-
-/// What dtl_request_wait_any answers when no request is active.
-pub const DTL_NO_INDEX: u64 = u64::MAX;
-
-/// The largest tag; the smallest is 0.
-pub const DTL_TAG_MAX: i32 = 268_435_455;
-
-/// What a receive tells of its message. Frozen: this struct never grows (arrays of it are passed).
-#[repr(C)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct dtl_recv_info_t {
-    /// Rank that sent it.
-    pub source: i32,
-    /// Its tag.
-    pub tag: i32,
-    /// Its true size in bytes, also when it was truncated (then 0 over MPI's own messages, if MPI
-    /// does not tell).
-    pub size_bytes: u64,
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED or why it failed.
-    pub status: dtl_status_t,
-    /// 0.
-    pub reserved0: u32,
-    /// 0.
-    pub reserved1: u64,
-}
-
-/// Opens a communicator. Start from DTL_COMM_DESC_INIT.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct dtl_comm_desc_t {
-    /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
-    pub struct_size: u32,
-    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi",
-    /// "nccl" and "rdma"), or 0.
-    pub flags: u32,
-    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi"
-    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `native`;
-    /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL =
-    /// "auto", which never takes "nccl" and "rdma". ("threads" is opened by dtl_comm_threads.)
-    /// "mpi": over whichever MPI the process has or the launcher fits, or DTL_MPI_LIBRARY names; it
-    /// is initialised if the program has not, and then finalised by the last dtl_finalize (see
-    /// dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
-    /// DTL_COMM_DETERMINISTIC, and MPI gave another level than MPI_THREAD_SERIALIZED, messages and
-    /// collectives are MPI's own: the texts of the functions say what MPI does not promise. Else
-    /// they are the library's, over MPI_Isend and MPI_Irecv, and everything in this file holds.
-    /// dtl_comm_info tells which. Table: docs/explanation/promises.md.
-    pub kind: *const c_char,
-    /// This process' rank, 0 ... size-1. Read only if size is set.
-    pub rank: i32,
-    /// Number of ranks; 0 = rank and size from the launcher's environment.
-    pub size: i32,
-    /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
-    /// launcher's environment.
-    pub job: *const c_char,
-    /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from DTL_TIMEOUT,
-    /// else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes;
-    /// if it is below 100 ms, for up to 50 ms more.
-    pub timeout_ns: u64,
-    /// Kind "mpi": NULL for MPI_COMM_WORLD, or the address of an int32_t that holds the Fortran
-    /// handle (MPI_Comm_c2f) of an intracommunicator of a running MPI; rank and size may be left
-    /// out then. Kind "rdma": NULL for the environment and the defaults, or the address of a
-    /// dtl_rdma_config_t. Passed unread to a registered backend's `open`. NULL for "auto" and the
-    /// other built-in kinds, else DTL_ERROR_INVALID_ARGUMENT.
-    pub native: *mut c_void,
-    /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over
-    /// one that "auto" opens. Collectives of device memory (which the host cannot reach) of backend
-    /// "cuda" are NCCL's then, on the device that is the calling thread's current one when it is
-    /// opened; one device for each rank. Everything else goes as over that communicator, which is
-    /// neither changed nor needed any longer. rank, size and job are 0 and NULL if it is named;
-    /// timeout_ns 0 = its own. Kind "rdma": the communicator over which its ranks meet while it is
-    /// opened (see dtl_rdma_config_t); the rest as said. Null for other kinds. What is whose:
-    /// docs/how-to/use-nccl.md.
-    pub over: dtl_comm_t,
-}
-
-/// Initial value of a dtl_comm_desc_t.
-pub const DTL_COMM_DESC_INIT: dtl_comm_desc_t = dtl_comm_desc_t {
-    struct_size: size_of::<dtl_comm_desc_t>() as u32,
-    flags: 0,
-    kind: ptr::null(),
-    rank: 0,
-    size: 0,
-    job: ptr::null(),
-    timeout_ns: 0,
-    native: ptr::null_mut(),
-    over: dtl_comm_t { id: 0 },
-};
-
-/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and
-/// timings, also where there are faster ones that are not: over several nodes ("hier") reductions
-/// go node by node unless this is set, and over "mpi" they are MPI's own. Every rank gets the
-/// identical result with and without it. Also DTL_DETERMINISTIC=1.
-pub const DTL_COMM_DETERMINISTIC: u32 = 1;
-
-/// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator
-/// that is named, not on a duplicate: they match those that the program sends and receives through
-/// MPI itself, as MPI_BYTE with the same rank and tag. That communicator must then live longer than
-/// ours, and keep an error handler that returns if errors are to be seen here. The library's own
-/// messages have a duplicate all the same.
-pub const DTL_COMM_NO_DUP: u32 = 2;
-
-/// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have
-/// (DTL_ERROR_NOT_SUPPORTED else) are staged through host memory, over the communicator below.
-/// dtl_explain tells of the first. All ranks set it or none. Kind "mpi": messages of device memory
-/// are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md); each rank
-/// as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones
-/// go directly.
-pub const DTL_COMM_STAGE: u32 = 4;
-
-/// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct dtl_comm_info_t {
-    /// sizeof(dtl_comm_info_t), set by DTL_COMM_INFO_INIT.
-    pub struct_size: u32,
-    /// This process' rank.
-    pub rank: i32,
-    /// Number of ranks.
-    pub size: i32,
-    /// Ranks that are gone as far as this process knows: died, or left (destroyed their handle or
-    /// finalized). Grows with what calls on the communicator find out; never shrinks.
-    pub failed_count: i32,
-    /// Time limit in nanoseconds of each blocking call.
-    pub timeout_ns: u64,
-    /// The kind's name, e.g. "shm"; valid for ever.
-    pub kind: *const c_char,
-    /// How the data moves and why, NUL-terminated; for people.
-    pub transport: [c_char; 128],
-}
-
-/// Initial value of a dtl_comm_info_t.
-pub const DTL_COMM_INFO_INIT: dtl_comm_info_t = dtl_comm_info_t {
-    struct_size: size_of::<dtl_comm_info_t>() as u32,
-    rank: 0,
-    size: 0,
-    failed_count: 0,
-    timeout_ns: 0,
-    kind: ptr::null(),
-    transport: [0; 128],
-};
-
-/// Copies an attribute when its communicator is duplicated.
-///
-/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`. Locks
-/// held: none. It may block, but then other ranks wait in dtl_comm_dup.
-/// @param value      the attribute on `comm`.
-/// @param out_value  what the duplicate gets.
-/// @param out_copy   1 = the duplicate gets it, 0 = it does not.
-/// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
-pub type dtl_attribute_copy_fn_t = Option<
-    unsafe extern "C" fn(
-        comm: dtl_comm_t,
-        key: i32,
-        user: *mut c_void,
-        value: *mut c_void,
-        out_value: *mut *mut c_void,
-        out_copy: *mut i32,
-    ) -> dtl_status_t,
->;
-
-/// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is
-/// stale then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else
-/// is left, that is the one in the last dtl_finalize. Locks held: none. It may block and call the
-/// library (within dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
-pub type dtl_attribute_delete_fn_t =
-    Option<unsafe extern "C" fn(comm: dtl_comm_t, key: i32, user: *mut c_void, value: *mut c_void)>;
 
 // -----------------------------------------------------------------------------------------------
 // How a communicator of kind "rdma" is made.
@@ -2449,7 +2254,7 @@ pub const DTL_RDMA_DMABUF: i32 = 2;
 /// For systems without dma-bufs: CUDA's need open kernel modules.
 pub const DTL_RDMA_PEERMEM: i32 = 3;
 
-/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.native. Start from
+/// How a communicator of kind "rdma" is made: its address is dtl_comm_desc_t.rdma. Start from
 /// DTL_RDMA_CONFIG_INIT, which sets nothing. Read, with its texts, during the call.
 ///
 /// One rule for all fields: a value that is set here is used, else that of the environment variable
@@ -2467,8 +2272,10 @@ pub const DTL_RDMA_PEERMEM: i32 = 3;
 pub struct dtl_rdma_config_t {
     /// sizeof(dtl_rdma_config_t), set by DTL_RDMA_CONFIG_INIT.
     pub struct_size: u32,
-    /// 0: no flag is known.
-    pub flags: u32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// Must be 0: no flag is defined.
+    pub flags: u64,
     /// Devices that may be used, each once, with a port if that matters: "mlx5_0:1,mlx5_1".
     /// Default: all whose port is active; the ranks of a node share them out, the near ones first.
     pub devices: *const c_char,
@@ -2561,6 +2368,7 @@ pub struct dtl_rdma_config_t {
 /// Initial value of a dtl_rdma_config_t.
 pub const DTL_RDMA_CONFIG_INIT: dtl_rdma_config_t = dtl_rdma_config_t {
     struct_size: size_of::<dtl_rdma_config_t>() as u32,
+    reserved: 0,
     flags: 0,
     devices: ptr::null(),
     meeting: ptr::null(),
@@ -2584,6 +2392,204 @@ pub const DTL_RDMA_CONFIG_INIT: dtl_rdma_config_t = dtl_rdma_config_t {
     cache_bytes: -1,
     reconnect_ms: -1,
 };
+
+// -----------------------------------------------------------------------------------------------
+// Communicators and requests: constants, descriptions, receive information.
+
+/// The job's communicator: all ranks that the launcher started. Opened on first use; destroying it
+/// does nothing. Equivalent: MPI_COMM_WORLD.
+pub const DTL_COMM_WORLD: dtl_comm_t = dtl_comm_t { id: 0x0600_0000_0000_0000 };
+
+/// This process alone. Opened on first use; destroying it does nothing. Equivalent: MPI_COMM_SELF.
+pub const DTL_COMM_SELF: dtl_comm_t = dtl_comm_t { id: 0x0600_0010_0000_0000 };
+
+/// As the source of a receive: any rank.
+pub const DTL_ANY_SOURCE: i32 = -2;
+
+/// As the tag of a receive: any tag.
+pub const DTL_ANY_TAG: i32 = -1;
+
+/// As a source or destination: nobody. The operation completes at once and moves nothing; the info
+/// of a receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
+pub const DTL_PROC_NULL: i32 = -3;
+
+/// As the color of dtl_comm_split: no communicator for this rank.
+pub const DTL_UNDEFINED: i32 = -4;
+
+/// What dtl_request_wait_any answers when no request is active.
+pub const DTL_NO_INDEX: u64 = u64::MAX;
+
+/// The largest tag; the smallest is 0.
+pub const DTL_TAG_MAX: i32 = 268_435_455;
+
+/// What a receive tells of its message. Frozen: this struct never grows (arrays of it are passed).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct dtl_recv_info_t {
+    /// Rank that sent it.
+    pub source: i32,
+    /// Its tag.
+    pub tag: i32,
+    /// Its true size in bytes, also when it was truncated (then 0 over MPI's own messages, if MPI
+    /// does not tell).
+    pub size_bytes: u64,
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED or why it failed.
+    pub status: dtl_status_t,
+    /// 0.
+    pub reserved0: u32,
+    /// 0.
+    pub reserved1: u64,
+}
+
+/// Opens a communicator. Start from DTL_COMM_DESC_INIT.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_comm_desc_t {
+    /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
+    pub struct_size: u32,
+    /// This process' rank, 0 ... size-1. Read only if size is set.
+    pub rank: i32,
+    /// Number of ranks; 0 = rank and size from the launcher's environment.
+    pub size: i32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi",
+    /// "nccl" and "rdma"), or 0.
+    pub flags: u64,
+    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi"
+    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma`;
+    /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL =
+    /// "auto", which never takes "nccl" and "rdma". ("threads" is opened by dtl_comm_threads.)
+    /// "mpi": over whichever MPI the process has or the launcher fits, or DTL_MPI_LIBRARY names; it
+    /// is initialised if the program has not, and then finalised by the last dtl_finalize (see
+    /// dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
+    /// DTL_COMM_DETERMINISTIC, and MPI gave another level than MPI_THREAD_SERIALIZED, messages and
+    /// collectives are MPI's own: the texts of the functions say what MPI does not promise. Else
+    /// they are the library's, over MPI_Isend and MPI_Irecv, and everything in this file holds.
+    /// dtl_comm_info tells which. Table: docs/explanation/promises.md.
+    pub kind: *const c_char,
+    /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
+    /// launcher's environment.
+    pub job: *const c_char,
+    /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from DTL_TIMEOUT,
+    /// else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes;
+    /// if it is below 100 ms, for up to 50 ms more.
+    pub timeout_ns: u64,
+    /// Kind "mpi": address of the Fortran handle (MPI_Comm_c2f) of an intracommunicator of a
+    /// running MPI, whose rank and size are then used if size is 0. NULL: MPI_COMM_WORLD. With any
+    /// other kind it must be NULL.
+    pub mpi_comm: *const i32,
+    /// Kind "rdma": its settings. NULL: the environment and the defaults. With any other kind it
+    /// must be NULL.
+    pub rdma: *const dtl_rdma_config_t,
+    /// Registered kinds: passed unread to the backend's `open`. With any other kind it must be
+    /// NULL.
+    pub config: *mut c_void,
+    /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over
+    /// one that "auto" opens. Collectives of device memory (which the host cannot reach) of backend
+    /// "cuda" are NCCL's then, on the device that is the calling thread's current one when it is
+    /// opened; one device for each rank. Everything else goes as over that communicator, which is
+    /// neither changed nor needed any longer. rank, size and job are 0 and NULL if it is named;
+    /// timeout_ns 0 = its own. Kind "rdma": the communicator over which its ranks meet while it is
+    /// opened (see dtl_rdma_config_t); the rest as said. Null for other kinds. What is whose:
+    /// docs/how-to/use-nccl.md.
+    pub over: dtl_comm_t,
+}
+
+/// Initial value of a dtl_comm_desc_t.
+pub const DTL_COMM_DESC_INIT: dtl_comm_desc_t = dtl_comm_desc_t {
+    struct_size: size_of::<dtl_comm_desc_t>() as u32,
+    rank: 0,
+    size: 0,
+    reserved: 0,
+    flags: 0,
+    kind: ptr::null(),
+    job: ptr::null(),
+    timeout_ns: 0,
+    mpi_comm: ptr::null(),
+    rdma: ptr::null(),
+    config: ptr::null_mut(),
+    over: dtl_comm_t { id: 0 },
+};
+
+/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and
+/// timings, also where there are faster ones that are not: over several nodes ("hier") reductions
+/// go node by node unless this is set, and over "mpi" they are MPI's own. Every rank gets the
+/// identical result with and without it. Also DTL_DETERMINISTIC=1.
+pub const DTL_COMM_DETERMINISTIC: u64 = 1;
+
+/// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator
+/// that is named, not on a duplicate: they match those that the program sends and receives through
+/// MPI itself, as MPI_BYTE with the same rank and tag. That communicator must then live longer than
+/// ours, and keep an error handler that returns if errors are to be seen here. The library's own
+/// messages have a duplicate all the same.
+pub const DTL_COMM_NO_DUP: u64 = 2;
+
+/// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have
+/// (DTL_ERROR_NOT_SUPPORTED else) are staged through host memory, over the communicator below.
+/// dtl_explain tells of the first. All ranks set it or none. Kind "mpi": messages of device memory
+/// are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md); each rank
+/// as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones
+/// go directly.
+pub const DTL_COMM_STAGE: u64 = 4;
+
+/// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct dtl_comm_info_t {
+    /// sizeof(dtl_comm_info_t), set by DTL_COMM_INFO_INIT.
+    pub struct_size: u32,
+    /// This process' rank.
+    pub rank: i32,
+    /// Number of ranks.
+    pub size: i32,
+    /// Ranks that are gone as far as this process knows: died, or left (destroyed their handle or
+    /// finalized). Grows with what calls on the communicator find out; never shrinks.
+    pub failed_count: i32,
+    /// Time limit in nanoseconds of each blocking call.
+    pub timeout_ns: u64,
+    /// The kind's name, e.g. "shm"; valid for ever.
+    pub kind: *const c_char,
+    /// How the data moves and why, NUL-terminated; for people.
+    pub transport: [c_char; 128],
+}
+
+/// Initial value of a dtl_comm_info_t.
+pub const DTL_COMM_INFO_INIT: dtl_comm_info_t = dtl_comm_info_t {
+    struct_size: size_of::<dtl_comm_info_t>() as u32,
+    rank: 0,
+    size: 0,
+    failed_count: 0,
+    timeout_ns: 0,
+    kind: ptr::null(),
+    transport: [0; 128],
+};
+
+/// Copies an attribute when its communicator is duplicated.
+///
+/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`. Locks
+/// held: none. It may block, but then other ranks wait in dtl_comm_dup.
+/// @param value      the attribute on `comm`.
+/// @param out_value  what the duplicate gets.
+/// @param out_copy   1 = the duplicate gets it, 0 = it does not.
+/// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
+pub type dtl_attribute_copy_fn_t = Option<
+    unsafe extern "C" fn(
+        comm: dtl_comm_t,
+        key: i32,
+        user: *mut c_void,
+        value: *mut c_void,
+        out_value: *mut *mut c_void,
+        out_copy: *mut i32,
+    ) -> dtl_status_t,
+>;
+
+/// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is
+/// stale then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else
+/// is left, that is the one in the last dtl_finalize. Locks held: none. It may block and call the
+/// library (within dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
+pub type dtl_attribute_delete_fn_t =
+    Option<unsafe extern "C" fn(comm: dtl_comm_t, key: i32, user: *mut c_void, value: *mut c_void)>;
 
 // -----------------------------------------------------------------------------------------------
 // Where ranks and threads run: the node, its cores, the ranks on it.
@@ -2729,12 +2735,14 @@ pub const DTL_WIN_INFO_INIT: dtl_win_info_t = dtl_win_info_t {
 pub struct dtl_comm_open_t {
     /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
     pub struct_size: u32,
-    /// Flags of the dtl_comm_desc_t.
-    pub flags: u32,
     /// Rank that the caller or launcher names, below size; -1 = none did.
     pub rank: i32,
     /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
     pub size: i32,
+    /// 0.
+    pub reserved: u32,
+    /// Flags of the dtl_comm_desc_t.
+    pub flags: u64,
     /// The job's name: the same on all ranks and in every open of the job, and no other job on this
     /// node has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller
     /// nor the launcher names one, so a transport whose ranks meet by it refuses more than one rank
@@ -2742,8 +2750,8 @@ pub struct dtl_comm_open_t {
     pub job: *const c_char,
     /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
     pub timeout_ns: u64,
-    /// `native` of the dtl_comm_desc_t.
-    pub native: *mut c_void,
+    /// `config` of the dtl_comm_desc_t, unread.
+    pub config: *mut c_void,
 }
 
 /// What a comm table's `test` tells of a completed operation.
@@ -3023,9 +3031,9 @@ pub struct dtl_comm_vtable_t {
             result: *mut c_void,
             count: u64,
             dtype: dtl_dtype_t,
-            op: dtl_reduce_op_t,
             target: i32,
             offset: u64,
+            op: dtl_reduce_op_t,
             out_op: *mut u64,
         ) -> dtl_status_t,
     >,
@@ -3522,7 +3530,7 @@ pub struct dtl_exec_vtable_t {
             user: *mut c_void,
             args: *const *const c_void,
             sizes: *const u64,
-            count: u32,
+            count: u64,
         ) -> dtl_status_t,
     >,
     /// (host execution) Runs fn(user) and returns when it has run; its status is the result.
@@ -3598,7 +3606,7 @@ pub struct dtl_exec_vtable_t {
             launch: *const dtl_launch_t,
             args: *const *const c_void,
             sizes: *const u64,
-            count: u32,
+            count: u64,
         ) -> dtl_status_t,
     >,
 }
@@ -3906,7 +3914,7 @@ pub struct dtl_host_api_t {
     /// fails after, and is there already when load runs again: ask enum_from_name when the name
     /// exists. This function and those after it exist only if struct_size covers them.
     pub enum_create: Option<
-        unsafe extern "C" fn(name: *const c_char, flags: u32, out: *mut dtl_enum_t) -> dtl_status_t,
+        unsafe extern "C" fn(name: *const c_char, flags: u64, out: *mut dtl_enum_t) -> dtl_status_t,
     >,
     /// As dtl_enum_find.
     pub enum_find:
@@ -3984,7 +3992,7 @@ pub struct dtl_host_api_t {
     /// As dtl_environment_state.
     pub environment_state:
         Option<unsafe extern "C" fn(name: *const c_char, out: *mut *mut c_void) -> dtl_status_t>,
-    /// As dtl_dispatch_register with dtl_dispatch_default(), for use inside dtl_plugin_t.load and
+    /// As dtl_dispatch_register with dtl_dispatcher_default(), for use inside dtl_plugin_t.load and
     /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load
     /// fails after. It goes with the backend that dtl_dispatch_handler_t.backend names, else with
     /// the plugin's last backend (dtl_backend_unregister, dtl_finalize).
@@ -3996,7 +4004,7 @@ pub struct dtl_host_api_t {
             out: *mut dtl_registration_t,
         ) -> dtl_status_t,
     >,
-    /// As dtl_dispatch_unregister with dtl_dispatch_default(): earlier than that, and in any
+    /// As dtl_dispatch_unregister with dtl_dispatcher_default(): earlier than that, and in any
     /// thread.
     pub dispatch_unregister:
         Option<unsafe extern "C" fn(registration: dtl_registration_t) -> dtl_status_t>,
@@ -4181,7 +4189,7 @@ pub unsafe fn dtl_finalize() -> dtl_status_t;
 ///         held by a thread which does not exist here.
 pub safe fn dtl_init_after_fork() -> dtl_status_t;
 
-/// The library's version, "0.1.0". Lives for ever. Works in every state.
+/// The library's version, "0.2.0". Lives for ever. Works in every state.
 pub safe fn dtl_version_string() -> *const c_char;
 
 /// Major version. Works in every state.
@@ -4194,7 +4202,7 @@ pub safe fn dtl_version_minor() -> i32;
 pub safe fn dtl_version_patch() -> i32;
 
 /// DTL_ABI_VERSION of the library (the header's may be lower). Works in every state.
-pub safe fn dtl_abi_version() -> u32;
+pub safe fn dtl_library_abi_version() -> u32;
 
 /// The constant's name, e.g. "DTL_ERROR_TIMEOUT"; "DTL_ERROR_UNKNOWN" for a number that is no
 /// status. Lives for ever. Works in every state.
@@ -4319,7 +4327,7 @@ unsafe extern "C" {
 ///         DTL_ERROR_LIMIT: 256 were made in this process' life. Threads: any.
 pub unsafe fn dtl_enum_create(
     name: *const c_char,
-    flags: u32,
+    flags: u64,
     out: *mut dtl_enum_t,
 ) -> dtl_status_t;
 
@@ -4523,7 +4531,7 @@ pub unsafe fn dtl_ev_to_json(
 pub unsafe fn dtl_ev_from_json(
     enumeration: dtl_enum_t,
     text: *const c_char,
-    flags: u32,
+    flags: u64,
     out: *mut dtl_enum_word_t,
 ) -> dtl_status_t;
 
@@ -4646,12 +4654,15 @@ pub unsafe fn dtl_backend_info(
 /// Whether a backend can run here. Asks it afresh.
 ///
 /// @param out_yes  1 or 0.
-/// @param why      `cap` bytes for the reason if 0 (cut if too long), empty if 1; may be NULL.
+/// @param why      the reason if 0, cut to fit, with its NUL; empty if 1. May be NULL.
+/// @param cap      bytes of room in `why`.
+/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
 pub unsafe fn dtl_backend_is_available(
     backend: dtl_backend_t,
     out_yes: *mut i32,
     why: *mut c_char,
     cap: u64,
+    out_len: *mut u64,
 ) -> dtl_status_t;
 
 /// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules"
@@ -4768,13 +4779,15 @@ pub unsafe fn dtl_environment_state(
 /// @param name     "name", or "name>=version".
 /// @param out_yes  1 or 0.
 /// @param why      why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
-/// @param cap      bytes of room.
+/// @param cap      bytes of room in `why`.
+/// @param out_len  bytes of the whole reason, without its NUL; may be NULL.
 /// @return DTL_ERROR_NOT_FOUND: there is none of this name.
 pub unsafe fn dtl_environment_is_available(
     name: *const c_char,
     out_yes: *mut i32,
     why: *mut c_char,
     cap: u64,
+    out_len: *mut u64,
 ) -> dtl_status_t;
 
 /// Number of environments that are registered. Searches for plugins if that was not done yet.
@@ -5374,29 +5387,30 @@ pub unsafe fn dtl_mem_copy_2d(
 /// such copies, or by a loop of the host.
 ///
 /// @param dst, src  the first element of each side.
-/// @param dst_strides_bytes, src_strides_bytes  ndim each: bytes from one element to the next along
-///                  the axis, also negative; 0 on the source repeats it. NULL: the elements lie in
-///                  a row, the last axis the fastest.
-/// @param shape     ndim counts of elements; with a 0 nothing is copied.
+/// @param dst_strides, src_strides  ndim each: distance from one element to the next along the
+///                  axis, in elements, also negative; 0 on the source repeats it. NULL: the
+///                  elements lie in a row, the last axis the fastest.
+/// @param shape     ndim counts of elements, 0 or more; with a 0 nothing is copied.
 /// @param ndim      up to 8; 0 is one element.
-/// @param element_bytes  at least 1.
+/// @param element_bytes  at least 1. For distances that are no multiple of an element, pass a
+///                  smaller element and one more axis.
 /// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
 ///         and strides.
 ///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
 ///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
 ///         elements of the destination lie on each other, or on elements of the source (where the
 ///         strides of the two differ, it is enough that their areas do), or axes of the destination
-///         are woven: one steps by less than all that a finer one reaches, as with strides [24,
-///         16], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
+///         are woven: one steps by less than all that a finer one reaches, as with strides [12,
+///         8], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
 ///         position on an axis). Else as dtl_mem_copy.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 pub unsafe fn dtl_mem_copy_strided(
     dst: *mut c_void,
-    dst_strides_bytes: *const i64,
+    dst_strides: *const i64,
     src: *const c_void,
-    src_strides_bytes: *const i64,
-    shape: *const u64,
-    ndim: u32,
+    src_strides: *const i64,
+    shape: *const i64,
+    ndim: i32,
     element_bytes: u64,
 ) -> dtl_status_t;
 
@@ -5446,8 +5460,8 @@ unsafe extern "C" {
 /// order.
 ///
 /// @param kind   as for dtl_mem_alloc.
-/// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
 /// @param shape  `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
+/// @param ndim   number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
 /// @param dtype  DTL_DTYPE_... or one of dtl_dtype_create.
 /// @param flags  0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the memory.
 /// @param out    the array; destroy it with dtl_array_destroy.
@@ -5459,8 +5473,8 @@ unsafe extern "C" {
 pub unsafe fn dtl_array_alloc(
     backend: dtl_backend_t,
     kind: dtl_enum_word_t,
-    ndim: i32,
     shape: *const i64,
+    ndim: i32,
     dtype: dtl_dtype_t,
     flags: u64,
     out: *mut dtl_array_t,
@@ -5576,7 +5590,7 @@ unsafe extern "C" {
 /// host thread, made by the first work that is queued, does the work in order.
 ///
 /// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_synchronize returns it, once. On a backend's own
+/// behind it carry it, and the next dtl_stream_wait returns it, once. On a backend's own
 /// stream, too, whatever the backend's events know: failures of callbacks, kernels from functions
 /// and copies that the library does there.
 ///
@@ -5602,17 +5616,21 @@ pub safe fn dtl_stream_destroy(stream: dtl_stream_t) -> dtl_status_t;
 
 /// Waits for all work queued so far.
 ///
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. On streams
+///                    of a backend that can neither query streams nor record events the limit has
+///                    no effect.
 /// @return the first failure of that work since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the stream's own work.
+///         DTL_ERROR_TIMEOUT: not done in time; the work goes on. DTL_ERROR_INVALID_STATE: called
+///         by the stream's own work.
 /// Equivalent: cudaStreamSynchronize.
-pub safe fn dtl_stream_synchronize(stream: dtl_stream_t) -> dtl_status_t;
+pub safe fn dtl_stream_wait(stream: dtl_stream_t, timeout_ns: u64) -> dtl_status_t;
 
 /// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
 /// that can neither query streams nor record events: there it waits for the stream. Called from
 /// work of the stream itself, it reports 0.
 ///
 /// @param out_done  1 = done, 0 = not yet.
-/// @return a failure of that work; it stays to be reported by dtl_stream_synchronize.
+/// @return a failure of that work; it stays to be reported by dtl_stream_wait.
 /// Equivalent: cudaStreamQuery.
 pub unsafe fn dtl_stream_query(
     stream: dtl_stream_t,
@@ -5676,9 +5694,17 @@ pub unsafe fn dtl_stream_host_callback(
 /// Waits for all work on a device: the backend's own way if it has one, and every stream that was
 /// made here on it.
 ///
-/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device.
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. The limit
+///                    covers the streams made here (see dtl_stream_wait), but not work that the
+///                    program queued through the backend's own interface.
+/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_TIMEOUT: not
+///         done in time; the work goes on.
 /// Equivalent: cudaDeviceSynchronize.
-pub safe fn dtl_device_synchronize(backend: dtl_backend_t, device: i32) -> dtl_status_t;
+pub safe fn dtl_device_wait(
+    backend: dtl_backend_t,
+    device: i32,
+    timeout_ns: u64,
+) -> dtl_status_t;
 
 }
 
@@ -5693,7 +5719,7 @@ unsafe extern "C" {
 /// not page-locked: one that is not the stream's only work waits.
 ///
 /// @param dst, src  size_bytes each, valid (and not written by others) until the copy is done,
-///                  which an event or dtl_stream_synchronize tells; they must not overlap.
+///                  which an event or dtl_stream_wait tells; they must not overlap.
 /// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
 ///         is queued then. What fails later is the stream's failure.
 /// Equivalent: cudaMemcpyAsync.
@@ -5752,25 +5778,20 @@ pub safe fn dtl_event_record(event: dtl_event_t, stream: dtl_stream_t) -> dtl_st
 
 /// Waits until the work before the record is done. An event never recorded is done.
 ///
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
 /// @return the first failure of that work that no call had returned before the record.
-///         DTL_ERROR_CANCELED: another thread destroyed the event. DTL_ERROR_INVALID_STATE: called
-///         by a callback or task that the event is recorded behind, for which it would wait for
-///         ever.
+///         DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. DTL_ERROR_CANCELED: another
+///         thread destroyed the event. DTL_ERROR_INVALID_STATE: called by a callback or task that
+///         the event is recorded behind, so that it would wait for itself.
 /// Equivalent: cudaEventSynchronize.
-pub safe fn dtl_event_sync(event: dtl_event_t) -> dtl_status_t;
-
-/// As dtl_event_sync, for a limited time.
-///
-/// @param timeout_ns  nanoseconds; 0 = only look, DTL_TIMEOUT_INFINITE = no limit.
-/// @return DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. Else as dtl_event_sync.
 pub safe fn dtl_event_wait(event: dtl_event_t, timeout_ns: u64) -> dtl_status_t;
 
-/// Asks whether the work before the record is done, without waiting.
+/// Reports whether the work before the record is done. Does not wait.
 ///
-/// @param out_state  DTL_EVENT_COMPLETE or DTL_EVENT_PENDING. Never recorded = complete.
-/// @return the failure of that work, as dtl_event_sync.
+/// @param out_done  1 = done, 0 = not yet. An event never recorded is done.
+/// @return the failure of that work, as dtl_event_wait.
 /// Equivalent: cudaEventQuery.
-pub unsafe fn dtl_event_query(event: dtl_event_t, out_state: *mut i32) -> dtl_status_t;
+pub unsafe fn dtl_event_query(event: dtl_event_t, out_done: *mut i32) -> dtl_status_t;
 
 /// Nanoseconds between the records of two events that are done.
 ///
@@ -5829,7 +5850,7 @@ pub unsafe fn dtl_executor_run(
 /// @param event  completed when the function has run, with its failure; it replaces a record. Made
 ///               for a backend without events of its own, such as "host". Null = none.
 /// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
-///         The function's failure is the event's and the next dtl_executor_synchronize's.
+///         The function's failure is the event's and the next dtl_executor_wait's.
 pub unsafe fn dtl_executor_run_async(
     executor: dtl_executor_t,
     r#fn: dtl_task_fn_t,
@@ -5887,12 +5908,14 @@ pub unsafe fn dtl_executor_parallel_reduce(
 
 /// Waits for everything that dtl_executor_run_async started.
 ///
-/// @return the first failure since the last call; it is reported once.
-///         DTL_ERROR_INVALID_STATE: called by the executor's own work, which it would wait for: a
-///         function of dtl_executor_run_async, and on SEQUENTIAL a loop's body too. On INLINE
-///         nothing is left to wait for, and on POOL a loop's body is not waited for: there the call
-///         succeeds (on POOL, while such functions run, only in the thread that started the loop).
-pub safe fn dtl_executor_synchronize(executor: dtl_executor_t) -> dtl_status_t;
+/// @param timeout_ns  nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
+/// @return the first failure since the last call; it is reported once. DTL_ERROR_TIMEOUT: not done
+///         in time; the work goes on. DTL_ERROR_INVALID_STATE: called by the executor's own work,
+///         which it would wait for: a function of dtl_executor_run_async, and on SEQUENTIAL a
+///         loop's body too. On INLINE nothing is left to wait for, and on POOL a loop's body is not
+///         waited for: there the call succeeds (on POOL, while such functions run, only in the
+///         thread that started the loop).
+pub safe fn dtl_executor_wait(executor: dtl_executor_t, timeout_ns: u64) -> dtl_status_t;
 
 /// Tells what an executor is and how parallel.
 ///
@@ -6030,7 +6053,7 @@ pub unsafe fn dtl_kernel_launch(
     launch: *const dtl_launch_t,
     args: *const *const c_void,
     sizes: *const u64,
-    count: u32,
+    count: u64,
 ) -> dtl_status_t;
 
 }
@@ -6055,7 +6078,7 @@ unsafe extern "C" {
 ///                   DTL_ERROR_INVALID_STATE. Their kind is set now: by opts.kind or opts.ops.
 /// @param out        the policy; give it back with dtl_policy_release.
 /// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
-///         resources, fixed_index beyond the list, unknown flags or kind, reserved not 0,
+///         resources, fixed_index beyond the list, unknown flags or kind,
 ///         DTL_POLICY_DEFER without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
 ///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
@@ -6300,12 +6323,12 @@ pub safe fn dtl_dispatcher_destroy(dispatcher: dtl_dispatcher_t) -> dtl_status_t
 ///
 /// Without handlers here nothing becomes slower. Pools, fills and the memory of communicators and
 /// windows are not dispatched.
-pub safe fn dtl_dispatch_default() -> dtl_dispatcher_t;
+pub safe fn dtl_dispatcher_default() -> dtl_dispatcher_t;
 
 /// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
 /// under none. Calls that begin after it has returned find it; others may.
 ///
-/// @param dispatcher  dtl_dispatch_default() or one of dtl_dispatcher_create.
+/// @param dispatcher  dtl_dispatcher_default() or one of dtl_dispatcher_create.
 /// @param keys        key_count of them, all different; copied.
 /// @param key_count   1 to 1024. Of each operation a dispatcher takes 1024 keys with predicates and
 ///                    1024 without.
@@ -6430,18 +6453,21 @@ pub safe fn dtl_dtype_destroy(dtype: dtl_dtype_t) -> dtl_status_t;
 
 /// Size of an element of a dtype, built-in or the program's own.
 ///
-/// @param size_bytes  receives the size in bytes, padding included.
+/// @param out_size_bytes  size in bytes, padding included.
 /// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
 /// Threads: any. Equivalent: MPI_Type_size.
-pub unsafe fn dtl_dtype_size(dtype: dtl_dtype_t, size_bytes: *mut u64) -> dtl_status_t;
+pub unsafe fn dtl_dtype_size(
+    dtype: dtl_dtype_t,
+    out_size_bytes: *mut u64,
+) -> dtl_status_t;
 
 /// Name of a dtype: as given, or "FLOAT64" for DTL_DTYPE_FLOAT64.
 ///
-/// @param name  receives the text, which stays valid until the process ends; do not free it.
+/// @param out_name  the text. It stays valid until the process ends; do not free it.
 /// @return as dtl_dtype_size. Threads: any. Equivalent: MPI_Type_get_name.
 pub unsafe fn dtl_dtype_name(
     dtype: dtl_dtype_t,
-    name: *mut *const c_char,
+    out_name: *mut *const c_char,
 ) -> dtl_status_t;
 
 /// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
@@ -6462,7 +6488,7 @@ pub unsafe fn dtl_dtype_name(
 pub unsafe fn dtl_op_create(
     r#fn: dtl_op_fn_t,
     user: *mut c_void,
-    flags: u32,
+    flags: u64,
     name: *const c_char,
     out: *mut dtl_reduce_op_t,
 ) -> dtl_status_t;
@@ -6476,12 +6502,12 @@ pub safe fn dtl_op_destroy(op: dtl_reduce_op_t) -> dtl_status_t;
 
 /// Name of an operation: as given, or "SUM" for DTL_OP_SUM.
 ///
-/// @param name  receives the text, which stays valid until the process ends; do not free it.
+/// @param out_name  the text. It stays valid until the process ends; do not free it.
 /// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
 /// Threads: any.
 pub unsafe fn dtl_op_name(
     op: dtl_reduce_op_t,
-    name: *mut *const c_char,
+    out_name: *mut *const c_char,
 ) -> dtl_status_t;
 
 }
@@ -6500,7 +6526,7 @@ unsafe extern "C" {
 /// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text names what is missing). DTL_ERROR_TIMEOUT:
 ///         ranks are missing after 30 s (or DTL_TIMEOUT if that is less); the text names them.
 /// Equivalent: MPI_COMM_WORLD.
-pub unsafe fn dtl_comm_world(out: *mut dtl_comm_t) -> dtl_status_t;
+pub unsafe fn dtl_comm_get_world(out: *mut dtl_comm_t) -> dtl_status_t;
 
 /// Opens a communicator. Collective: all its ranks call it, with descriptions that agree. All ranks
 /// must open the communicators of one job in the same order. Threads that open communicators at the
@@ -6622,7 +6648,7 @@ unsafe extern "C" {
 ///
 /// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours,
 /// keeps its error handler, and may be freed while `out` lives. (With messages on the communicator
-/// itself: dtl_comm_open with kind "mpi", `native` and DTL_COMM_NO_DUP.)
+/// itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
 ///
 /// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`,
 /// or call dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out`
@@ -6662,7 +6688,7 @@ unsafe extern "C" {
 /// allocated. What the host cannot reach is staged through host memory, or is an MPI's to reach
 /// that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
 /// call's or request's failure, with the backend's status. The work that writes a buffer must be
-/// done before it is sent: dtl_event_sync, or dtl_comm_isend_on.
+/// done before it is sent: dtl_event_wait, or dtl_comm_isend_on.
 ///
 /// @param buf    `count` elements; NULL only for count 0.
 /// @param dest   a rank, or DTL_PROC_NULL (nothing is sent).
@@ -6707,9 +6733,9 @@ pub unsafe fn dtl_comm_ssend(
 /// @param buf     room for `count` elements; shorter messages are fine.
 /// @param source  a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
 /// @param tag     0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param info    NULL, or who sent it, its tag and its true size. Written also when truncated.
+/// @param out_info    NULL, or who sent it, its tag and its true size. Written also when truncated.
 /// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see
-///         dtl_comm_desc_t, the content of `buf` and the size in `info` are what MPI makes them,
+///         dtl_comm_desc_t, the content of `buf` and the size in `out_info` are what MPI makes them,
 ///         and there are MPIs that end the process or write past `buf`: have room for the longest
 ///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
 ///         DTL_ERROR_RANK_FAILURE when any rank dies).
@@ -6721,7 +6747,7 @@ pub unsafe fn dtl_comm_recv(
     dtype: dtl_dtype_t,
     source: i32,
     tag: i32,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Sends one message and receives another at the same time, so that exchanges round a ring cannot
@@ -6740,7 +6766,7 @@ pub unsafe fn dtl_comm_sendrecv(
     source: i32,
     rtag: i32,
     dtype: dtl_dtype_t,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Sends the buffer's message and receives another into the same buffer, at the same time.
@@ -6757,38 +6783,38 @@ pub unsafe fn dtl_comm_sendrecv_replace(
     stag: i32,
     source: i32,
     rtag: i32,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Waits for a message that a receive with these arguments would take. It stays to be received.
 ///
-/// @param info  source, tag and true size of the message; NULL if they do not matter.
+/// @param out_info  source, tag and true size of the message; NULL if they do not matter.
 /// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
 /// Equivalent: MPI_Probe.
 pub unsafe fn dtl_comm_probe(
     comm: dtl_comm_t,
     source: i32,
     tag: i32,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Asks, without waiting, whether there is a message that a receive would take; makes progress.
 ///
 /// @param out_found  1 or 0.
-/// @param info       NULL, or as in dtl_comm_probe; written if found.
+/// @param out_info       NULL, or as in dtl_comm_probe; written if found.
 /// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
 pub unsafe fn dtl_comm_iprobe(
     comm: dtl_comm_t,
     source: i32,
     tag: i32,
     out_found: *mut i32,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
-/// `out_message` gets it, whatever other threads receive.
+/// `out` gets it, whatever other threads receive.
 ///
-/// @param out_message  yours until it is received; ends with its communicator. The sender of a
+/// @param out  yours until it is received; ends with its communicator. The sender of a
 ///                     large or synchronous message waits until its receive starts. If the sender's
 ///                     time limit passes before that, or its request is cancelled or destroyed, the
 ///                     message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
@@ -6798,23 +6824,23 @@ pub unsafe fn dtl_comm_mprobe(
     comm: dtl_comm_t,
     source: i32,
     tag: i32,
-    out_message: *mut dtl_message_t,
-    info: *mut dtl_recv_info_t,
+    out: *mut dtl_message_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Takes a message as dtl_comm_mprobe does, without waiting: only dtl_comm_mrecv or _imrecv with
-/// `out_message` gets it, whatever other threads receive.
+/// `out` gets it, whatever other threads receive.
 ///
 /// @param out_found    1 or 0.
-/// @param out_message  written if found.
+/// @param out  written if found.
 /// @return as dtl_comm_iprobe. Equivalent: MPI_Improbe.
 pub unsafe fn dtl_comm_improbe(
     comm: dtl_comm_t,
     source: i32,
     tag: i32,
     out_found: *mut i32,
-    out_message: *mut dtl_message_t,
-    info: *mut dtl_recv_info_t,
+    out: *mut dtl_message_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails;
@@ -6828,7 +6854,7 @@ pub unsafe fn dtl_comm_mrecv(
     buf: *mut c_void,
     count: u64,
     dtype: dtl_dtype_t,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Starts to receive a message that was probed.
@@ -6968,7 +6994,7 @@ unsafe extern "C" {
 ///
 /// @param timeout_ns  DTL_TIMEOUT_INFINITE, or nanoseconds; 0 polls once. The communicator's time
 ///                    limit does not count here.
-/// @param info        NULL, or where the outcome of a receive is written (also of a failed one).
+/// @param out_info        NULL, or where the outcome of a receive is written (also of a failed one).
 /// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
 ///         cancelled by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
 ///         it goes on: wait again, or cancel it. For a collective, after a limit of 100 ms or more,
@@ -6977,18 +7003,18 @@ unsafe extern "C" {
 pub unsafe fn dtl_request_wait(
     request: dtl_request_t,
     timeout_ns: u64,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Asks whether a request is done, without waiting; makes progress. If done, its handle is stale.
 ///
 /// @param out_done  1 or 0. Written on success and when the operation itself failed (then 1).
-/// @param info      NULL, or what a receive tells; written if done.
+/// @param out_info      NULL, or what a receive tells; written if done.
 /// @return as dtl_request_wait, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Test.
 pub unsafe fn dtl_request_test(
     request: dtl_request_t,
     out_done: *mut i32,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
@@ -7009,15 +7035,15 @@ pub safe fn dtl_request_cancel(request: dtl_request_t) -> dtl_status_t;
 /// @param requests    `count` handles. If one is stale at the start, nothing is waited for.
 /// @param timeout_ns  for all together; the communicators' time limits do not count here. If it
 ///                    passes, unfinished ones stay in the array.
-/// @param infos       NULL, or `count` infos; those of null requests are left alone.
-/// @return the first failure (its text names the index); the others' are in infos[].status.
+/// @param out_infos       NULL, or `count` infos; those of null requests are left alone.
+/// @return the first failure (its text names the index); the others' are in out_infos[].status.
 ///         DTL_ERROR_TIMEOUT: some are not done, and go on. Else as dtl_request_wait.
 ///         Equivalent: MPI_Waitall.
 pub unsafe fn dtl_request_wait_all(
-    count: u64,
     requests: *mut dtl_request_t,
+    count: u64,
     timeout_ns: u64,
-    infos: *mut dtl_recv_info_t,
+    out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Asks after all requests, without waiting; makes progress.
@@ -7026,10 +7052,10 @@ pub unsafe fn dtl_request_wait_all(
 ///                  else was written.
 /// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
 pub unsafe fn dtl_request_test_all(
-    count: u64,
     requests: *mut dtl_request_t,
+    count: u64,
     out_done: *mut i32,
-    infos: *mut dtl_recv_info_t,
+    out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Waits until one of the requests is done, and ends that one.
@@ -7037,33 +7063,33 @@ pub unsafe fn dtl_request_test_all(
 /// @param requests   `count` handles; null ones and persistent ones at rest are passed over. The
 ///                   one that is done becomes null, unless it is persistent.
 /// @param out_index  which one; DTL_NO_INDEX: none is active. Written also if that one failed.
-/// @param info       NULL, or what a receive tells.
+/// @param out_info       NULL, or what a receive tells.
 /// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
 /// Equivalent: MPI_Waitany.
 pub unsafe fn dtl_request_wait_any(
-    count: u64,
     requests: *mut dtl_request_t,
+    count: u64,
     timeout_ns: u64,
     out_index: *mut u64,
-    info: *mut dtl_recv_info_t,
+    out_info: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Waits until at least one of the requests is done, and ends all that are.
 ///
 /// @param requests   as in dtl_request_wait_any.
 /// @param out_count  how many were done; 0: none is active.
-/// @param indices    room for `count`: which ones.
-/// @param infos      NULL, or room for `count`: what each tells, in the order of `indices`.
-/// @return the first failure (its text names the index); the others' are in infos[].status.
+/// @param out_indices    room for `count`: which ones.
+/// @param out_infos      NULL, or room for `count`: what each tells, in the order of `out_indices`.
+/// @return the first failure (its text names the index); the others' are in out_infos[].status.
 ///         DTL_ERROR_TIMEOUT: none is done, all go on. Else as dtl_request_wait.
 ///         Equivalent: MPI_Waitsome.
 pub unsafe fn dtl_request_wait_some(
-    count: u64,
     requests: *mut dtl_request_t,
+    count: u64,
     timeout_ns: u64,
     out_count: *mut u64,
-    indices: *mut u64,
-    infos: *mut dtl_recv_info_t,
+    out_indices: *mut u64,
+    out_infos: *mut dtl_recv_info_t,
 ) -> dtl_status_t;
 
 /// Starts a persistent request that is at rest.
@@ -7077,8 +7103,8 @@ pub safe fn dtl_request_start(request: dtl_request_t) -> dtl_status_t;
 /// @return the first failure (its text names the index): those before it are active, the others are
 ///         not; as dtl_request_start. Equivalent: MPI_Startall.
 pub unsafe fn dtl_request_start_all(
-    count: u64,
     requests: *mut dtl_request_t,
+    count: u64,
 ) -> dtl_status_t;
 
 /// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
@@ -7364,13 +7390,13 @@ pub unsafe fn dtl_comm_alltoallv(
 /// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
 pub unsafe fn dtl_comm_neighbor_alltoallv(
     comm: dtl_comm_t,
-    dest_count: u64,
     dests: *const i32,
+    dest_count: u64,
     sbuf: *const c_void,
     scounts: *const u64,
     sdispls: *const u64,
-    source_count: u64,
     sources: *const i32,
+    source_count: u64,
     rbuf: *mut c_void,
     rcounts: *const u64,
     rdispls: *const u64,
@@ -7622,13 +7648,13 @@ pub unsafe fn dtl_comm_ialltoallv(
 ///         too many requests in flight. Equivalent: MPI_Ineighbor_alltoallv.
 pub unsafe fn dtl_comm_ineighbor_alltoallv(
     comm: dtl_comm_t,
-    dest_count: u64,
     dests: *const i32,
+    dest_count: u64,
     sbuf: *const c_void,
     scounts: *const u64,
     sdispls: *const u64,
-    source_count: u64,
     sources: *const i32,
+    source_count: u64,
     rbuf: *mut c_void,
     rcounts: *const u64,
     rdispls: *const u64,
@@ -7834,7 +7860,7 @@ unsafe extern "C" {
 /// @param size_bytes  of this rank's part; may differ between ranks.
 /// @param disp_unit   bytes of one step of a displacement in this rank's part, at least 1: the
 ///                    element's size, say.
-/// @param out_win     yours; end it with dtl_win_destroy.
+/// @param out     yours; end it with dtl_win_destroy.
 /// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
 ///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY,
 ///         DTL_ERROR_LIMIT. What is wrong on one rank is a failure on all of them; it names the
@@ -7845,7 +7871,7 @@ pub unsafe fn dtl_win_create(
     base: *mut c_void,
     size_bytes: u64,
     disp_unit: u64,
-    out_win: *mut dtl_win_t,
+    out: *mut dtl_win_t,
 ) -> dtl_status_t;
 
 /// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by
@@ -7859,7 +7885,7 @@ pub unsafe fn dtl_win_allocate(
     size_bytes: u64,
     disp_unit: u64,
     out_base: *mut *mut c_void,
-    out_win: *mut dtl_win_t,
+    out: *mut dtl_win_t,
 ) -> dtl_status_t;
 
 /// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the
@@ -8025,11 +8051,11 @@ pub unsafe fn dtl_win_get(
 /// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is
 /// done after a flush, unlock or fence. Between fences too, where MPI has it under locks only.
 ///
-/// @param out_request  yours: wait for it (dtl_request_wait and its kin) before the window's end.
+/// @param out  yours: wait for it (dtl_request_wait and its kin) before the window's end.
 ///                     Until it is done it can be neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor
 ///                     destroyed (DTL_ERROR_BUSY); where memory is reached by loads and stores it
 ///                     is done when this call returns. Its info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out_request`; DTL_ERROR_LIMIT: too many
+/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out`; DTL_ERROR_LIMIT: too many
 ///         requests in flight.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 pub unsafe fn dtl_win_rput(
@@ -8039,12 +8065,12 @@ pub unsafe fn dtl_win_rput(
     dtype: dtl_dtype_t,
     target: i32,
     disp: u64,
-    out_request: *mut dtl_request_t,
+    out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
 /// As dtl_win_get, with a request that is done when the elements are there.
 ///
-/// @param out_request  as for dtl_win_rput.
+/// @param out  as for dtl_win_rput.
 /// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
 pub unsafe fn dtl_win_rget(
     win: dtl_win_t,
@@ -8053,7 +8079,7 @@ pub unsafe fn dtl_win_rget(
     dtype: dtl_dtype_t,
     target: i32,
     disp: u64,
-    out_request: *mut dtl_request_t,
+    out: *mut dtl_request_t,
 ) -> dtl_status_t;
 
 /// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
@@ -8080,18 +8106,18 @@ pub unsafe fn dtl_win_accumulate(
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// As dtl_win_accumulate, and `result` gets what was there before; both as one step for each
+/// As dtl_win_accumulate, and `out_result` gets what was there before; both as one step for each
 /// element.
 ///
 /// @param buf     not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic get.
-/// @param result  room for `count` elements, apart from `buf`; there after a flush
+/// @param out_result  room for `count` elements, apart from `buf`; there after a flush
 ///                (dtl_win_flush_local is enough), unlock or fence, until then the library's.
 /// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
 pub unsafe fn dtl_win_get_accumulate(
     win: dtl_win_t,
     buf: *const c_void,
-    result: *mut c_void,
+    out_result: *mut c_void,
     count: u64,
     dtype: dtl_dtype_t,
     target: i32,
@@ -8103,25 +8129,25 @@ pub unsafe fn dtl_win_get_accumulate(
 /// stores (`way` of dtl_win_info) the value is there when this call returns.
 ///
 /// @param value   one element, as `buf` there.
-/// @param result  room for one element, as there.
+/// @param out_result  room for one element, as there.
 /// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
 pub unsafe fn dtl_win_fetch_op(
     win: dtl_win_t,
     value: *const c_void,
-    result: *mut c_void,
+    out_result: *mut c_void,
     dtype: dtl_dtype_t,
     target: i32,
     disp: u64,
     op: dtl_reduce_op_t,
 ) -> dtl_status_t;
 
-/// Stores `value` in a target's element if that is equal to `expected`, as one step; `result` gets
+/// Stores `value` in a target's element if that is equal to `expected`, as one step; `out_result` gets
 /// what was there before: it was stored if that equals `expected`. Elements are equal if their
 /// bytes are; so two BOOLs that are both true need not be.
 ///
 /// @param value, expected  one element each, which must stay unchanged until a flush, unlock or
 ///               fence.
-/// @param result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
+/// @param out_result  room for one element, apart from the other two; as for dtl_win_get_accumulate.
 /// @param dtype   an integer dtype, BYTE or BOOL.
 /// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
@@ -8129,7 +8155,7 @@ pub unsafe fn dtl_win_compare_and_swap(
     win: dtl_win_t,
     value: *const c_void,
     expected: *const c_void,
-    result: *mut c_void,
+    out_result: *mut c_void,
     dtype: dtl_dtype_t,
     target: i32,
     disp: u64,
@@ -8155,15 +8181,16 @@ pub unsafe fn dtl_topology(out_topology: *mut dtl_topology_t) -> dtl_status_t;
 /// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
 /// on.
 ///
-/// @param cpus       room for `capacity` numbers, filled in ascending order. NULL with capacity 0
-///                   asks for the count.
-/// @param out_count  how many there are; written also when they do not fit.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: capacity is less than *out_count. DTL_ERROR_NOT_SUPPORTED:
+/// @param out_cpus  room for `cap` numbers, filled in ascending order. NULL with cap 0 asks for the
+///                  count.
+/// @param cap       length of `out_cpus`, in elements.
+/// @param out_len   how many there are; written also when they do not fit.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than *out_len. DTL_ERROR_NOT_SUPPORTED:
 ///         the kernel does not tell. Equivalent: sched_getaffinity.
 pub unsafe fn dtl_affinity(
-    cpus: *mut i32,
-    capacity: u64,
-    out_count: *mut u64,
+    out_cpus: *mut i32,
+    cap: u64,
+    out_len: *mut u64,
 ) -> dtl_status_t;
 
 /// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds
@@ -8200,40 +8227,40 @@ unsafe extern "C" {
 /// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest
 /// is as small as possible (then the next, and so on), in descending order. A local call.
 ///
-/// @param size   number of ranks, from 1.
-/// @param ndims  1 to 16.
-/// @param dims   ndims sizes: those that are not 0 stay. Unchanged after a failure.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndims.
+/// @param size  number of ranks, from 1.
+/// @param dims  ndim sizes: those that are not 0 stay. Unchanged after a failure.
+/// @param ndim  1 to 16.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndim.
 /// Equivalent: MPI_Dims_create.
-pub unsafe fn dtl_cart_dims(size: i32, ndims: i32, dims: *mut i32) -> dtl_status_t;
+pub unsafe fn dtl_cart_dims(size: i32, dims: *mut i32, ndim: i32) -> dtl_status_t;
 
 /// The rank at a place of a grid. Row-major: the last coordinate varies fastest. A local call.
 ///
-/// @param ndims     1 to 16.
-/// @param dims      ndims sizes, each 1 or more; all together at most INT32_MAX ranks.
-/// @param periods   ndims numbers: not 0 = that dimension wraps around. NULL: none does.
-/// @param coords    ndims coordinates, 0 ... size of the dimension - 1, or any in a periodic one.
+/// @param dims      ndim sizes, each 1 or more; all together at most INT32_MAX ranks.
+/// @param periods   ndim numbers: not 0 = that dimension wraps around. NULL: none does.
+/// @param coords    ndim coordinates, 0 ... size of the dimension - 1, or any in a periodic one.
+/// @param ndim     1 to 16.
 /// @param out_rank  the rank.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndims.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndim.
 /// Equivalent: MPI_Cart_rank.
 pub unsafe fn dtl_cart_rank(
-    ndims: i32,
     dims: *const i32,
     periods: *const i32,
     coords: *const i32,
+    ndim: i32,
     out_rank: *mut i32,
 ) -> dtl_status_t;
 
 /// The place of a rank in a grid, the inverse of dtl_cart_rank. A local call.
 ///
-/// @param ndims, dims  as for dtl_cart_rank.
+/// @param dims, ndim  as for dtl_cart_rank.
 /// @param rank         0 ... product of dims - 1.
-/// @param out_coords   room for ndims coordinates.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndims. Equivalent:
+/// @param out_coords   room for ndim coordinates.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndim. Equivalent:
 ///         MPI_Cart_coords.
 pub unsafe fn dtl_cart_coords(
-    ndims: i32,
     dims: *const i32,
+    ndim: i32,
     rank: i32,
     out_coords: *mut i32,
 ) -> dtl_status_t;
@@ -8242,18 +8269,18 @@ pub unsafe fn dtl_cart_coords(
 /// `displacement` further and receives from the one as far before. DTL_PROC_NULL beyond an open
 /// border. A local call.
 ///
-/// @param ndims, dims, periods  as for dtl_cart_rank.
+/// @param dims, periods, ndim  as for dtl_cart_rank.
 /// @param rank                  whose partners.
-/// @param dimension             0 ... ndims-1.
+/// @param dimension             0 ... ndim-1.
 /// @param displacement          steps; negative: the other way.
 /// @param out_source            whom to receive from.
 /// @param out_dest              whom to send to.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndims.
+/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndim.
 /// Equivalent: MPI_Cart_shift.
 pub unsafe fn dtl_cart_shift(
-    ndims: i32,
     dims: *const i32,
     periods: *const i32,
+    ndim: i32,
     rank: i32,
     dimension: i32,
     displacement: i32,

@@ -1,6 +1,6 @@
 //! The structs have the layouts of the library's sources, and the initial values of the header.
 //!
-//! Needs libdtl.so.0: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-sys.
+//! Needs libdtl.so.0.2: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-sys.
 
 // The library's table names its structs by the modules that declare them. Here all of these modules
 // are the crate, so the table below describes the crate's structs.

@@ -1,6 +1,6 @@
 //! A program that uses the declarations runs with the library that it is linked with.
 //!
-//! Needs libdtl.so.0: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-sys.
+//! Needs libdtl.so.0.2: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-sys.
 
 use std::ffi::CStr;
 
@@ -10,7 +10,7 @@ fn versions_agree() {
     // SAFETY: the text lives for ever and ends with NUL.
     let linked = unsafe { CStr::from_ptr(dtl_sys::dtl_version_string()) };
     assert_eq!(linked, dtl_sys::DTL_VERSION_STRING);
-    assert_eq!(dtl_sys::dtl_abi_version(), dtl_sys::DTL_ABI_VERSION);
+    assert_eq!(dtl_sys::dtl_library_abi_version(), dtl_sys::DTL_ABI_VERSION);
 }
 
 #[test]

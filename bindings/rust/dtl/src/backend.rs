@@ -86,9 +86,9 @@ impl Backend {
     pub fn unavailable(self) -> Result<Option<String>> {
         const ROOM: usize = 4096;
         let (mut yes, mut why) = (0, [0 as c_char; ROOM]);
-        let (out, room) = (why.as_mut_ptr(), ROOM as u64);
+        let (out, room, no_len) = (why.as_mut_ptr(), ROOM as u64, std::ptr::null_mut());
         // SAFETY: the outputs are locals, the second of `room` bytes.
-        unsafe { call!(dtl_backend_is_available(self.handle, &raw mut yes, out, room)) }?;
+        unsafe { call!(dtl_backend_is_available(self.handle, &raw mut yes, out, room, no_len)) }?;
         Ok((yes == 0).then(|| field(&why)))
     }
 
@@ -222,8 +222,8 @@ impl Device {
     /// Waits for all work on the device.
     ///
     /// # Errors
-    /// See `dtl_device_synchronize`.
+    /// See `dtl_device_wait`.
     pub fn synchronize(self) -> Result {
-        call!(dtl_device_synchronize(self.backend.handle, self.index))
+        call!(dtl_device_wait(self.backend.handle, self.index, sys::DTL_TIMEOUT_INFINITE))
     }
 }

@@ -44,7 +44,7 @@ pub struct Open<'a> {
     /// limit if this variable is not set.
     pub timeout_ns: u64,
     /// DTL_COMM_DETERMINISTIC and other flags, ORed.
-    pub flags: u32,
+    pub flags: u64,
     /// Parent communicator; required by kinds "nccl" and "rdma".
     pub over: Option<&'a Comm>,
 }
@@ -89,11 +89,11 @@ impl Comm {
     /// returned value is dropped.
     ///
     /// # Errors
-    /// See `dtl_comm_world`.
+    /// See `dtl_comm_get_world`.
     pub fn world() -> Result<Comm> {
         let mut handle = sys::DTL_COMM_NULL;
         // SAFETY: the output is a local.
-        unsafe { call!(dtl_comm_world(&raw mut handle)) }?;
+        unsafe { call!(dtl_comm_get_world(&raw mut handle)) }?;
         Ok(Comm::from_raw(handle))
     }
 

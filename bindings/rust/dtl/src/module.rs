@@ -113,7 +113,7 @@ impl Kernel {
     ) -> Result {
         let values: Vec<*const c_void> = arguments.iter().map(|one| one.as_ptr().cast()).collect();
         let sizes: Vec<u64> = arguments.iter().map(|one| one.len() as u64).collect();
-        let (values, sizes, count) = (values.as_ptr(), sizes.as_ptr(), arguments.len() as u32);
+        let (values, sizes, count) = (values.as_ptr(), sizes.as_ptr(), arguments.len() as u64);
         let (stream, shape) = (stream.raw(), ptr::from_ref(shape));
         // SAFETY: `count` addresses and sizes that live through the call; the caller's contract.
         unsafe { call!(dtl_kernel_launch(stream, self.raw(), shape, values, sizes, count)) }

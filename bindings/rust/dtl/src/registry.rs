@@ -116,8 +116,9 @@ impl Environment {
         let name: CString = c_string("dtl_environment_is_available", "name", &self.name)?;
         let (mut yes, mut why) = (0, [0 as c_char; ROOM]);
         let (name, out, room) = (name.as_ptr(), why.as_mut_ptr(), ROOM as u64);
+        let no_len = std::ptr::null_mut();
         // SAFETY: the name ends with NUL; the outputs are locals, the second of `room` bytes.
-        unsafe { call!(dtl_environment_is_available(name, &raw mut yes, out, room)) }?;
+        unsafe { call!(dtl_environment_is_available(name, &raw mut yes, out, room, no_len)) }?;
         Ok((yes == 0).then(|| field(&why)))
     }
 }

@@ -34,9 +34,9 @@ impl Stream {
     /// Waits for all queued work.
     ///
     /// # Errors
-    /// See `dtl_stream_synchronize`. Also returns a failure of the queued work.
+    /// See `dtl_stream_wait`. Also returns a failure of the queued work.
     pub fn synchronize(&self) -> Result {
-        call!(dtl_stream_synchronize(self.raw()))
+        call!(dtl_stream_wait(self.raw(), sys::DTL_TIMEOUT_INFINITE))
     }
 
     /// Returns true if all queued work is complete.
@@ -98,10 +98,10 @@ impl Event {
     /// # Errors
     /// See `dtl_event_query`. Also returns a failure of the work before the event.
     pub fn is_complete(&self) -> Result<bool> {
-        let mut state = sys::DTL_EVENT_PENDING;
+        let mut done = 0;
         // SAFETY: the output is a local.
-        unsafe { call!(dtl_event_query(self.raw(), &raw mut state)) }?;
-        Ok(state == sys::DTL_EVENT_COMPLETE)
+        unsafe { call!(dtl_event_query(self.raw(), &raw mut done)) }?;
+        Ok(done != 0)
     }
 
     /// Returns the time in nanoseconds from this event to the later event `stop`.

@@ -1,6 +1,6 @@
 //! Test of the state of objects after the library is finalized. It runs in a separate process.
 //!
-//! Needs libdtl.so.0: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
+//! Needs libdtl.so.0.2: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
 
 use dtl_binding::{Backend, Comm, Library, Open, Stream, sys};
 

@@ -1,7 +1,7 @@
 //! Tests of all types of the binding that own a handle, and of all functions that return lists. The
 //! tests run with the linked library.
 //!
-//! Needs libdtl.so.0: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
+//! Needs libdtl.so.0.2: DTL_LIB_DIR=$PWD/build/stage/lib cargo test -p dtl-binding.
 
 #![allow(clippy::unwrap_used, reason = "a call that fails fails the test")]
 

@@ -7,6 +7,7 @@ use crate::abi::status::{DTL_ERROR_INCOMPATIBLE_ABI, DTL_ERROR_INVALID_ARGUMENT}
 /// Value of DTL_RDMA_CONFIG_INIT.
 const OPEN: dtl_rdma_config_t = dtl_rdma_config_t {
     struct_size: size_of::<dtl_rdma_config_t>() as u32,
+    reserved: 0,
     flags: 0,
     devices: std::ptr::null(),
     meeting: std::ptr::null(),

@@ -37,13 +37,15 @@ pub struct Description {
     /// Existing communicator over which the ranks bootstrap the new communicator, or which executes
     /// the operations that its backend does not support; `None` if there is none.
     pub over: Option<Arc<Comm>>,
+    /// Name and value of the field for one kind alone, if the caller sets one.
+    pub settings: Option<(&'static str, Addr)>,
 }
 
 impl Default for Description {
     /// Returns a description that sets no value, so that the settings and the environment of the
     /// launcher apply.
     fn default() -> Self {
-        Description { raw: blank(), kind: None, job: None, over: None }
+        Description { raw: blank(), kind: None, job: None, over: None, settings: None }
     }
 }
 
@@ -122,11 +124,12 @@ fn beside(kind: Option<&str>) -> Option<Arc<Backend>> {
 fn make_beside(backend: Arc<Backend>, description: &Description) -> Result<Comm> {
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
-    check_native(backend.name(), Some(&backend), Addr::new(raw.native))?;
+    settings_of(backend.name(), Some(&backend), description)?;
     let mut below = match &description.over {
         None => {
             let raw = dtl_comm_desc_t { flags: raw.flags & !DTL_COMM_STAGE, ..*raw };
-            make(&Description { raw, kind: None, job: description.job.clone(), over: None })?
+            let job = description.job.clone();
+            make(&Description { raw, job, ..Description::default() })?
         }
         Some(over) => {
             check_place(description)?;
@@ -174,9 +177,9 @@ fn make_over(below: &Arc<Comm>, description: &Description) -> Result<Comm> {
     })?;
     let raw = &description.raw;
     check_flags(&backend, raw.flags)?;
-    check_native(kind, Some(&backend), Addr::new(raw.native))?;
+    let own_settings = settings_of(kind, Some(&backend), description)?;
     check_place(description)?;
-    open_over::make(backend, below, raw)
+    open_over::make(backend, below, raw, own_settings)
 }
 
 fn make(description: &Description) -> Result<Comm> {
@@ -200,14 +203,13 @@ fn make(description: &Description) -> Result<Comm> {
         }
     };
     let launch = if named.is_some() { None } else { launch::from_environment()? };
-    let native = Addr::new(raw.native);
     let kind = description.kind.as_deref().unwrap_or("auto");
     if kind == "auto" {
-        check_native(kind, None, native)?;
+        settings_of(kind, None, description)?;
     }
     let backend = choose_to_open(kind, named, launch.as_ref())?;
     check_flags(&backend, raw.flags)?;
-    check_native(kind, Some(&backend), native)?;
+    let own_settings = settings_of(kind, Some(&backend), description)?;
     let timeout_ns = time_limit(raw.timeout_ns);
     let launched_job = || launch.as_ref().map(|launch| launch.job.clone());
     let job = description.job.clone().or_else(launched_job).unwrap_or_default();
@@ -220,7 +222,7 @@ fn make(description: &Description) -> Result<Comm> {
         job,
         is_only_open: false,
         timeout_ns: timeout_ns.min(BOOTSTRAP_NS),
-        native,
+        settings: own_settings,
         own_algorithms: timeout_ns != u64::MAX
             || raw.flags & DTL_COMM_DETERMINISTIC != 0
             || settings::current().deterministic,
@@ -340,7 +342,7 @@ fn several_nodes(why: &str, ready: impl Fn(&str) -> Result<()>) -> Result<String
     )
 }
 
-fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
+fn check_flags(backend: &Backend, flags: u64) -> Result<()> {
     let known = backend.comm.as_deref().map_or(0, |comm| comm.flags());
     match flags & !known {
         0 => Ok(()),
@@ -363,18 +365,19 @@ fn check_flags(backend: &Backend, flags: u32) -> Result<()> {
     }
 }
 
-/// Fails if the field `native` of the description is set but the backend does not read it.
-/// `backend` is `None` if no backend has been selected yet.
-fn check_native(kind: &str, backend: Option<&Backend>, native: Addr) -> Result<()> {
-    let reader = backend.and_then(|backend| backend.comm.as_deref());
-    if native.is_null() || reader.is_some_and(|comm| comm.takes_native()) {
-        return Ok(());
+/// Returns the description's settings of the backend alone; null if it sets none. Fails if the
+/// description sets a field that the backend does not read.
+fn settings_of(kind: &str, backend: Option<&Backend>, description: &Description) -> Result<Addr> {
+    let read = backend.and_then(|backend| backend.comm.as_deref()?.settings_field());
+    match description.settings {
+        None => Ok(Addr::NULL),
+        Some((name, address)) if read == Some(name) => Ok(address),
+        Some((name, _)) => fail!(
+            DTL_ERROR_INVALID_ARGUMENT,
+            "{name} is set, and kind \"{kind}\" does not read it: name the kind that it is for, \
+             or leave it NULL"
+        ),
     }
-    fail!(
-        DTL_ERROR_INVALID_ARGUMENT,
-        "native with kind \"{kind}\": only \"mpi\", \"rdma\" and registered kinds read it; use \
-         kind \"mpi\" or dtl_comm_from_mpi_fint for a communicator of MPI's, else leave native NULL"
-    )
 }
 
 pub(crate) fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -> Result<Comm> {
@@ -388,7 +391,7 @@ pub(crate) fn connect(backend: Arc<Backend>, args: &OpenArgs, timeout_ns: u64) -
 pub(crate) fn assemble(
     backend: Arc<Backend>,
     transport: Box<dyn Transport>,
-    flags: u32,
+    flags: u64,
     timeout_ns: u64,
 ) -> Result<Comm> {
     let is_deterministic = flags & DTL_COMM_DETERMINISTIC != 0 || settings::current().deterministic;

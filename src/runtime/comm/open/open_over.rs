@@ -33,8 +33,13 @@ impl Exchange for Comm {
 /// communicator `over` to bootstrap. If `raw` sets no time limit, the new communicator inherits the
 /// time limit of `over`. Collective over the ranks of `over`: a rank that cannot use the backend
 /// notifies the others.
-pub(crate) fn make(backend: Arc<Backend>, over: &Arc<Comm>, raw: &dtl_comm_desc_t) -> Result<Comm> {
-    let dtl_comm_desc_t { flags, timeout_ns, native, .. } = *raw;
+pub(crate) fn make(
+    backend: Arc<Backend>,
+    over: &Arc<Comm>,
+    raw: &dtl_comm_desc_t,
+    settings: Addr,
+) -> Result<Comm> {
+    let dtl_comm_desc_t { flags, timeout_ns, .. } = *raw;
     let timeout_ns = if timeout_ns == 0 { over.timeout_ns } else { timeout_ns };
     let limit_ns = timeout_ns.min(BOOTSTRAP_NS);
     // An internal communicator of the same ranks, used only for this bootstrap.
@@ -51,7 +56,7 @@ pub(crate) fn make(backend: Arc<Backend>, over: &Arc<Comm>, raw: &dtl_comm_desc_
         job: CString::default(),
         is_only_open: false,
         timeout_ns: limit_ns,
-        native: Addr::new(native),
+        settings,
         own_algorithms: timeout_ns != u64::MAX || is_deterministic,
         over: Some(Arc::new(copy)),
     };

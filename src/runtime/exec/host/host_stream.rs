@@ -9,7 +9,7 @@
 
 use crate::abi::runtime::dtl_task_fn_t;
 use crate::error::{Error, Result, fail, failure};
-use crate::runtime::exec::fence::Fence;
+use crate::runtime::exec::fence::{Fence, timed_out};
 use crate::runtime::exec::kernel::Grid;
 use crate::runtime::exec::{host_callback, reentrancy};
 use crate::runtime::open_state;
@@ -19,6 +19,7 @@ use crate::sys::handles::epoch;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::process::spawn;
 use crate::sys::sync::lock::{Condvar, Mutex};
+use crate::sys::sync::wait::Deadline;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -212,9 +213,10 @@ impl HostStream {
         Arc::as_ptr(&self.shared).addr()
     }
 
-    /// Waits for all tasks queued so far. Returns and clears the first failure. `whose` names the
-    /// owner of the queue in the error message.
-    pub fn synchronize(&self, whose: &str) -> Result<()> {
+    /// Waits for all tasks queued so far. Returns and clears the first failure. Fails with TIMEOUT
+    /// if the tasks have not completed at the deadline. `whose` names the owner of the queue in the
+    /// error message.
+    pub fn wait(&self, whose: &str, deadline: Deadline) -> Result<()> {
         let shared = &self.shared;
         if self.is_idle() && !shared.failed.load(Ordering::Acquire) {
             return Ok(());
@@ -230,7 +232,10 @@ impl HostStream {
                 );
             }
             state.wanted = state.wanted.min(target);
-            state = shared.progress.wait(state);
+            let Some(woken) = shared.progress.wait_until(state, deadline) else {
+                return timed_out(whose);
+            };
+            state = woken;
         }
         shared.failed.store(false, Ordering::Release);
         state.failure.take().map_or(Ok(()), Err)

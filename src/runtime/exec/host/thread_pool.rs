@@ -12,14 +12,14 @@
 
 use crate::abi::status::*;
 use crate::error::{Error, Result, fail, failure};
-use crate::runtime::exec::fence::Fence;
+use crate::runtime::exec::fence::{Fence, timed_out};
 use crate::runtime::exec::outcome;
 use crate::sys::compute::team::{self, PLACES, Shares, Team};
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::Addr;
 use crate::sys::os::process::{self, spawn};
 use crate::sys::sync::lock::{Condvar, Mutex};
-use crate::sys::sync::wait::now_ns;
+use crate::sys::sync::wait::{Deadline, now_ns};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -268,8 +268,9 @@ impl ThreadPool {
         Ok(())
     }
 
-    /// Waits until all queued tasks have ended. Returns and clears the first failure.
-    pub fn synchronize(&self) -> Result<()> {
+    /// Waits until all queued tasks have ended. Returns and clears the first failure. Fails with
+    /// TIMEOUT if they have not ended at the deadline.
+    pub fn wait(&self, deadline: Deadline) -> Result<()> {
         let mut state = self.shared.state.lock();
         while state.unfinished > 0 {
             if state.ids.contains(&thread::current().id()) {
@@ -278,7 +279,10 @@ impl ThreadPool {
                     "an executor cannot be waited for by its own work; wait on another thread"
                 );
             }
-            state = self.shared.change.wait(state);
+            let Some(woken) = self.shared.change.wait_until(state, deadline) else {
+                return timed_out("an executor");
+            };
+            state = woken;
         }
         state.failure.take().map_or(Ok(()), Err)
     }

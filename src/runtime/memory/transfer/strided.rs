@@ -126,7 +126,7 @@ impl StridedPlan {
         }
         self.by_pieces(inside, &to, &from).map_err(|error| {
             error.within(&format!(
-                "copy of shape {:?} from strides {:?} to {:?}",
+                "copy of shape {:?} from strides {:?} to {:?} (in bytes)",
                 axes.shape, axes.src_strides, axes.dst_strides
             ))
         })

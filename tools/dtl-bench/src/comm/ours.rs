@@ -4,12 +4,12 @@ use super::endpoint::{ELEMENT, Endpoint};
 use crate::library::{call, text_of};
 use crate::out::Outcome;
 use dtl_sys::{
-    DTL_COMM_NULL, DTL_DTYPE_FLOAT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_UINT8, DTL_DTYPE_UINT64,
-    DTL_OP_SUM, DTL_REQUEST_NULL, DTL_TIMEOUT_INFINITE, dtl_comm_allgather, dtl_comm_allreduce,
-    dtl_comm_alltoall, dtl_comm_barrier, dtl_comm_bcast, dtl_comm_desc_t, dtl_comm_destroy,
-    dtl_comm_info, dtl_comm_info_t, dtl_comm_irecv, dtl_comm_isend, dtl_comm_open, dtl_comm_recv,
-    dtl_comm_reduce, dtl_comm_send, dtl_comm_t, dtl_comm_threads, dtl_request_t,
-    dtl_request_wait_all,
+    DTL_COMM_DESC_INIT, DTL_COMM_NULL, DTL_DTYPE_FLOAT32, DTL_DTYPE_FLOAT64, DTL_DTYPE_UINT8,
+    DTL_DTYPE_UINT64, DTL_OP_SUM, DTL_REQUEST_NULL, DTL_TIMEOUT_INFINITE, dtl_comm_allgather,
+    dtl_comm_allreduce, dtl_comm_alltoall, dtl_comm_barrier, dtl_comm_bcast, dtl_comm_desc_t,
+    dtl_comm_destroy, dtl_comm_info, dtl_comm_info_t, dtl_comm_irecv, dtl_comm_isend,
+    dtl_comm_open, dtl_comm_recv, dtl_comm_reduce, dtl_comm_send, dtl_comm_t, dtl_comm_threads,
+    dtl_request_t, dtl_request_wait_all,
 };
 use std::ffi::CString;
 use std::ptr;
@@ -35,14 +35,8 @@ impl Ours {
         let name = CString::new(kind).map_err(|error| format!("--kind: {error}"))?;
         let desc = dtl_comm_desc_t {
             struct_size: size_of::<dtl_comm_desc_t>() as u32,
-            flags: 0,
             kind: name.as_ptr(),
-            rank: 0,
-            size: 0,
-            job: ptr::null(),
-            timeout_ns: 0,
-            native: ptr::null_mut(),
-            over: DTL_COMM_NULL,
+            ..DTL_COMM_DESC_INIT
         };
         let mut comm = DTL_COMM_NULL;
         call!(dtl_comm_open(&raw const desc, &raw mut comm))?;
@@ -138,7 +132,7 @@ impl Endpoint for Ours {
     #[inline]
     fn finish(&mut self) -> Outcome {
         let (count, list) = (self.started.len() as u64, self.started.as_mut_ptr());
-        call!(dtl_request_wait_all(count, list, DTL_TIMEOUT_INFINITE, ptr::null_mut()))?;
+        call!(dtl_request_wait_all(list, count, DTL_TIMEOUT_INFINITE, ptr::null_mut()))?;
         self.started.clear();
         Ok(())
     }

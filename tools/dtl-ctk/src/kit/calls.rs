@@ -32,7 +32,13 @@ impl Backend {
     /// Queries whether the backend can run here. The inner error is the reason why it cannot.
     pub(crate) fn available(self) -> Called<Result<(), String>> {
         let (mut yes, mut why) = (-1, [0; 512]);
-        call!(dtl_backend_is_available(self.handle, &raw mut yes, why.as_mut_ptr(), 512))?;
+        call!(dtl_backend_is_available(
+            self.handle,
+            &raw mut yes,
+            why.as_mut_ptr(),
+            512,
+            ptr::null_mut()
+        ))?;
         Ok(if yes == 0 { Err(field(&why).unwrap_or_default()) } else { Ok(()) })
     }
 
@@ -72,7 +78,7 @@ impl Backend {
     }
 
     pub(crate) fn device_synchronize(self, device: i32) -> Called {
-        call!(dtl_device_synchronize(self.handle, device))
+        call!(dtl_device_wait(self.handle, device, DTL_TIMEOUT_INFINITE))
     }
 
     pub(crate) fn kind_info(self, kind: u64) -> Called<dtl_mem_kind_info_t> {

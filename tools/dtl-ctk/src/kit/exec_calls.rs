@@ -233,7 +233,7 @@ impl Stream {
     }
 
     pub(crate) fn synchronize(&self) -> Called {
-        call!(dtl_stream_synchronize(self.handle))
+        call!(dtl_stream_wait(self.handle, DTL_TIMEOUT_INFINITE))
     }
 
     pub(crate) fn query(&self) -> Called<bool> {
@@ -259,7 +259,7 @@ impl Stream {
     pub(crate) fn launch(&self, kernel: &Kernel, shape: &dtl_launch_t, args: &[&[u8]]) -> Called {
         let pointers: Vec<*const c_void> = args.iter().map(|arg| arg.as_ptr().cast()).collect();
         let sizes: Vec<u64> = args.iter().map(|arg| arg.len() as u64).collect();
-        let (values, count) = (pointers.as_ptr(), args.len() as u32);
+        let (values, count) = (pointers.as_ptr(), args.len() as u64);
         let shape = ptr::from_ref(shape);
         call!(dtl_kernel_launch(self.handle, kernel.handle, shape, values, sizes.as_ptr(), count))
     }
@@ -287,7 +287,7 @@ impl Event {
     }
 
     pub(crate) fn sync(&self) -> Called {
-        call!(dtl_event_sync(self.handle))
+        call!(dtl_event_wait(self.handle, DTL_TIMEOUT_INFINITE))
     }
 
     pub(crate) fn wait(&self, timeout_ns: u64) -> Called {
@@ -295,7 +295,7 @@ impl Event {
     }
 
     pub(crate) fn is_complete(&self) -> Called<bool> {
-        output!(-1, dtl_event_query(self.handle)).map(|state| state == DTL_EVENT_COMPLETE)
+        output!(-1, dtl_event_query(self.handle)).map(|done| done != 0)
     }
 
     /// Returns the time from this event to `stop` in nanoseconds.
@@ -380,7 +380,7 @@ impl Executor {
     }
 
     pub(crate) fn synchronize(&self) -> Called {
-        call!(dtl_executor_synchronize(self.handle))
+        call!(dtl_executor_wait(self.handle, DTL_TIMEOUT_INFINITE))
     }
 
     pub(crate) fn info(&self) -> Called<dtl_executor_info_t> {

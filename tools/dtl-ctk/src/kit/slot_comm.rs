@@ -66,12 +66,13 @@ impl SlotComm {
         let Some(open) = table.open else { skip!("the comm table has no open") };
         let args = dtl_comm_open_t {
             struct_size: size_of::<dtl_comm_open_t>() as u32,
-            flags: 0,
             rank: place.rank,
             size: place.size,
+            reserved: 0,
+            flags: 0,
             job: place.job.as_ptr(),
             timeout_ns: limit.as_nanos() as u64,
-            native: ptr::null_mut(),
+            config: ptr::null_mut(),
         };
         let (mut comm, mut rank, mut size) = (ptr::null_mut(), -1, -1);
         let status = slot!(

@@ -73,7 +73,7 @@ pub(super) unsafe extern "C" fn launch(
     user: Ptr,
     args: *const Const,
     sizes: *const u64,
-    count: u32,
+    count: u64,
 ) -> Status {
     let Some(kernel) = kernel else { return DTL_ERROR_NULL_POINTER };
     // SAFETY: the library passes a valid shape.

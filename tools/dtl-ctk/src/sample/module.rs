@@ -106,11 +106,11 @@ fn run(kernel: dtl_kernel_t, shape: &dtl_launch_t, args: &[Vec<u64>], sizes: &[u
         return made;
     }
     let pointers: Vec<Const> = args.iter().map(|arg| arg.as_ptr().cast()).collect();
-    let count = pointers.len() as u32;
+    let count = pointers.len() as u64;
     // SAFETY: `count` arguments of these sizes, which the call copies.
     let status =
         unsafe { dtl_kernel_launch(own, kernel, shape, pointers.as_ptr(), sizes.as_ptr(), count) };
-    let waited = dtl_stream_synchronize(own);
+    let waited = dtl_stream_wait(own, DTL_TIMEOUT_INFINITE);
     let _ = dtl_stream_destroy(own);
     if status == DTL_SUCCESS { waited } else { status }
 }
@@ -122,7 +122,7 @@ pub(super) unsafe extern "C" fn kernel_launch(
     shape: *const dtl_launch_t,
     args: *const Const,
     sizes: *const u64,
-    count: u32,
+    count: u64,
 ) -> Status {
     // SAFETY: the library passes a valid shape.
     let shape = unsafe { *shape };

@@ -328,9 +328,9 @@ unsafe extern "C" fn accumulate(
     result: Ptr,
     count: u64,
     dtype: dtl_dtype_t,
-    op: dtl_reduce_op_t,
     target: i32,
     offset: u64,
+    op: dtl_reduce_op_t,
     out_op: *mut u64,
 ) -> Status {
     // SAFETY: the library's call.

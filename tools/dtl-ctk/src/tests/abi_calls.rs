@@ -20,9 +20,9 @@ fn nonsense_refused() -> Outcome {
         let (when, mut count) = (format!("the handle {id:#x}"), 0);
         invalid([
             (call!(dtl_backend_device_count(dtl_backend_t { id }, &raw mut count)), &when),
-            (call!(dtl_stream_synchronize(dtl_stream_t { id })), &when),
-            (call!(dtl_event_sync(dtl_event_t { id })), &when),
-            (call!(dtl_executor_synchronize(dtl_executor_t { id })), &when),
+            (call!(dtl_stream_wait(dtl_stream_t { id }, DTL_TIMEOUT_INFINITE)), &when),
+            (call!(dtl_event_wait(dtl_event_t { id }, DTL_TIMEOUT_INFINITE)), &when),
+            (call!(dtl_executor_wait(dtl_executor_t { id }, DTL_TIMEOUT_INFINITE)), &when),
             (call!(dtl_comm_size(dtl_comm_t { id }, &raw mut count)), &when),
         ])?;
     }
@@ -32,7 +32,10 @@ fn nonsense_refused() -> Outcome {
 fn wrong_type_refused() -> Outcome {
     let id = Backend::find("host")?.handle.id;
     invalid([
-        (call!(dtl_stream_synchronize(dtl_stream_t { id })), "a backend as a stream"),
+        (
+            call!(dtl_stream_wait(dtl_stream_t { id }, DTL_TIMEOUT_INFINITE)),
+            "a backend as a stream",
+        ),
         (call!(dtl_kernel_destroy(dtl_kernel_t { id })), "a backend as a kernel"),
         (call!(dtl_comm_destroy(dtl_comm_t { id })), "a backend as a communicator"),
     ])
@@ -100,7 +103,7 @@ fn failure_leaves_outputs() -> Outcome {
 }
 
 fn version_is_the_kits() -> Outcome {
-    let is = dtl_abi_version();
+    let is = dtl_library_abi_version();
     check!(
         is == DTL_ABI_VERSION,
         "the library has ABI version {is}, the kit was built for {DTL_ABI_VERSION}"

@@ -1,8 +1,8 @@
 //! Tests of `open_over`.
 
 use super::*;
-use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::DTL_ERROR_UNAVAILABLE;
+use crate::from_c::blank;
 use crate::runtime::component::{self, Availability, BackendProbe, Transport};
 use crate::sys::sync::lock::Mutex;
 
@@ -41,17 +41,7 @@ fn fabric() -> (Arc<Backend>, Fabric) {
 }
 
 fn within(timeout_ns: u64) -> dtl_comm_desc_t {
-    dtl_comm_desc_t {
-        struct_size: size_of::<dtl_comm_desc_t>() as u32,
-        flags: 0,
-        kind: std::ptr::null(),
-        rank: 0,
-        size: 0,
-        job: std::ptr::null(),
-        timeout_ns,
-        native: std::ptr::null_mut(),
-        over: dtl_comm_t { id: 0 },
-    }
+    dtl_comm_desc_t { timeout_ns, ..blank() }
 }
 
 /// Opens a communicator on three ranks. The backend is unavailable on the rank `without`, if any.
@@ -68,7 +58,7 @@ fn open_all(without: Option<usize>) -> Vec<Result<(i32, i32, u64)>> {
                 let mut kind =
                     Backend::new(c"meets", i32::MIN, true, Box::new(Can(without != Some(rank))));
                 kind.comm = Some(Box::new(meets));
-                make(Arc::new(kind), &below, &within(5_000_000_000))
+                make(Arc::new(kind), &below, &within(5_000_000_000), Addr::NULL)
                     .map(|made| (made.rank, made.size, made.timeout_ns))
             })
         };
