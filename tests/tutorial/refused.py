@@ -18,12 +18,14 @@ PAGES = {
     "diff": SH.format("echo one") + "```diff\ntwo\n```\n",
     "file": "```c a.c\nint x;\n```\n" + SH.format("grep -q y a.c"),
     "no commands": "text\n",
+    "count": SH.format("echo 7 passed, 1 failed") + "<!-- counts vary -->\n" + TEXT.format("9 passed, 0 failed"),
     "time only": SH.format("echo 3 ms") + TEXT.format("3 m"),
 }
-GOOD = ("```c a/b.c\nint x;\n```\n" + SH.format("export A=3; cd a") + SH.format("echo $A 0.5 s; cat b.c")
-        + TEXT.format("3   1.25 s\nint...") + SH.format("echo 1; echo 2; echo 3") + TEXT.format("1\n...\n3")
+GOOD = ("```c a/b.c\nint x;\n```\n" + SH.format("export A=3; cd a; f() { echo $A; }") + SH.format("f; echo 0.5 s; cat b.c")
+        + TEXT.format("3   1.25 s\nin...;") + SH.format("echo 1; echo 2; echo 3") + TEXT.format("1\n...\n3")
         + "<!-- fails -->\n" + SH.format("echo no; false") + TEXT.format("no")
         + "<!-- any order -->\n" + "```sh\nprintf '2\\n1\\n'\n```\n" + "<!-- any order -->\n" + TEXT.format("1\n2")
+        + SH.format("echo 7 passed, 0 failed") + "<!-- counts vary -->\n" + TEXT.format("9 passed, 0 failed")
         + "<!-- not run: shown only -->\n" + SH.format("false"))
 
 

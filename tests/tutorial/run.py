@@ -6,17 +6,18 @@
 What a page may contain:
 
     ```c jacobi.c      a block with a file name writes that file (any language)
-    ```sh              commands; run by bash -e in one session, with $HOME/dtl installed from BUILD_DIR
+    ```sh              commands; run by bash -e as one session, with $HOME/dtl installed from BUILD_DIR
     ```text            directly after an sh block: what it prints (also ```diff, ```json, ```toml)
 
-In expected output, "..." at any place of a line stands for any text, and a line that is only "..."
-for any number of lines. Times ("0.05 s", "3.2 us") and the spaces of columns are not compared.
+In expected output, "..." stands for any text, also of several lines. Times ("0.05 s", "3.2 us") and
+the number of spaces are not compared, nor line breaks, so a long line may be shown in several.
 Comments in the line above a block:
 
-    <!-- fails -->             the last command must fail
-    <!-- needs: mpicc -->      skipped if a program of the list is not installed
-    <!-- any order -->         the lines of the output come in any order
-    <!-- not run: REASON -->   shown only
+    <!-- fails -->              the last command must fail
+    <!-- needs: mpicc /a/b -->  skipped if a program or file of the list is not installed
+    <!-- any order -->          the lines of the output come in any order
+    <!-- counts vary -->        numbers that are not 0 are not compared
+    <!-- not run: REASON -->    shown only
 """
 import os
 import pathlib
@@ -29,6 +30,7 @@ import tempfile
 LIMIT_S = 600
 OUTPUTS = ("text", "diff", "json", "toml")
 TIME = re.compile(r"\b\d+(\.\d+)? ?(ns|us|ms|s|GB/s)\b")
+COUNT = re.compile(r"\b[1-9]\d*\b")
 
 
 class Block:
@@ -72,20 +74,17 @@ def blocks(text):
     return found
 
 
-def plain(line):
-    """Returns a line without what may vary: times, spaces of columns."""
-    return TIME.sub("TIME", " ".join(line.split()))
+def plain(text, counts):
+    """Returns a text without what may vary: times, line breaks, spaces, counts if `counts`."""
+    text = TIME.sub("TIME", " ".join(text.split()))
+    return COUNT.sub("N", text) if counts else text
 
 
-def agrees(expected, printed):
+def agrees(expected, printed, counts):
     """Compares lists of lines; "..." as described at the top."""
-    parts = []
-    for line in expected:
-        if line.strip() == "...":
-            parts.append(r"(?:.*\n)*")
-        else:
-            parts.append(".*".join(re.escape(plain(piece)) for piece in line.split("...")) + r"\n")
-    return re.fullmatch("".join(parts), "".join(plain(line) + "\n" for line in printed)) is not None
+    pieces = (plain(piece, counts) for piece in " ".join(expected).split("..."))
+    pattern = ".*".join(re.escape(piece) for piece in pieces)
+    return re.fullmatch(pattern, plain(" ".join(printed), counts)) is not None
 
 
 class Page:
@@ -118,7 +117,7 @@ class Page:
         """Runs the commands of a block. Returns its output, or None if it failed."""
         script = self.work / "block.sh"
         script.write_text(f'. "{self.state}"\n'
-                          f"trap '{{ export -p; echo cd \"$PWD\"; }} >\"{self.state}\"' EXIT\n"
+                          f"trap '{{ export -p; declare -f; umask -p; echo cd \"$PWD\"; }} >\"{self.state}\"' EXIT\n"
                           + "\n".join(block.lines) + "\n")
         try:
             done = subprocess.run(["bash", "-e", script], env=self.env, timeout=LIMIT_S, text=True,
@@ -132,9 +131,9 @@ class Page:
         return done.stdout.splitlines()
 
     def missing(self, block):
-        """Returns the programs that a block needs and that are not installed."""
-        needed = (block.note("needs") or "").replace(",", " ").split()
-        return [program for program in needed if shutil.which(program) is None]
+        """Returns the programs and files that a block needs and that are not installed."""
+        needed = (block.note("needs") or "").split()
+        return [name for name in needed if not os.path.exists(name) and not shutil.which(name)]
 
     def check(self):
         """Goes through the page. Returns False at the first block that fails."""
@@ -157,7 +156,7 @@ class Page:
                 wanted = block.lines
                 if block.note("any order") is not None:
                     output, wanted = sorted(output), sorted(wanted)
-                if not agrees(wanted, output):
+                if not agrees(wanted, output, block.note("counts vary") is not None):
                     text = "\n".join(["it prints something else:", *output, "instead of:", *wanted])
                     return self.fail(block, text)
         if runs == 0:
