@@ -1,5 +1,5 @@
-//! Extensible enumerations: their numbers, and the attributes of templates and instances. The
-//! built-in members are words, above.
+//! Extensible enumerations: their numbers, and the attributes of templates and instances.
+//! dtl: section(ffi/library/enums)
 
 use std::ffi::c_char;
 

@@ -1,4 +1,5 @@
 //! Library-wide data: configuration, logging, versions.
+//! dtl: section(ffi/library/runtime)
 
 use super::status::dtl_status_t;
 use std::ffi::{c_char, c_void};
@@ -56,4 +57,5 @@ pub struct dtl_config_t {
 /// a status becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: see the function
 /// that takes it. Locks held: none. It must not throw.
 /// dtl:user opaque
+/// dtl: section(ffi/exec/stream)
 pub type dtl_task_fn_t = Option<extern "C" fn(user: *mut c_void) -> dtl_status_t>;

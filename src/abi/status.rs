@@ -1,4 +1,4 @@
-//! Status codes. The numbers are fixed for ever; the hundreds digit is the category.
+//! Statuses: permanent numbers; the hundreds digit is the category.
 
 /// Result of every call that can fail: 0 is success, everything else one of the DTL_ERROR_ codes.
 /// `dtl_status_name` names it; `dtl_last_error` tells what went wrong and what to do, in words.

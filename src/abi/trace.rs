@@ -1,4 +1,5 @@
 //! Tracing: events that the library passes to other tools.
+//! dtl: section(ffi/clock)
 
 use super::handle::dtl_comm_t;
 use super::status::dtl_status_t;

@@ -1,4 +1,4 @@
-//! Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
+//! Enumeration words, dtypes, reduction operations: the built-in values.
 
 use std::ffi::c_void;
 
@@ -195,6 +195,7 @@ pub type dtl_reduce_op_t = i32;
 /// dtl:in len(count*dtype)
 /// dtl:inout inout len(count*dtype)
 /// dtl:user opaque
+/// dtl: section(ffi/comm/types)
 pub type dtl_op_fn_t = Option<
     extern "C" fn(
         r#in: *const c_void,
@@ -209,6 +210,7 @@ pub type dtl_op_fn_t = Option<
 pub const DTL_OP_COMMUTES: u64 = 1;
 
 /// Sum. Integers wrap around. Equivalent: MPI_SUM.
+/// dtl: section(abi/word)
 pub const DTL_OP_SUM: dtl_reduce_op_t = 0;
 /// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the
 /// repair of infinities that C's Annex G makes. Equivalent: MPI_PROD.

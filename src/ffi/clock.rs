@@ -1,4 +1,4 @@
-//! The clock that programs time with.
+//! Time and tracing: monotonic clock, trace file, callbacks for tools.
 
 use crate::sys::sync::wait;
 

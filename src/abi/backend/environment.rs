@@ -1,5 +1,5 @@
-//! Environments: what a backend or a kernel's source needs to be there, started once for all who
-//! need it.
+//! Environments: prerequisites of backends and kernel sources, started once and shared.
+//! dtl: section(ffi/library/environment)
 
 use crate::abi::status::dtl_status_t;
 use std::ffi::{c_char, c_void};

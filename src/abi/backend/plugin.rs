@@ -1,5 +1,6 @@
-//! Plugin files: shared objects that provide backends. They include this header and do not link
-//! with libdtl.
+//! Plugins: functions of the host, layouts, the entry of a plugin.
+//! A plugin is a shared object that provides backends. It does not link with libdtl.
+//! dtl: header(dtl_backend.h)
 
 use super::environment::dtl_environment_desc_t;
 use super::vtable::dtl_backend_vtable_t;
@@ -176,7 +177,7 @@ pub struct dtl_plugin_t {
     /// The lowest DTL_ABI_VERSION of a library that it can work with. Raise it only if the plugin
     /// cannot do without something that came later. The highest version in both ranges is spoken;
     /// if there is none, the plugin is refused and the text names both ranges.
-    /// cbindgen:init=1u
+    /// cbindgen:init=2u
     pub abi_version_min: u32,
     /// Number of rows in `layouts`; at most 4096. 0 = not compared (a plugin that is not made from
     /// this header).
@@ -238,6 +239,7 @@ pub type dtl_plugin_entry_fn_t = Option<
 >;
 
 /// The plugin is loaded: its backends are registered.
+/// dtl: section(ffi/library/plugin)
 pub const DTL_PLUGIN_LOADED: i32 = 1;
 /// The plugin could not be loaded, or this file or folder was refused: see `reason`.
 pub const DTL_PLUGIN_FAILED: i32 = 2;

@@ -1,4 +1,5 @@
-//! The tables of function pointers of execution, and the one that names all tables of a backend.
+//! Backend tables: execution, the table of tables, registration.
+//! dtl: header(dtl_backend.h)
 
 use crate::abi::devices::exec::{
     dtl_kernel_fn_t, dtl_launch_t, dtl_range_fn_t, dtl_source_t, dtl_text_fn_t,

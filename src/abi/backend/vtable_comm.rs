@@ -1,4 +1,5 @@
-//! The table of function pointers of a backend that communicates, and what its slots take.
+//! Backend tables: communication.
+//! dtl: header(dtl_backend.h)
 
 #![allow(
     clippy::type_complexity,

@@ -1,4 +1,5 @@
-//! The tables of function pointers of a backend's devices, memory and transfers.
+//! Backend tables: devices, memory, transfers.
+//! dtl: header(dtl_backend.h)
 
 use crate::abi::devices::device::{dtl_device_info_t, dtl_mem_info_t, dtl_mem_kind_info_t};
 use crate::abi::status::dtl_status_t;

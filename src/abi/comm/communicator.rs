@@ -1,4 +1,5 @@
 //! Communicators and requests: constants, descriptions, receive information.
+//! dtl: section(ffi/comm/communicator)
 
 use crate::abi::comm::rdma::dtl_rdma_config_t;
 use crate::abi::handle::dtl_comm_t;
@@ -12,6 +13,7 @@ pub const DTL_COMM_WORLD: dtl_comm_t = dtl_comm_t { id: 0x0600_0000_0000_0000 };
 pub const DTL_COMM_SELF: dtl_comm_t = dtl_comm_t { id: 0x0600_0010_0000_0000 };
 
 /// As the source of a receive: any rank.
+/// dtl: section(ffi/comm/p2p)
 pub const DTL_ANY_SOURCE: i32 = -2;
 /// As the tag of a receive: any tag.
 pub const DTL_ANY_TAG: i32 = -1;
@@ -19,10 +21,13 @@ pub const DTL_ANY_TAG: i32 = -1;
 /// of a receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
 pub const DTL_PROC_NULL: i32 = -3;
 /// As the color of dtl_comm_split: no communicator for this rank.
+/// dtl: section(ffi/comm/group)
 pub const DTL_UNDEFINED: i32 = -4;
 /// What dtl_request_wait_any answers when no request is active.
+/// dtl: section(ffi/comm/request)
 pub const DTL_NO_INDEX: u64 = u64::MAX;
 /// The largest tag; the smallest is 0.
+/// dtl: section(ffi/comm/p2p)
 pub const DTL_TAG_MAX: i32 = 268_435_455;
 
 /// What a receive tells of its message. Frozen: this struct never grows (arrays of it are passed).
@@ -46,6 +51,7 @@ pub struct dtl_recv_info_t {
 }
 
 /// Opens a communicator. Start from DTL_COMM_DESC_INIT.
+/// dtl: section(ffi/comm/communicator)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_comm_desc_t {
@@ -163,6 +169,7 @@ pub struct dtl_comm_info_t {
 /// dtl:value opaque
 /// dtl:out_value out opaque
 /// dtl:out_copy out bool
+/// dtl: section(ffi/comm/group)
 pub type dtl_attribute_copy_fn_t = Option<
     unsafe extern "C" fn(
         comm: dtl_comm_t,

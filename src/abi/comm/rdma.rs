@@ -1,4 +1,5 @@
-//! How a communicator of kind "rdma" is made.
+//! RDMA: configuration of a communicator of kind "rdma".
+//! dtl: header(dtl_rdma.h)
 
 use std::ffi::c_char;
 

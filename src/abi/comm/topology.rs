@@ -1,4 +1,5 @@
 //! Where ranks and threads run: the node, its cores, the ranks on it.
+//! dtl: section(ffi/topology/neighbors)
 
 use std::ffi::c_char;
 

@@ -1,4 +1,5 @@
 //! One-sided communication: constants, and information about a window.
+//! dtl: section(ffi/rma/window)
 
 use std::ffi::{c_char, c_void};
 

@@ -1,4 +1,5 @@
 //! Arrays, and DLPack's structs: how libraries hand each other arrays without copying.
+//! dtl: section(ffi/memory/array)
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::{dtl_dtype_t, dtl_enum_word_t};

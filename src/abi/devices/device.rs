@@ -1,4 +1,5 @@
 //! Backends, devices, memory kinds: the info structs that calls fill in.
+//! dtl: section(ffi/library/backend)
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::dtl_enum_word_t;
@@ -9,9 +10,11 @@ use std::ffi::{c_char, c_void};
 /// are alive, or memory is adopted by it or registered with it. After the last of them (at once if
 /// there are none) the old backend is unregistered: its handle becomes stale and its table's
 /// `destroy` is called. A built-in backend stays until dtl_finalize.
+/// dtl: section(abi/backend/vtable)
 pub const DTL_REGISTER_REPLACE: u64 = 1;
 
 /// The backend has a device table.
+/// dtl: section(ffi/library/backend)
 pub const DTL_COMPONENT_DEVICE: u32 = 1;
 /// The backend has a memory table.
 pub const DTL_COMPONENT_MEMORY: u32 = 2;
@@ -45,6 +48,7 @@ pub struct dtl_backend_info_t {
 }
 
 /// What `dtl_device_info` tells. Start from DTL_DEVICE_INFO_INIT. 0 or an empty text = unknown.
+/// dtl: section(ffi/library/device)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_device_info_t {
@@ -72,6 +76,7 @@ pub struct dtl_device_info_t {
 }
 
 /// The memory of this kind can be read and written by the host.
+/// dtl: section(ffi/memory/alloc)
 pub const DTL_MEMORY_HOST_ACCESSIBLE: u64 = 1;
 /// ... by the device.
 pub const DTL_MEMORY_DEVICE_ACCESSIBLE: u64 = 2;
@@ -87,9 +92,11 @@ pub const DTL_MEMORY_THREAD_SAFE: u64 = 32;
 pub const DTL_MEMORY_EXPORTABLE: u64 = 64;
 
 /// The `device` of `dtl_mem_prefetch` that stands for the host.
+/// dtl: section(ffi/memory/stream_ordered)
 pub const DTL_PREFETCH_HOST: i32 = -1;
 
 /// What `dtl_mem_kind_info` tells. Start from DTL_MEM_KIND_INFO_INIT.
+/// dtl: section(ffi/memory/alloc)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_kind_info_t {
@@ -134,6 +141,7 @@ pub struct dtl_mem_stats_t {
 }
 
 /// What `dtl_pool_create` makes. Start from DTL_POOL_DESC_INIT.
+/// dtl: section(ffi/memory/pool)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_pool_desc_t {
@@ -149,6 +157,7 @@ pub struct dtl_pool_desc_t {
 }
 
 /// What `dtl_mem_query` tells of a pointer. Start from DTL_MEM_INFO_INIT.
+/// dtl: section(ffi/memory/alloc)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_mem_info_t {

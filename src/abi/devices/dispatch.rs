@@ -1,4 +1,5 @@
 //! Dispatcher: keys, queries, handlers, and what the library's own operations hand to them.
+//! dtl: section(ffi/dispatch/library_ops)
 
 use super::exec::{dtl_launch_t, dtl_source_t};
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_kernel_t, dtl_module_t, dtl_stream_t};

@@ -1,4 +1,5 @@
 //! Streams, events, executors, kernels, their source: flags, descriptions and function types.
+//! dtl: section(ffi/exec/event)
 
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::dtl_enum_word_t;
@@ -8,6 +9,7 @@ use std::ffi::{c_char, c_void};
 pub const DTL_EVENT_NO_TIMING: u64 = 1;
 
 /// Runs everything at once in the calling thread.
+/// dtl: section(ffi/exec/executor)
 pub const DTL_EXECUTOR_INLINE: u32 = 1;
 /// Runs one thing after another on one thread of its own.
 pub const DTL_EXECUTOR_SEQUENTIAL: u32 = 2;
@@ -73,6 +75,7 @@ pub type dtl_combine_fn_t =
 
 /// Number of blocks and threads of a launch. Start from DTL_LAUNCH_INIT (one thread).
 /// Equivalent: gridDim and blockDim of CUDA.
+/// dtl: section(ffi/exec/kernel)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_launch_t {
@@ -132,6 +135,7 @@ pub type dtl_kernel_fn_t = Option<
 /// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before
 /// any file on disk. Write the whole name also in other files ("folder/x.h"): not every compiler
 /// looks beside them. An element of a list: it never grows.
+/// dtl: section(ffi/exec/module)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_source_file_t {

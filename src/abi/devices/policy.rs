@@ -1,5 +1,5 @@
-//! Dynamic selection: which resource does a task run on? Resources, tasks, what their owners tell,
-//! tables.
+//! Policies: resources, tasks, reports of their owners, tables.
+//! dtl: section(ffi/dispatch/policy)
 
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_policy_t};
 use crate::abi::status::dtl_status_t;
@@ -93,6 +93,7 @@ pub type dtl_policy_task_fn_t = Option<
 >;
 
 /// A task that was submitted: a value, nothing to be destroyed once it is complete.
+/// dtl: section(ffi/dispatch/policy_submit)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_submission_t {
@@ -139,6 +140,7 @@ pub struct dtl_selection_t {
 /// A program's own kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied, `self`
 /// is not. Every slot: locks held: none; several threads at once; it may call dtl_ functions, but
 /// not wait for the policy; it must not throw.
+/// dtl: section(ffi/dispatch/policy)
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dtl_resource_ops_t {

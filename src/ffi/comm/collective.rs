@@ -1,4 +1,4 @@
-//! Collectives that wait. Rules that hold for all of them are in the text of dtl_comm_barrier.
+//! Collectives: blocking (dtl_comm_barrier has the rules for all collectives).
 
 use super::collective_args::{self as arguments, BufferArgs, CArgs};
 use crate::abi::handle::dtl_comm_t;

@@ -1,4 +1,4 @@
-//! Collectives as requests: the same, begun here and ended by dtl_request_wait.
+//! Collectives: nonblocking, completed by dtl_request_wait.
 
 use super::collective_args::{self as arguments, BufferArgs, CArgs};
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};

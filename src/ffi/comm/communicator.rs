@@ -1,4 +1,4 @@
-//! Communicators: open, describe, end.
+//! Communicators: open, describe, destroy.
 
 use crate::abi::comm::communicator::*;
 use crate::abi::handle::dtl_comm_t;

@@ -1,4 +1,4 @@
-//! Communicators from communicators: duplicate, split, choose ranks, shrink; attributes; reports.
+//! Communicators: duplicate, split, shrink; attributes; reports.
 
 use crate::abi::comm::communicator::{dtl_attribute_copy_fn_t, dtl_attribute_delete_fn_t};
 use crate::abi::handle::dtl_comm_t;

@@ -1,4 +1,4 @@
-//! Communicators over MPI's.
+//! Communicators: over an MPI communicator.
 
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;

@@ -1,4 +1,4 @@
-//! Point to point: send, receive, exchange, probe. What returns at once: `p2p_start`.
+//! Point to point: blocking send, receive, exchange, probe.
 
 use crate::abi::comm::communicator::dtl_recv_info_t;
 use crate::abi::handle::{dtl_comm_t, dtl_message_t, dtl_request_t};

@@ -1,4 +1,4 @@
-//! Messages that wait for a stream's work.
+//! Point to point: messages in stream order.
 
 use crate::abi::handle::{dtl_comm_t, dtl_event_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;

@@ -1,4 +1,4 @@
-//! Point to point: what starts a message and returns at once.
+//! Point to point: nonblocking and persistent messages.
 
 use crate::abi::handle::{dtl_comm_t, dtl_request_t};
 use crate::abi::status::dtl_status_t;

@@ -1,4 +1,4 @@
-//! Requests: start, wait, test, cancel, end.
+//! Requests: start, wait, test, cancel.
 
 use super::p2p::{completion_for, put_info};
 use crate::abi::comm::communicator::{DTL_NO_INDEX, dtl_recv_info_t};

@@ -1,4 +1,4 @@
-//! Communicators whose ranks are threads of one process.
+//! Communicators: ranks that are threads of one process.
 
 use crate::abi::handle::dtl_comm_t;
 use crate::abi::status::dtl_status_t;

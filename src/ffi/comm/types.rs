@@ -1,5 +1,4 @@
-//! Element types and reduction operations of the program's own. (Kinds, schedules and the like:
-//! dtl_enum_register.)
+//! User-defined dtypes and reduction operations: create, describe, destroy.
 
 use crate::abi::status::dtl_status_t;
 use crate::abi::word::{dtl_dtype_t, dtl_op_fn_t, dtl_reduce_op_t};

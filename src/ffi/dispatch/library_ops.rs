@@ -1,4 +1,5 @@
-//! Dispatchers: who does an operation.
+//! Dispatchers: select the handler of an operation.
+//! dtl: header(dtl_select.h)
 
 use super::builtin_ops as own;
 use super::handler;

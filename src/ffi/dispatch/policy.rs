@@ -1,4 +1,5 @@
-//! Dynamic selection: policies and their resources. Submitting and waiting: `policy_submit`.
+//! Policies: select a resource for each task.
+//! dtl: header(dtl_select.h)
 
 use crate::abi::devices::policy::*;
 use crate::abi::handle::dtl_policy_t;

@@ -1,6 +1,8 @@
-//! Dynamic selection: submitting tasks and waiting for them. A task that a thread runs itself takes
-//! the quick way: two short stays inside, the task between them outside; everything else goes
-//! through a share of the policy.
+//! Policies: submit tasks, wait.
+//!
+//! A task that a thread runs itself takes the fast path: two short stays inside, the task between
+//! them outside; everything else goes through a share of the policy.
+//! dtl: header(dtl_select.h)
 
 use crate::abi::devices::policy::*;
 use crate::abi::handle::dtl_policy_t;

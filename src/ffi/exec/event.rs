@@ -1,4 +1,4 @@
-//! Events: points in a stream's work.
+//! Events: points in the work of a stream.
 
 use super::stream;
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};

@@ -1,4 +1,4 @@
-//! Kernels: functions that streams run over a grid.
+//! Kernels: functions that run over a grid of blocks.
 
 use super::stream;
 use crate::abi::devices::dispatch::{DTL_DISPATCH_ANY, dtl_dispatch_launch_t};

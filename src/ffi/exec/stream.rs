@@ -1,4 +1,4 @@
-//! Streams: in-order queues of work.
+//! Streams: in-order queues of work on a device.
 
 use crate::abi::handle::{dtl_backend_t, dtl_event_t, dtl_stream_t};
 use crate::abi::runtime::dtl_task_fn_t;

@@ -1,4 +1,4 @@
-//! Copies and fills in a stream's order.
+//! Copies and fills: in stream order.
 
 use super::stream;
 use crate::abi::handle::dtl_stream_t;

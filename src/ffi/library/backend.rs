@@ -1,4 +1,4 @@
-//! Backends: register, find, describe.
+//! Backends: find and describe.
 
 use crate::abi::backend::vtable::*;
 use crate::abi::devices::device::dtl_backend_info_t;
@@ -33,6 +33,7 @@ use std::sync::Arc;
 /// dtl:flags flags(DTL_REGISTER_)
 /// dtl:out owned(dtl_backend_unregister)
 /// dtl:self opaque until(slot:destroy)
+/// dtl: section(abi/backend/vtable)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_register(
     name: *const c_char,
@@ -123,6 +124,7 @@ pub extern "C" fn dtl_backend_unregister(backend: dtl_backend_t) -> dtl_status_t
 /// dtl:name opt
 /// dtl:out borrowed
 /// dtl:call blocks
+/// dtl: section(ffi/library/backend)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_get(
     name: *const c_char,
@@ -267,6 +269,7 @@ pub unsafe extern "C" fn dtl_backend_supports(
 /// dtl:buf out len(cap) opt(cap==0)
 /// dtl:out_len opt
 /// dtl:call blocks
+/// dtl: section(abi/backend/vtable)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dtl_backend_self_test(
     backend: dtl_backend_t,

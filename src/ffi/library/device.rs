@@ -1,4 +1,4 @@
-//! Devices: how many, which one this thread uses, what they are.
+//! Devices: count, select, describe.
 
 use crate::abi::devices::device::dtl_device_info_t;
 use crate::abi::handle::dtl_backend_t;

@@ -1,7 +1,8 @@
-//! Extensible enumerations: members that programs, backends and plugins add, with and without
-//! attributes. These functions answer in every state of the library, before dtl_init and after
-//! dtl_finalize too, and start nothing; also in a forked child, unless another thread was adding
-//! something at the moment of the fork.
+//! Extensible enumerations: members of programs, backends and plugins.
+//! These functions work in every state of the library, also before dtl_init and after dtl_finalize.
+//! They start nothing. They work in a forked child too, unless another thread was adding a member
+//! at the moment of the fork.
+//! dtl: header(dtl_select.h)
 
 use crate::abi::enums::*;
 use crate::abi::status::dtl_status_t;

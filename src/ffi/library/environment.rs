@@ -1,4 +1,5 @@
-//! Environments: register, require, release, look.
+//! Environments: prerequisites of backends and kernel sources, started once and shared.
+//! dtl: header(dtl_select.h)
 
 use crate::abi::backend::environment::{dtl_environment_desc_t, dtl_environment_info_t};
 use crate::abi::status::dtl_status_t;

@@ -1,4 +1,4 @@
-//! Loading backends from plugin files, and what became of each file.
+//! Plugin files: load backends, list the files and their results.
 
 use crate::abi::backend::plugin::dtl_plugin_info_t;
 use crate::abi::handle::dtl_backend_t;

@@ -1,4 +1,4 @@
-//! Library-wide entries: init, finalize, versions, texts, log.
+//! Library: initialise, finalise, versions, error texts, log.
 
 use crate::abi::runtime::*;
 use crate::abi::status::dtl_status_t;

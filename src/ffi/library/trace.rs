@@ -1,4 +1,5 @@
-//! Tracing: a file for people, functions for other tools.
+//! Tracing: a trace file, and callbacks for tools.
+//! dtl: section(ffi/clock)
 
 use crate::abi::status::dtl_status_t;
 use crate::abi::trace::dtl_trace_callbacks_t;

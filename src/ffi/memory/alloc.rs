@@ -1,4 +1,4 @@
-//! Memory: allocate, free, describe, ask after a pointer.
+//! Memory: allocate, free, describe, query a pointer, share between processes.
 
 use crate::abi::devices::device::{
     dtl_mem_handle_t, dtl_mem_info_t, dtl_mem_kind_info_t, dtl_mem_stats_t,
@@ -187,8 +187,8 @@ pub extern "C" fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t {
 /// cudaHostRegister; registered backends with the slot pointer_info know theirs; "opencl" knows
 /// none.
 ///
-/// @param ptr       [in] any address; it is not read.
-/// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
+/// @param ptr       any address; it is not read.
+/// @param out_info  start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
 ///                  size_bytes are the driver's.
 /// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
 ///         host memory. Any other failure of the slot pointer_info or of the driver's query: its

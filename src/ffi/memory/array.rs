@@ -1,4 +1,4 @@
-//! Arrays, and arrays that libraries hand each other (DLPack).
+//! Arrays: memory with a shape; exchange with other libraries (DLPack).
 
 use crate::abi::devices::array::*;
 use crate::abi::handle::{dtl_array_t, dtl_backend_t};

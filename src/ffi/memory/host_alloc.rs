@@ -1,5 +1,4 @@
-//! Memory of the program: registration of host memory, adoption of memory from other allocators.
-//! Export of device memory to other drivers.
+//! Memory: register host memory, adopt foreign memory, export a dma-buf.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;
@@ -83,14 +82,14 @@ pub extern "C" fn dtl_mem_unregister_host(
 /// not know memory of windows (dtl_win_allocate) as allocations: it may be adopted, and is released
 /// before its window is destroyed.
 ///
-/// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
+/// @param backend     the backend whose copies reach the memory; null: the thread's current
 ///                    one.
-/// @param device      [in] the device that the memory was allocated on, from 0; 0 for a backend
+/// @param device      the device that the memory was allocated on, from 0; 0 for a backend
 ///                    without devices.
-/// @param kind        [in] a memory kind of that backend (dtl_mem_kind_info).
-/// @param ptr         [in] its first byte. It must stay valid until dtl_mem_release or
+/// @param kind        a memory kind of that backend (dtl_mem_kind_info).
+/// @param ptr         its first byte. It must stay valid until dtl_mem_release or
 ///                    dtl_finalize.
-/// @param size_bytes  [in] its size in bytes, at least 1.
+/// @param size_bytes  its size in bytes, at least 1.
 /// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0; the
 ///         range wraps around the address space; a part of it is memory that the library knows
 ///         already, or of its allocator for host memory, free or not; the driver reports another
@@ -128,8 +127,8 @@ pub unsafe extern "C" fn dtl_mem_adopt(
 /// use knows it. dtl_finalize releases memory that is still adopted. As long as memory is adopted,
 /// dtl_backend_unregister returns DTL_ERROR_BUSY.
 ///
-/// @param backend  [in] the backend that was passed to dtl_mem_adopt.
-/// @param ptr      [in] the first byte that was passed to dtl_mem_adopt; NULL: the call has no
+/// @param backend  the backend that was passed to dtl_mem_adopt.
+/// @param ptr      the first byte that was passed to dtl_mem_adopt; NULL: the call has no
 ///                 effect.
 /// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.

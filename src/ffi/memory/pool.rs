@@ -1,4 +1,4 @@
-//! Pools of memory: create, allocate, free, trim, count.
+//! Memory pools: create, allocate, free, trim, statistics.
 
 use crate::abi::devices::device::{dtl_mem_stats_t, dtl_pool_desc_t};
 use crate::abi::handle::{dtl_backend_t, dtl_pool_t};

@@ -1,4 +1,4 @@
-//! Memory in a stream's order.
+//! Memory: allocate, free and prefetch in stream order.
 
 use crate::abi::handle::dtl_stream_t;
 use crate::abi::status::dtl_status_t;

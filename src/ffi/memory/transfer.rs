@@ -1,4 +1,4 @@
-//! Copies and fills.
+//! Copies and fills: blocking.
 
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::status::dtl_status_t;

@@ -1,4 +1,4 @@
-//! Windows: create, destroy, describe; fences, locks, flushes.
+//! Windows: create, fence, lock, flush (one-sided communication).
 
 use crate::abi::comm::window::dtl_win_info_t;
 use crate::abi::handle::{dtl_comm_t, dtl_win_t};

@@ -1,4 +1,4 @@
-//! Operations on the memory of a window's targets.
+//! Windows: put, get, accumulate, atomic operations.
 
 use crate::abi::handle::{dtl_request_t, dtl_win_t};
 use crate::abi::status::dtl_status_t;

@@ -1,4 +1,4 @@
-//! Grids of ranks: arithmetic on what the caller passes, no communicator.
+//! Cartesian grids: local arithmetic without a communicator.
 
 use crate::abi::status::dtl_status_t;
 use crate::error::{Result, fail};

@@ -1,5 +1,4 @@
-//! Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local
-//! calls.
+//! Placement: the node, the CPUs of a thread, the nodes of a communicator (local calls).
 
 use crate::abi::comm::topology::*;
 use crate::abi::handle::dtl_comm_t;

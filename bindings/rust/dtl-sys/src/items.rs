@@ -18,7 +18,7 @@ pub const DTL_VERSION_PATCH: u32 = 0;
 pub const DTL_VERSION_STRING: &core::ffi::CStr = c"0.2.0";
 
 // -----------------------------------------------------------------------------------------------
-// Status codes. The numbers are fixed for ever; the hundreds digit is the category.
+// Statuses: permanent numbers; the hundreds digit is the category.
 
 /// Result of every call that can fail: 0 is success, everything else one of the DTL_ERROR_ codes.
 /// `dtl_status_name` names it; `dtl_last_error` tells what went wrong and what to do, in words.
@@ -321,7 +321,7 @@ pub struct dtl_registration_t {
 pub const DTL_REGISTRATION_NULL: dtl_registration_t = dtl_registration_t { id: 0 };
 
 // -----------------------------------------------------------------------------------------------
-// Integers with a meaning: enumeration words (64 bit, extensible), dtypes and operations (int32).
+// Enumeration words, dtypes, reduction operations: the built-in values.
 
 /// A member of an extensible enumeration, or an instance of one that is a template: bits 63..48
 /// enumeration | 47..32 value of the member | 31..0 instance (0 = the member itself). 0 = invalid.
@@ -629,8 +629,7 @@ pub const DTL_OP_REPLACE: dtl_reduce_op_t = 12;
 pub const DTL_OP_NO_OP: dtl_reduce_op_t = 13;
 
 // -----------------------------------------------------------------------------------------------
-// Extensible enumerations: their numbers, and the attributes of templates and instances. The
-// built-in members are words, above.
+// Extensible enumerations: their numbers, and the attributes of templates and instances.
 
 /// An enumeration: memory kinds, schedules and so on. Built-in ones are below 256, those of
 /// `dtl_enum_create` from 256 on. It lives as long as the process, as its members and their
@@ -1538,8 +1537,7 @@ pub type dtl_text_fn_t =
     Option<unsafe extern "C" fn(user: *mut c_void, text: *const c_char, size_bytes: u64)>;
 
 // -----------------------------------------------------------------------------------------------
-// Dynamic selection: which resource does a task run on? Resources, tasks, what their owners tell,
-// tables.
+// Policies: resources, tasks, reports of their owners, tables.
 
 /// Flag of `dtl_policy_create`: resources are given later, to dtl_policy_initialize.
 pub const DTL_POLICY_DEFER: u64 = 1;
@@ -2226,7 +2224,7 @@ pub const DTL_DISPATCH_COMPILE_INIT: dtl_dispatch_compile_t = dtl_dispatch_compi
 };
 
 // -----------------------------------------------------------------------------------------------
-// How a communicator of kind "rdma" is made.
+// RDMA: configuration of a communicator of kind "rdma".
 
 /// dtl_rdma_config_t.completion: a waiting rank busy-polls its device; after 1 to 2 ms of waiting
 /// it sleeps between polls. Lowest latency.
@@ -2727,7 +2725,7 @@ pub const DTL_WIN_INFO_INIT: dtl_win_info_t = dtl_win_info_t {
 };
 
 // -----------------------------------------------------------------------------------------------
-// The table of function pointers of a backend that communicates, and what its slots take.
+// Backend tables: communication.
 
 /// Arguments of a comm table's `open`.
 #[repr(C)]
@@ -3079,7 +3077,7 @@ pub const DTL_COMM_VTABLE_INIT: dtl_comm_vtable_t = dtl_comm_vtable_t {
 };
 
 // -----------------------------------------------------------------------------------------------
-// The tables of function pointers of a backend's devices, memory and transfers.
+// Backend tables: devices, memory, transfers.
 
 /// The device component. Slots marked (required) must be there. All slots: any thread, no locks
 /// held, may block, must not call dtl_ functions on this backend, must not throw. `self` is the
@@ -3420,7 +3418,7 @@ pub const DTL_TRANSFER_VTABLE_INIT: dtl_transfer_vtable_t = dtl_transfer_vtable_
 };
 
 // -----------------------------------------------------------------------------------------------
-// The tables of function pointers of execution, and the one that names all tables of a backend.
+// Backend tables: execution, the table of tables, registration.
 
 /// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or absent: streams
 /// (the stream_ slots), events (the event_ slots; they need the streams), host execution (execute,
@@ -3709,8 +3707,7 @@ pub const DTL_BACKEND_VTABLE_INIT: dtl_backend_vtable_t = dtl_backend_vtable_t {
 };
 
 // -----------------------------------------------------------------------------------------------
-// Environments: what a backend or a kernel's source needs to be there, started once for all who
-// need it.
+// Environments: prerequisites of backends and kernel sources, started once and shared.
 
 /// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS
 /// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and the reason
@@ -3873,8 +3870,8 @@ pub const DTL_ENVIRONMENT_INFO_INIT: dtl_environment_info_t = dtl_environment_in
 };
 
 // -----------------------------------------------------------------------------------------------
-// Plugin files: shared objects that provide backends. They include this header and do not link
-// with libdtl.
+// Plugins: functions of the host, layouts, the entry of a plugin.
+// A plugin is a shared object that provides backends. It does not link with libdtl.
 
 /// What the library gives a plugin. Lives as long as the process, also across dtl_finalize.
 /// All functions: any thread, unless they say less.
@@ -4147,7 +4144,7 @@ pub const DTL_PLUGIN_INFO_INIT: dtl_plugin_info_t = dtl_plugin_info_t {
 };
 
 // -----------------------------------------------------------------------------------------------
-// Library-wide entries: init, finalize, versions, texts, log.
+// Library: initialise, finalise, versions, error texts, log.
 
 unsafe extern "C" {
 
@@ -4254,7 +4251,7 @@ pub unsafe fn dtl_explain(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Tracing: a file for people, functions for other tools.
+// Tracing: a trace file, and callbacks for tools.
 
 unsafe extern "C" {
 
@@ -4308,10 +4305,10 @@ pub unsafe fn dtl_trace_set_callbacks(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Extensible enumerations: members that programs, backends and plugins add, with and without
-// attributes. These functions answer in every state of the library, before dtl_init and after
-// dtl_finalize too, and start nothing; also in a forked child, unless another thread was adding
-// something at the moment of the fork.
+// Extensible enumerations: members of programs, backends and plugins.
+// These functions work in every state of the library, also before dtl_init and after dtl_finalize.
+// They start nothing. They work in a forked child too, unless another thread was adding a member
+// at the moment of the fork.
 
 unsafe extern "C" {
 
@@ -4566,7 +4563,7 @@ pub unsafe fn dtl_schedule_defaults(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Backends: register, find, describe.
+// Backends: find and describe.
 
 unsafe extern "C" {
 
@@ -4700,7 +4697,7 @@ pub unsafe fn dtl_backend_self_test(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Environments: register, require, release, look.
+// Environments: prerequisites of backends and kernel sources, started once and shared.
 
 unsafe extern "C" {
 
@@ -4814,7 +4811,7 @@ pub unsafe fn dtl_environment_info(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Loading backends from plugin files, and what became of each file.
+// Plugin files: load backends, list the files and their results.
 
 unsafe extern "C" {
 
@@ -4884,7 +4881,7 @@ pub unsafe fn dtl_plugin_at(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Devices: how many, which one this thread uses, what they are.
+// Devices: count, select, describe.
 
 unsafe extern "C" {
 
@@ -4949,7 +4946,7 @@ pub unsafe fn dtl_device_memory_info(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Memory: allocate, free, describe, ask after a pointer.
+// Memory: allocate, free, describe, query a pointer, share between processes.
 
 unsafe extern "C" {
 
@@ -5028,8 +5025,8 @@ pub safe fn dtl_mem_trim(backend: dtl_backend_t) -> dtl_status_t;
 /// cudaHostRegister; registered backends with the slot pointer_info know theirs; "opencl" knows
 /// none.
 ///
-/// @param ptr       [in] any address; it is not read.
-/// @param out_info  [out] start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
+/// @param ptr       any address; it is not read.
+/// @param out_info  start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
 ///                  size_bytes are the driver's.
 /// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
 ///         host memory. Any other failure of the slot pointer_info or of the driver's query: its
@@ -5106,8 +5103,7 @@ pub unsafe fn dtl_mem_import(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Memory of the program: registration of host memory, adoption of memory from other allocators.
-// Export of device memory to other drivers.
+// Memory: register host memory, adopt foreign memory, export a dma-buf.
 
 unsafe extern "C" {
 
@@ -5157,14 +5153,14 @@ pub unsafe fn dtl_mem_unregister_host(
 /// not know memory of windows (dtl_win_allocate) as allocations: it may be adopted, and is released
 /// before its window is destroyed.
 ///
-/// @param backend     [in] the backend whose copies reach the memory; null: the thread's current
+/// @param backend     the backend whose copies reach the memory; null: the thread's current
 ///                    one.
-/// @param device      [in] the device that the memory was allocated on, from 0; 0 for a backend
+/// @param device      the device that the memory was allocated on, from 0; 0 for a backend
 ///                    without devices.
-/// @param kind        [in] a memory kind of that backend (dtl_mem_kind_info).
-/// @param ptr         [in] its first byte. It must stay valid until dtl_mem_release or
+/// @param kind        a memory kind of that backend (dtl_mem_kind_info).
+/// @param ptr         its first byte. It must stay valid until dtl_mem_release or
 ///                    dtl_finalize.
-/// @param size_bytes  [in] its size in bytes, at least 1.
+/// @param size_bytes  its size in bytes, at least 1.
 /// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0; the
 ///         range wraps around the address space; a part of it is memory that the library knows
 ///         already, or of its allocator for host memory, free or not; the driver reports another
@@ -5188,8 +5184,8 @@ pub unsafe fn dtl_mem_adopt(
 /// use knows it. dtl_finalize releases memory that is still adopted. As long as memory is adopted,
 /// dtl_backend_unregister returns DTL_ERROR_BUSY.
 ///
-/// @param backend  [in] the backend that was passed to dtl_mem_adopt.
-/// @param ptr      [in] the first byte that was passed to dtl_mem_adopt; NULL: the call has no
+/// @param backend  the backend that was passed to dtl_mem_adopt.
+/// @param ptr      the first byte that was passed to dtl_mem_adopt; NULL: the call has no
 ///                 effect.
 /// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
@@ -5217,7 +5213,7 @@ pub unsafe fn dtl_mem_export_dmabuf(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Memory in a stream's order.
+// Memory: allocate, free and prefetch in stream order.
 
 unsafe extern "C" {
 
@@ -5274,7 +5270,7 @@ pub unsafe fn dtl_mem_prefetch(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Pools of memory: create, allocate, free, trim, count.
+// Memory pools: create, allocate, free, trim, statistics.
 
 unsafe extern "C" {
 
@@ -5351,7 +5347,7 @@ pub unsafe fn dtl_pool_destroy(pool: dtl_pool_t) -> dtl_status_t;
 }
 
 // -----------------------------------------------------------------------------------------------
-// Copies and fills.
+// Copies and fills: blocking.
 
 unsafe extern "C" {
 
@@ -5449,7 +5445,7 @@ pub unsafe fn dtl_mem_to_host(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Arrays, and arrays that libraries hand each other (DLPack).
+// Arrays: memory with a shape; exchange with other libraries (DLPack).
 
 unsafe extern "C" {
 
@@ -5582,7 +5578,7 @@ pub unsafe fn dtl_array_destroy(array: dtl_array_t) -> dtl_status_t;
 }
 
 // -----------------------------------------------------------------------------------------------
-// Streams: in-order queues of work.
+// Streams: in-order queues of work on a device.
 
 unsafe extern "C" {
 
@@ -5709,7 +5705,7 @@ pub safe fn dtl_device_wait(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Copies and fills in a stream's order.
+// Copies and fills: in stream order.
 
 unsafe extern "C" {
 
@@ -5746,7 +5742,7 @@ pub unsafe fn dtl_mem_fill_async(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Events: points in a stream's work.
+// Events: points in the work of a stream.
 
 unsafe extern "C" {
 
@@ -6013,7 +6009,7 @@ pub unsafe fn dtl_kernel_get(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Kernels: functions that streams run over a grid.
+// Kernels: functions that run over a grid of blocks.
 
 unsafe extern "C" {
 
@@ -6059,7 +6055,7 @@ pub unsafe fn dtl_kernel_launch(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Dynamic selection: policies and their resources. Submitting and waiting: `policy_submit`.
+// Policies: select a resource for each task.
 
 unsafe extern "C" {
 
@@ -6174,9 +6170,7 @@ pub unsafe fn dtl_policy_traits(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Dynamic selection: submitting tasks and waiting for them. A task that a thread runs itself takes
-// the quick way: two short stays inside, the task between them outside; everything else goes
-// through a share of the policy.
+// Policies: submit tasks, wait.
 
 unsafe extern "C" {
 
@@ -6295,7 +6289,7 @@ pub unsafe fn dtl_selection_end(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Dispatchers: who does an operation.
+// Dispatchers: select the handler of an operation.
 
 unsafe extern "C" {
 
@@ -6423,8 +6417,7 @@ pub unsafe fn dtl_dispatch_explain(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Element types and reduction operations of the program's own. (Kinds, schedules and the like:
-// dtl_enum_register.)
+// User-defined dtypes and reduction operations: create, describe, destroy.
 
 unsafe extern "C" {
 
@@ -6513,7 +6506,7 @@ pub unsafe fn dtl_op_name(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Communicators: open, describe, end.
+// Communicators: open, describe, destroy.
 
 unsafe extern "C" {
 
@@ -6599,7 +6592,7 @@ pub unsafe fn dtl_comm_info(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Communicators whose ranks are threads of one process.
+// Communicators: ranks that are threads of one process.
 
 unsafe extern "C" {
 
@@ -6633,7 +6626,7 @@ pub unsafe fn dtl_comm_threads(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Communicators over MPI's.
+// Communicators: over an MPI communicator.
 
 unsafe extern "C" {
 
@@ -6678,7 +6671,7 @@ pub unsafe fn dtl_comm_from_mpi_fint(comm: i32, out: *mut dtl_comm_t) -> dtl_sta
 }
 
 // -----------------------------------------------------------------------------------------------
-// Point to point: send, receive, exchange, probe. What returns at once: `p2p_start`.
+// Point to point: blocking send, receive, exchange, probe.
 
 unsafe extern "C" {
 
@@ -6871,7 +6864,7 @@ pub unsafe fn dtl_comm_imrecv(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Messages that wait for a stream's work.
+// Point to point: messages in stream order.
 
 unsafe extern "C" {
 
@@ -6904,7 +6897,7 @@ pub unsafe fn dtl_comm_isend_on(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Point to point: what starts a message and returns at once.
+// Point to point: nonblocking and persistent messages.
 
 unsafe extern "C" {
 
@@ -6984,7 +6977,7 @@ pub unsafe fn dtl_comm_recv_init(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Requests: start, wait, test, cancel, end.
+// Requests: start, wait, test, cancel.
 
 unsafe extern "C" {
 
@@ -7122,7 +7115,7 @@ pub safe fn dtl_request_destroy(request: dtl_request_t) -> dtl_status_t;
 }
 
 // -----------------------------------------------------------------------------------------------
-// Collectives that wait. Rules that hold for all of them are in the text of dtl_comm_barrier.
+// Collectives: blocking (dtl_comm_barrier has the rules for all collectives).
 
 unsafe extern "C" {
 
@@ -7406,7 +7399,7 @@ pub unsafe fn dtl_comm_neighbor_alltoallv(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Collectives as requests: the same, begun here and ended by dtl_request_wait.
+// Collectives: nonblocking, completed by dtl_request_wait.
 
 unsafe extern "C" {
 
@@ -7665,7 +7658,7 @@ pub unsafe fn dtl_comm_ineighbor_alltoallv(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Communicators from communicators: duplicate, split, choose ranks, shrink; attributes; reports.
+// Communicators: duplicate, split, shrink; attributes; reports.
 
 unsafe extern "C" {
 
@@ -7825,7 +7818,7 @@ pub safe fn dtl_comm_delete_attr(comm: dtl_comm_t, key: i32) -> dtl_status_t;
 }
 
 // -----------------------------------------------------------------------------------------------
-// Windows: create, destroy, describe; fences, locks, flushes.
+// Windows: create, fence, lock, flush (one-sided communication).
 
 unsafe extern "C" {
 
@@ -8005,7 +7998,7 @@ pub safe fn dtl_win_flush_local_all(win: dtl_win_t) -> dtl_status_t;
 }
 
 // -----------------------------------------------------------------------------------------------
-// Operations on the memory of a window's targets.
+// Windows: put, get, accumulate, atomic operations.
 
 unsafe extern "C" {
 
@@ -8164,8 +8157,7 @@ pub unsafe fn dtl_win_compare_and_swap(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Where ranks and threads run: the node, the CPUs of a thread, the nodes of a communicator. Local
-// calls.
+// Placement: the node, the CPUs of a thread, the nodes of a communicator (local calls).
 
 unsafe extern "C" {
 
@@ -8220,7 +8212,7 @@ pub unsafe fn dtl_comm_node_of(
 }
 
 // -----------------------------------------------------------------------------------------------
-// Grids of ranks: arithmetic on what the caller passes, no communicator.
+// Cartesian grids: local arithmetic without a communicator.
 
 unsafe extern "C" {
 
@@ -8291,7 +8283,7 @@ pub unsafe fn dtl_cart_shift(
 }
 
 // -----------------------------------------------------------------------------------------------
-// The clock that programs time with.
+// Time and tracing: monotonic clock, trace file, callbacks for tools.
 
 unsafe extern "C" {
 
