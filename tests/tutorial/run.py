@@ -18,6 +18,8 @@ Comments in the line above a block:
     <!-- any order -->          the lines of the output come in any order
     <!-- counts vary -->        numbers that are not 0 are not compared
     <!-- not run: REASON -->    shown only
+
+A page with <!-- after: OTHER.md --> continues that page, which is run first.
 """
 import os
 import pathlib
@@ -137,8 +139,14 @@ class Page:
 
     def check(self):
         """Goes through the page. Returns False at the first block that fails."""
-        printed, runs = {}, 0
-        for block in blocks(self.path.read_text()):
+        text, printed, runs = self.path.read_text(), {}, 0
+        before = re.search(r"^<!-- after: (.*) -->$", text, re.M)
+        if before is not None:
+            page, self.path = self.path, self.path.with_name(before.group(1))
+            if not self.check():
+                return False
+            self.path = page
+        for block in blocks(text):
             if block.note("not run") is not None:
                 continue
             if block.file is not None:
