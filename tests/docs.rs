@@ -90,7 +90,7 @@ fn programs(path: &Path) -> Vec<Program> {
     found
 }
 
-/// Creates a folder where a program finds libdtl.so and libdtl.so.0.
+/// Creates a folder where a program finds libdtl.so and libdtl.so.0.2.
 fn stage(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap();

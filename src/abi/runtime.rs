@@ -5,7 +5,7 @@ use super::status::dtl_status_t;
 use std::ffi::{c_char, c_void};
 
 /// Version of the binary interface: structs, tables and numbers. A backend table or plugin built
-/// for a higher version is refused. Lower versions work as docs/abi.md describes.
+/// for a higher version is refused, and so is one of version 1, of 0.1 (docs/abi.md).
 pub const DTL_ABI_VERSION: u32 = 2;
 
 /// Value of a `timeout_ns` parameter: no time limit.
