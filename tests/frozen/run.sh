@@ -35,7 +35,7 @@ for ranks in 1 2 3; do
 done
 take v1
 refused "libdtl.so.0: cannot open shared object file" "$copy/program" "$copy/plugin.so"
-refused "ABI version" "$stage/bin/dtl-info" --probe "$copy/plugin.so"
+refused "it speaks ABI versions 1 to 1, this library 2 to 2" "$stage/bin/dtl-info" --probe "$copy/plugin.so"
 take v2
 cp "$here/v1/plugin.so" "$copy"
-refused "DTL_ERROR_INCOMPATIBLE_ABI" "$stage/bin/dtlrun" -n 1 "$copy/program" "$copy/plugin.so"
+refused "it speaks ABI versions 1 to 1, this library 2 to 2" "$stage/bin/dtlrun" -n 1 "$copy/program" "$copy/plugin.so"
