@@ -51,7 +51,7 @@ static void make_call(uint64_t index) {
     for (int i = 0; i < call->count; i++) {
         const struct parameter* p = &call->parameters[i];
         me->read_only[i] = 0;
-        if (p->is_const || me->lengths[i] == 0) continue;
+        if (!p->is_output || me->lengths[i] == 0) continue;
         memcpy(me->before[i], v[i].pointer, me->lengths[i]);
         if (protected && !(is(p->base, "void") && p->depth == 1)) {
             me->read_only[i] = 1;
