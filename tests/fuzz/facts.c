@@ -52,6 +52,8 @@ static dtl_transfer_vtable_t transfer = DTL_TRANSFER_VTABLE_INIT;
 static dtl_policy_ops_t ops = DTL_POLICY_OPS_INIT;
 static dtl_attr_t text, attr;
 static dtl_enum_t enumeration;
+static const void* const values[] = {&text};
+static const uint64_t sizes[] = {sizeof text};
 
 static dtl_status_t chosen(void* self, dtl_task_key_t key, uint32_t* out_index)
 {
@@ -96,12 +98,23 @@ static const dtl_environment_desc_t* environment(void)
     return &desc;
 }
 
+/* The name of an environment that is registered. */
+static const char* registered(void)
+{
+    const dtl_environment_desc_t* desc = environment();
+    CHECK_OK(dtl_environment_register(desc));
+    return desc->name;
+}
+
 #define MORE(X)                                                                                          \
     X(NONE, dtl_init, (NULL))                                                                            \
     X(NONE, dtl_log_set_callback, (logged, &table, 0))                                                   \
     X(NONE, dtl_backend_register, ("null_test", &table, NULL, 0, &o->handles.backend))                   \
     X(NONE, dtl_backend_set_error, ("text"))                                                             \
     X(NONE, dtl_policy_create_custom, (&ops, NULL, e_resources, 2, NULL, &o->handles.policy))            \
+    X(NONE, dtl_environment_is_available, (registered(), &o->number, o->text, sizeof o->text, &o->word)) \
+    X(NONE, dtl_affinity, (&o->number, 1, &o->word))                                                     \
+    X(NONE, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, values, sizes, 1))                      \
     X(NONE, dtl_environment_register, (environment()))                                                   \
     X(NONE, dtl_policy_initialize, (deferred(), e_resources, 2, NULL))                                   \
     X(NONE, dtl_enum_create, (fresh(), 0, &enumeration))                                              \

@@ -108,7 +108,11 @@ fn misaligned(one: &Value, name: &str) -> Option<Case> {
     if ty["kind"] != "pointer" || matches!(to, Some("void" | "char" | "uint8_t")) {
         return None;
     }
-    let expected = format!("{name} == NULL ? ANYTHING : DTL_ERROR_INVALID_ARGUMENT");
+    const REFUSED: &str = "DTL_ERROR_INVALID_ARGUMENT";
+    let expected = match one["len"].as_str() {
+        Some(length) if !length.contains('(') => format!("{length} == 0 ? ANYTHING : {REFUSED}"),
+        _ => REFUSED.to_owned(),
+    };
     let statement = format!("{name} = odd({name});");
     Some(Case { of: name.to_owned(), value: "odd address".to_owned(), expected, statement })
 }
