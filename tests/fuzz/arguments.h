@@ -28,7 +28,7 @@ static uint64_t some_choice(const struct parameter* p) {
     return word;
 }
 
-/* The names stand for sizes that no fact limits: larger ones take minutes, or more memory than there is. */
+/* The names are of sizes that no fact limits: larger ones take minutes, or too much memory. */
 static uint64_t some_integer(const struct parameter* p) {
     const char *name = p->name, *base = p->base;
     if (p->choice_count > 0 && !once_in(4)) return some_choice(p);
@@ -63,7 +63,8 @@ static long double size(dtl_comm_t comm) {
 /* The buffer of a slot as counts: 0 where it has none. */
 static long double count_at(int slot, uint64_t index) {
     uint64_t count = 0;
-    if (index < me->lengths[slot] / sizeof count) memcpy(&count, me->slots + (uint64_t)slot * (ROOM + PAGE) + ROOM - me->lengths[slot] + 8 * index, 8);
+    const uint8_t* end = me->slots + (uint64_t)slot * (ROOM + PAGE) + ROOM;
+    if (index < me->lengths[slot] / 8) memcpy(&count, end - me->lengths[slot] + 8 * index, 8);
     return (long double)count;
 }
 
@@ -79,10 +80,11 @@ static long double own(dtl_comm_t comm, int slot) {
 }
 
 /* Number of bytes of a buffer whose length no expression states. */
-static long double unstated(const struct call* call, const struct parameter* p, const union value* v) {
+static long double unstated(const struct call* call, int slot, const union value* v) {
     if (is(call->name, "dtl_mem_copy_2d")) {
-        const long double height = (long double)named(call, v, "height"), width = (long double)named(call, v, "width_bytes");
-        return height * width == 0 ? 0 : (height - 1) * (long double)named(call, v, is(p->name, "dst") ? "dst_pitch_bytes" : "src_pitch_bytes") + width;
+        const char* name = is(call->parameters[slot].name, "dst") ? "dst_pitch_bytes" : "src_pitch_bytes";
+        const long double height = named(call, v, "height"), width = named(call, v, "width_bytes");
+        return height * width == 0 ? 0 : (height - 1) * named(call, v, name) + width;
     }
     if (is(call->name, "dtl_mem_copy_strided")) return LONGEST;
     /* Blocks at displacements, see fill_list. */
@@ -91,8 +93,8 @@ static long double unstated(const struct call* call, const struct parameter* p, 
 }
 
 static uint64_t length_of(const struct call* call, int slot, const union value* v) {
-    const struct parameter* p = &call->parameters[slot];
-    const long double length = p->facts & FACT_UNSTATED ? unstated(call, p, v) : call->length(v, slot);
+    const int is_unstated = call->parameters[slot].facts & FACT_UNSTATED;
+    const long double length = is_unstated ? unstated(call, slot, v) : call->length(v, slot);
     return length < 0 || length >= 0x1p64L ? UINT64_MAX : (uint64_t)length;
 }
 
@@ -111,7 +113,7 @@ static void fill_list(const struct parameter* p, uint8_t* start, uint64_t count)
             dtl_resource_t resource = {once_in(2) ? some_handle(noun_of("dtl_stream_t")) : below(9), NULL};
             memcpy(at, &resource, sizeof resource);
         } else if (ends(p->name, "displs")) set_integer(at, p->size, once_in(100) ? UINT64_MAX : i * 8);
-        else if (ends(p->name, "_strides")) set_integer(at, p->size, below(64)); /* below 0 they lead out of the buffer */
+        else if (ends(p->name, "_strides")) set_integer(at, p->size, below(64)); /* not below 0 */
         else if (p->facts & FACT_RANK) set_integer(at, p->size, once_in(8) ? edge() : i);
         else if (p->size == 8) set_integer(at, p->size, once_in(100) ? UINT64_MAX : below(8));
         else if (p->size == 4) set_integer(at, p->size, once_in(50) ? edge() : below(8));
@@ -163,8 +165,10 @@ static void draw_arguments(const struct call* call, union value* v) {
     }
     /* Lists first: the lengths of buffers are made of them. */
     for (int data = 0; data < 2; data++)
-        for (int i = 0; i < call->count; i++)
-            if (call->parameters[i].depth > 0 && is(call->parameters[i].base, "void") == data) v[i].pointer = some_pointer(call, i, v);
+        for (int i = 0; i < call->count; i++) {
+            const struct parameter* p = &call->parameters[i];
+            if (p->depth > 0 && is(p->base, "void") == data) v[i].pointer = some_pointer(call, i, v);
+        }
 }
 
 /* True if a call that fails with this status must not change this output. */

@@ -1,10 +1,10 @@
-/* Calls every function of dtl.h with one argument replaced, once for each fact of the description of
- * the interface (dtl-api.json):
+/* Calls every function of dtl.h with one argument replaced, once for each fact of the description
+ * of the interface (dtl-api.json):
  * - each pointer and callback by NULL: DTL_ERROR_NULL_POINTER where it is not `opt`;
  * - each pointer by an odd address: DTL_ERROR_INVALID_ARGUMENT;
  * - each rank by one that the communicator does not have: DTL_ERROR_INVALID_RANK;
- * - each integer with `values` or `flags`, also in a struct, by another value, and each that is named
- *   flags or reserved and has no such fact by one that is not 0: any failure.
+ * - each integer with `values` or `flags`, also in a struct, by another value, and each that
+ *   is named flags or reserved and has no such fact by one that is not 0: any failure.
  * The text of a failure names the parameter, and the call writes nothing. The other arguments are
  * those of entries.h. The wrappers, cases.h, are generated from the header's sources. */
 #ifndef _GNU_SOURCE
@@ -38,7 +38,8 @@ static int replaces(const char* function, const char* parameter, const char* val
 /* An address after this one that no type with an alignment has. */
 static void* odd(const void* pointer)
 {
-    volatile uintptr_t address = (uintptr_t)pointer + 1; /* gcc must not see that it is used below */
+    /* gcc warns of an access to such an address if it sees it. */
+    volatile uintptr_t address = (uintptr_t)pointer + 1;
     return (void*)address;
 }
 
@@ -46,7 +47,7 @@ static void* odd(const void* pointer)
 
 #include "../c/entries.h"
 
-/* Functions that entries.h has not, or only with arguments that are refused before the one in question. */
+/* Functions that entries.h has not, or only with arguments that are refused before others. */
 static dtl_backend_vtable_t table = DTL_BACKEND_VTABLE_INIT;
 static dtl_transfer_vtable_t transfer = DTL_TRANSFER_VTABLE_INIT;
 static dtl_policy_ops_t ops = DTL_POLICY_OPS_INIT;
@@ -66,7 +67,8 @@ static void logged(int32_t level, const char* line, void* user)
     (void)level, (void)line, (void)user;
 }
 
-static dtl_status_t copied(void* self, void* dst, dtl_enum_word_t dst_kind, const void* src, dtl_enum_word_t src_kind, uint64_t size_bytes)
+static dtl_status_t copied(void* self, void* dst, dtl_enum_word_t dst_kind, const void* src,
+    dtl_enum_word_t src_kind, uint64_t size_bytes)
 {
     (void)self, (void)dst, (void)dst_kind, (void)src, (void)src_kind, (void)size_bytes;
     return DTL_SUCCESS;
@@ -106,39 +108,41 @@ static const char* registered(void)
     return desc->name;
 }
 
-#define MORE(X)                                                                                          \
-    X(NONE, dtl_init, (NULL))                                                                            \
-    X(NONE, dtl_log_set_callback, (logged, &table, 0))                                                   \
-    X(NONE, dtl_backend_register, ("null_test", &table, NULL, 0, &o->handles.backend))                   \
-    X(NONE, dtl_backend_set_error, ("text"))                                                             \
-    X(NONE, dtl_policy_create_custom, (&ops, NULL, e_resources, 2, NULL, &o->handles.policy))            \
-    X(NONE, dtl_environment_is_available, (registered(), &o->number, o->text, sizeof o->text, &o->word)) \
-    X(NONE, dtl_affinity, (&o->number, 1, &o->word))                                                     \
-    X(NONE, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, values, sizes, 1))                      \
-    X(NONE, dtl_environment_register, (environment()))                                                   \
-    X(NONE, dtl_policy_initialize, (deferred(), e_resources, 2, NULL))                                   \
-    X(NONE, dtl_enum_create, (fresh(), 0, &enumeration))                                              \
-    X(NONE, dtl_enum_find, ("Memory", &enumeration))                                                  \
-    X(NONE, dtl_enum_register, (DTL_ENUM_MEMORY, fresh(), &o->word))                                     \
-    X(NONE, dtl_enum_register_value, (DTL_ENUM_MEMORY, "null_300", 300, &o->word))                       \
-    X(NONE, dtl_enum_register_template, (DTL_ENUM_MEMORY, fresh(), &text, 1, &o->word))                 \
-    X(NONE, dtl_enum_from_name, (DTL_ENUM_MEMORY, "Host", &o->word))                                     \
-    X(NONE, dtl_enum_from_value, (DTL_ENUM_MEMORY, 1, &o->word))                                         \
-    X(NONE, dtl_enum_count, (DTL_ENUM_MEMORY, &o->word))                                                 \
-    X(NONE, dtl_enum_at, (DTL_ENUM_MEMORY, 0, &o->word))                                                 \
-    X(NONE, dtl_enum_undefined, (DTL_ENUM_MEMORY, &o->word))                                             \
-    X(NONE, dtl_ev_instance, (DTL_MEMORY_UNDEFINED, &text, 1, &o->word))                                 \
-    X(NONE, dtl_ev_get, (DTL_MEMORY_HOST, "text", &attr))                                             \
-    X(NONE, dtl_ev_name, (DTL_MEMORY_HOST, &o->name))                                                    \
-    X(NONE, dtl_ev_to_json, (DTL_MEMORY_HOST, o->text, sizeof o->text, &o->word))                        \
-    X(NONE, dtl_ev_from_json, (DTL_ENUM_MEMORY, "\"Host\"", 0, &o->word))                                   \
-    X(NONE, dtl_schedule_set_defaults, (DTL_SCHEDULE_MULTICORE, DTL_MEMORY_HOST, DTL_SCHEDULE_SEQUENTIAL)) \
+#define MORE(X) \
+    X(NONE, dtl_init, (NULL)) \
+    X(NONE, dtl_log_set_callback, (logged, &table, 0)) \
+    X(NONE, dtl_backend_register, ("null_test", &table, NULL, 0, &o->handles.backend)) \
+    X(NONE, dtl_backend_set_error, ("text")) \
+    X(NONE, dtl_policy_create_custom, (&ops, NULL, e_resources, 2, NULL, &o->handles.policy)) \
+    X(NONE, dtl_environment_is_available, \
+        (registered(), &o->number, o->text, sizeof o->text, &o->word)) \
+    X(NONE, dtl_affinity, (&o->number, 1, &o->word)) \
+    X(NONE, dtl_kernel_launch, (h->stream, h->kernel, &e_launch, values, sizes, 1)) \
+    X(NONE, dtl_environment_register, (environment())) \
+    X(NONE, dtl_policy_initialize, (deferred(), e_resources, 2, NULL)) \
+    X(NONE, dtl_enum_create, (fresh(), 0, &enumeration)) \
+    X(NONE, dtl_enum_find, ("Memory", &enumeration)) \
+    X(NONE, dtl_enum_register, (DTL_ENUM_MEMORY, fresh(), &o->word)) \
+    X(NONE, dtl_enum_register_value, (DTL_ENUM_MEMORY, "null_300", 300, &o->word)) \
+    X(NONE, dtl_enum_register_template, (DTL_ENUM_MEMORY, fresh(), &text, 1, &o->word)) \
+    X(NONE, dtl_enum_from_name, (DTL_ENUM_MEMORY, "Host", &o->word)) \
+    X(NONE, dtl_enum_from_value, (DTL_ENUM_MEMORY, 1, &o->word)) \
+    X(NONE, dtl_enum_count, (DTL_ENUM_MEMORY, &o->word)) \
+    X(NONE, dtl_enum_at, (DTL_ENUM_MEMORY, 0, &o->word)) \
+    X(NONE, dtl_enum_undefined, (DTL_ENUM_MEMORY, &o->word)) \
+    X(NONE, dtl_ev_instance, (DTL_MEMORY_UNDEFINED, &text, 1, &o->word)) \
+    X(NONE, dtl_ev_get, (DTL_MEMORY_HOST, "text", &attr)) \
+    X(NONE, dtl_ev_name, (DTL_MEMORY_HOST, &o->name)) \
+    X(NONE, dtl_ev_to_json, (DTL_MEMORY_HOST, o->text, sizeof o->text, &o->word)) \
+    X(NONE, dtl_ev_from_json, (DTL_ENUM_MEMORY, "\"Host\"", 0, &o->word)) \
+    X(NONE, dtl_schedule_set_defaults, \
+        (DTL_SCHEDULE_MULTICORE, DTL_MEMORY_HOST, DTL_SCHEDULE_SEQUENTIAL)) \
     X(NONE, dtl_schedule_defaults, (DTL_SCHEDULE_MULTICORE, &o->word, &o->second))
-#define X(noun, function, arguments)                                                                     \
-    static dtl_status_t more_##function(const struct handles* h, struct outputs* o)                      \
-    {                                                                                                    \
-        (void)h, (void)o;                                                                                \
-        return function arguments;                                                                       \
+#define X(noun, function, arguments) \
+    static dtl_status_t more_##function(const struct handles* h, struct outputs* o) \
+    { \
+        (void)h, (void)o; \
+        return function arguments; \
     }
 MORE(X)
 #undef X
@@ -160,7 +164,8 @@ static int failures;
 
 static void complain(const struct fact_case* one, dtl_status_t status, const char* why)
 {
-    fprintf(stderr, "%s(%s = %s): %s: %s (%s)\n", one->function, one->parameter, one->value, why, dtl_status_name(status), dtl_last_error());
+    fprintf(stderr, "%s(%s = %s): %s: ", one->function, one->parameter, one->value, why);
+    fprintf(stderr, "%s (%s)\n", dtl_status_name(status), dtl_last_error());
     failures++;
 }
 
@@ -178,24 +183,36 @@ static int names(const char* text, const char* name)
 
 static int is_excused(const struct fact_case* one)
 {
-    /* Checked when they are written, which is when a request completes. That of entries.h does not. */
-    if (strncmp(one->function, "dtl_request_", 12) == 0 && strncmp(one->parameter, "out_info", 8) == 0) return 1;
-    /* Only the adapter of `opts` is used. */
-    if (strcmp(one->function, "dtl_policy_initialize") == 0 && strcmp(one->parameter, "opts.kind") == 0) return 1;
-    /* It explains why a query finds nothing. */
-    return strcmp(one->function, "dtl_dispatch_explain") == 0 && strcmp(one->parameter, "query.operation") == 0;
+    static const struct fact_case excused[] = {
+        /* Only the adapter of `opts` is used. */
+        {"dtl_policy_initialize", "opts.kind", ""},
+        /* It explains why a query finds nothing. */
+        {"dtl_dispatch_explain", "query.operation", ""},
+        /* Checked when they are written: when a request completes. That of entries.h does not. */
+        {"dtl_request_wait", "out_info", ""},
+        {"dtl_request_test", "out_info", ""},
+        {"dtl_request_wait_all", "out_infos", ""},
+        {"dtl_request_test_all", "out_infos", ""},
+        {"dtl_request_wait_any", "out_info", ""},
+        {"dtl_request_wait_some", "out_infos", ""},
+    };
+    for (size_t i = 0; i < sizeof excused / sizeof excused[0]; i++)
+        if (strcmp(excused[i].function, one->function) == 0)
+            if (strcmp(excused[i].parameter, one->parameter) == 0) return 1;
+    return 0;
 }
 
 static void check(const struct fact_case* one, dtl_status_t status, int is_written)
 {
     const char* field = strchr(one->parameter, '.');
+    const char* name = field == NULL ? one->parameter : field + 1;
     if (passed == 0) complain(one, status, "the wrapper was not called");
-    if (expected == ALLOWED && status == DTL_ERROR_NULL_POINTER) complain(one, status, "refused, but allowed");
-    if (expected == ALLOWED || expected == ANYTHING) return;
-    if (is_excused(one)) return;
+    if (expected == ALLOWED && status == DTL_ERROR_NULL_POINTER)
+        complain(one, status, "refused, but allowed");
+    if (expected == ALLOWED || expected == ANYTHING || is_excused(one)) return;
     if (status == DTL_SUCCESS) complain(one, status, "not refused");
     else if (expected != REFUSED && status != expected) complain(one, status, "another status");
-    else if (!names(dtl_last_error(), field == NULL ? one->parameter : field + 1)) complain(one, status, "the text does not name it");
+    else if (!names(dtl_last_error(), name)) complain(one, status, "the text does not name it");
     else if (is_written) complain(one, status, "an output was written");
 }
 

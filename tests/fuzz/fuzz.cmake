@@ -1,5 +1,5 @@
-# Two programs whose tables are generated from the description of the interface: the fuzzer (fuzz.c), with a
-# short run here and the long one in tests/full/fuzz.sh, and the check of each fact (facts.c).
+# Two programs whose tables are generated from the description of the interface: the fuzzer (fuzz.c),
+# with a short run here and the long one in tests/full/fuzz.sh, and the check of each fact (facts.c).
 file(MAKE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/fuzz" "${bin}/tests/fuzz")
 file(GLOB fuzz_headers CONFIGURE_DEPENDS "${top}/tests/fuzz/*.h" "${top}/tests/c/*.h")
 file(GLOB_RECURSE interface CONFIGURE_DEPENDS "${top}/src/abi/*.rs" "${top}/src/ffi/*.rs" "${top}/tools/header/src/*.rs")

@@ -44,7 +44,7 @@ struct parameter {
 struct call {
     const char* name;
     dtl_status_t (*function)(const union value*);
-    long double (*length)(const union value*, int); /* number of elements of a parameter, of void: bytes */
+    long double (*length)(const union value*, int); /* of a parameter; of void: bytes */
     int count;
     const struct parameter* parameters;
 };
