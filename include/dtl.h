@@ -28,7 +28,8 @@
  *     handles of every type. A handle that was destroyed, has another type or was never created
  *     gives DTL_ERROR_INVALID_HANDLE, never undefined behaviour, even if another thread destroys
  *     it at that moment. A destroy takes effect at once; threads that wait on the object get
- *     DTL_ERROR_CANCELED. DTL_BACKEND_NULL means the calling thread's current backend. A null
+ *     DTL_ERROR_CANCELED. The first use of DTL_COMM_WORLD opens it, which blocks for up to 30 s
+ *     until all ranks do so, also in a call that is local otherwise. DTL_BACKEND_NULL means the calling thread's current backend. A null
  *     stream means the default stream of its current device.
  *  4. Structs that are passed by pointer begin with struct_size. Start each from DTL_<NAME>_INIT.
  *     In a description, 0 or NULL means the default. Where 0 is a value of its own, -1 means the
@@ -258,8 +259,8 @@ typedef struct dtl_registration_t dtl_registration_t;
  * Statuses: permanent numbers; the hundreds digit is the category.
  * -------------------------------------------------------------------------------------------- */
 
-/// Result of every call that can fail: 0 is success, everything else one of the DTL_ERROR_ codes.
-/// `dtl_status_name` names it; `dtl_last_error` tells what went wrong and what to do, in words.
+/// Result of a call that can fail: DTL_SUCCESS (0) or a DTL_ERROR_ code. `dtl_status_name` returns
+/// its name; `dtl_last_error` returns a text with the cause and the remedy.
 typedef int32_t dtl_status_t;
 
 /// The call succeeded.
@@ -267,87 +268,90 @@ typedef int32_t dtl_status_t;
 /// A name, backend or entry does not exist. The text lists the known ones.
 #define DTL_ERROR_NOT_FOUND 1
 
-/// Communication failed in a way that no other code describes. See the text.
+/// Communication failed, and no other code describes the failure. See the text.
 #define DTL_ERROR_COMMUNICATION 100
-/// The time limit passed first. Of a call that starts and ends an operation, nothing touches the
-/// caller's buffers any more. A request that was waited for goes on (wait again, or cancel it).
+/// The time limit expired. After a blocking call that starts and completes an operation, nothing
+/// accesses the caller's buffers any more. A request that was waited for continues: wait again, or
+/// cancel it.
 #define DTL_ERROR_TIMEOUT 106
 /// The operation was cancelled, or the object it waited on was destroyed by another thread.
 #define DTL_ERROR_CANCELED 107
 /// The connection to a peer that is (or may be) alive was lost.
 #define DTL_ERROR_CONNECTION_LOST 108
-/// A rank died or left. The text names it. Talk to the living, or destroy the communicator.
+/// A rank died or left. The text names it. Communicate with the others, or destroy the
+/// communicator.
 #define DTL_ERROR_RANK_FAILURE 109
-/// The message was longer than the receive buffer: the buffer is full, the info tells the true size
-/// (where messages are not MPI's own, see dtl_comm_recv).
+/// The message was longer than the receive buffer. The buffer is full, and the info has the true
+/// size (for messages that MPI itself carries, see dtl_comm_recv).
 #define DTL_ERROR_TRUNCATED 112
 
-/// A memory operation failed in a way that no other code describes. See the text.
+/// A memory operation failed, and no other code describes the failure. See the text.
 #define DTL_ERROR_MEMORY 200
-/// Not enough memory of this kind. Free some, or ask for less.
+/// There is not enough memory of this kind. Free some, or request less.
 #define DTL_ERROR_OUT_OF_MEMORY 202
 
-/// The text buffer is too small: nothing was written but the length needed.
+/// The text buffer is too small. Only the required length was written.
 #define DTL_ERROR_BUFFER_TOO_SMALL 303
 
-/// An index or range lies outside the object. The text gives both.
+/// An index or range lies outside the object. The text has both.
 #define DTL_ERROR_OUT_OF_BOUNDS 401
-/// A rank or root is not in 0 ... size-1.
+/// A rank or root is not in the range 0 to size-1.
 #define DTL_ERROR_INVALID_RANK 403
-/// An argument has a value that makes no sense here. The text names it and what is allowed.
+/// An argument has an invalid value. The text names it and the allowed values.
 #define DTL_ERROR_INVALID_ARGUMENT 410
 /// A pointer that must not be NULL is NULL.
 #define DTL_ERROR_NULL_POINTER 411
-/// The handle is null, stale (destroyed), of another type, or was never made by this process.
+/// The handle is null, stale (destroyed), of another type, or was never created by this process.
 #define DTL_ERROR_INVALID_HANDLE 412
 /// The name or rank is taken. Choose another, or pass DTL_REGISTER_REPLACE.
 #define DTL_ERROR_ALREADY_EXISTS 413
-/// The dtype and the operation, or two dtypes, do not go together.
+/// The dtype and the operation, or two dtypes, are incompatible.
 #define DTL_ERROR_TYPE 414
-/// More than one candidate fits equally well. The text names them.
+/// More than one candidate matches equally well. The text names them.
 #define DTL_ERROR_AMBIGUOUS 415
 /// A fixed limit of the library is reached. The text names it.
 #define DTL_ERROR_LIMIT 416
-/// The caller was built against an interface that this library does not speak.
+/// The caller was built for an interface version that this library does not support.
 #define DTL_ERROR_INCOMPATIBLE_ABI 417
-/// The object is in use. Finish or destroy what uses it, then call again.
+/// The object is in use. Finish or destroy its users, then call again.
 #define DTL_ERROR_BUSY 418
-/// This backend or build cannot do that, and nothing was done instead.
+/// This backend or build does not support the operation, and nothing was done instead.
 #define DTL_ERROR_NOT_SUPPORTED 420
 
-/// A backend failed in a way that no other code describes. See the text.
+/// A backend failed, and no other code describes the failure. See the text.
 #define DTL_ERROR_BACKEND 500
-/// The backend cannot run here. The text gives the reason (`dtl_backend_is_available` too).
+/// The backend cannot run here. The text has the reason, as `dtl_backend_is_available` reports it.
 #define DTL_ERROR_UNAVAILABLE 501
-/// The backend could run here but failed to start.
+/// The backend can run here, but failed to start.
 #define DTL_ERROR_INIT_FAILED 502
-/// A device failed so that nothing can be done with it any more in this process, and what was in
-/// its memory is gone. The text has the driver's reason. Destroy what was made on it; use another
-/// device, or start a new process.
+/// A device failed. It is unusable in this process from now on, and the contents of its memory are
+/// lost. The text has the driver's reason. Destroy the objects created on it; use another device,
+/// or start a new process.
 #define DTL_ERROR_DEVICE_LOST 503
-/// The CUDA driver answered an error. The text has its code and name.
+/// The CUDA driver returned an error. The text has its code and name.
 #define DTL_ERROR_CUDA 510
-/// OpenCL answered an error. The text has its code and name.
+/// OpenCL returned an error. The text has its code and name.
 #define DTL_ERROR_OPENCL 515
-/// MPI answered an error. The text has its class and string.
+/// MPI returned an error. The text has its class and string.
 #define DTL_ERROR_MPI 530
-/// NCCL answered an error. The text has its code and name.
+/// NCCL returned an error. The text has its code and name.
 #define DTL_ERROR_NCCL 540
 /// A verbs call or completion failed. The text has its code and name.
 #define DTL_ERROR_VERBS 560
-/// A slot of a registered (native) backend returned a number that is not a status, or wrote an
-/// invalid output: a boolean other than 0 and 1, a source that is not a rank, or a match word that
-/// differs from the receive's. The text has slot and value.
+/// A slot of a registered backend returned a number that is not a status, or wrote an invalid
+/// output: a boolean other than 0 and 1, a source that is not a rank, or a match word that differs
+/// from that of the receive. The text has the slot and the value.
 #define DTL_ERROR_NATIVE_BACKEND 570
-/// A kernel's source did not compile or link. The text has the compiler's first error;
-/// dtl_module_log has all.
+/// The source of a kernel did not compile or link. The text has the first error of the compiler;
+/// dtl_module_log has the whole log.
 #define DTL_ERROR_COMPILE_FAILED 580
 
-/// A bug in the library (a caught panic). The text names the place; please report it.
+/// The library has a bug (a caught panic). The text names the place; please report it.
 #define DTL_ERROR_INTERNAL 900
-/// The slot exists in the interface but this version does not implement it.
+/// The slot exists in the interface, but this version does not implement it.
 #define DTL_ERROR_NOT_IMPLEMENTED 901
-/// The call is not allowed in this state: before dtl_init after a dtl_finalize, or out of order.
+/// The call is not allowed in this state: after dtl_finalize without a new dtl_init, or in the
+/// wrong order.
 #define DTL_ERROR_INVALID_STATE 902
 /// This process is a fork of one that used the library. Call dtl_init_after_fork first.
 #define DTL_ERROR_FORKED 903
@@ -356,27 +360,27 @@ typedef int32_t dtl_status_t;
  * Enumeration words, dtypes, reduction operations: the built-in values.
  * -------------------------------------------------------------------------------------------- */
 
-/// A member of an extensible enumeration, or an instance of one that is a template: bits 63..48
-/// enumeration | 47..32 value of the member | 31..0 instance (0 = the member itself). 0 = invalid.
-/// Compare words with ==, or with `dtl_ev_match` where instances may come. Programs, backends and
-/// plugins add members (`dtl_enum_register`); these are the built-in ones. Their names, for
-/// `dtl_ev_name` and in JSON, are at dtl_enum_t.
+/// Word of an extensible enumeration: a member, or an instance of a member that is a template. Bits
+/// 63..48 are the enumeration, 47..32 the value of the member, 31..0 the instance (0 = the member
+/// itself). 0 is invalid. Compare words with ==, or with `dtl_ev_match` if they may be instances.
+/// Programs, backends and plugins add members (`dtl_enum_register`). The built-in ones follow;
+/// dtl_enum_t lists their names for `dtl_ev_name` and JSON.
 typedef uint64_t dtl_enum_word_t;
 
-/// Memory that the host allocates and pages as it likes.
+/// Pageable host memory.
 #define DTL_MEMORY_HOST UINT64_C(0x0001000100000000)
-/// Memory of a device. The host may not be able to read it: see `dtl_mem_kind_info`.
+/// Device memory. The host may not be able to access it: see `dtl_mem_kind_info`.
 #define DTL_MEMORY_DEVICE UINT64_C(0x0001000200000000)
-/// Host memory that stays in place (page-locked), for fast transfers.
+/// Page-locked host memory, for fast transfers.
 #define DTL_MEMORY_PINNED UINT64_C(0x0001000300000000)
-/// One address valid on host and device; pages move by themselves.
+/// Memory with one address on host and device, whose pages migrate automatically.
 #define DTL_MEMORY_MANAGED UINT64_C(0x0001000400000000)
-/// Memory that other processes of the node can have too: see `dtl_mem_export`. Of backend "host" it
-/// is the host's, begins as zeros, and its pages are taken when it is allocated; of "cuda" it is
-/// the device's.
+/// Memory that can be shared with other processes on the node: see `dtl_mem_export`. On "host" it
+/// is host memory, zero-initialised, whose pages are allocated at once. On "cuda" it is device
+/// memory.
 #define DTL_MEMORY_SHARED UINT64_C(0x0001000500000000)
-/// Template of what a tolerant parse did not know: its instances keep the text. The same in each
-/// enumeration below.
+/// Template of memory kinds that a tolerant parse did not recognise; its instances hold the text.
+/// Every built-in enumeration has such a template.
 #define DTL_MEMORY_UNDEFINED UINT64_C(0x0001FFFF00000000)
 
 /// A CPU.
@@ -385,18 +389,18 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_DEVICE_GPU UINT64_C(0x0002000200000000)
 /// Any other accelerator.
 #define DTL_DEVICE_ACCELERATOR UINT64_C(0x0002000300000000)
-/// A device that computes nothing (the null backend).
+/// A device that computes nothing (backend "null").
 #define DTL_DEVICE_NONE UINT64_C(0x0002000400000000)
-/// A device that a tolerant parse did not know.
+/// Template of device kinds that a tolerant parse did not recognise.
 #define DTL_DEVICE_UNDEFINED UINT64_C(0x0002FFFF00000000)
 
-/// Run in order, in the calling thread.
+/// Execution in order, in the calling thread.
 #define DTL_SCHEDULE_SEQUENTIAL UINT64_C(0x0003000100000000)
-/// Run on several host threads.
+/// Execution on several host threads.
 #define DTL_SCHEDULE_MULTICORE UINT64_C(0x0003000200000000)
-/// Run as a grid of blocks on a device.
+/// Execution as a grid of blocks on a device.
 #define DTL_SCHEDULE_DEVICE UINT64_C(0x0003000300000000)
-/// A schedule that a tolerant parse did not know.
+/// Template of schedules that a tolerant parse did not recognise.
 #define DTL_SCHEDULE_UNDEFINED UINT64_C(0x0003FFFF00000000)
 
 /// C source.
@@ -405,26 +409,26 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_LANGUAGE_CUDA UINT64_C(0x0004000200000000)
 /// OpenCL C source.
 #define DTL_LANGUAGE_OPENCL UINT64_C(0x0004000300000000)
-/// PTX, NVIDIA's intermediate text.
+/// PTX, the intermediate text of NVIDIA.
 #define DTL_LANGUAGE_PTX UINT64_C(0x0004000400000000)
-/// SPIR-V, a binary.
+/// SPIR-V binary.
 #define DTL_LANGUAGE_SPIRV UINT64_C(0x0004000500000000)
-/// Whatever binary the backend's own driver loads: a cubin, a program binary of OpenCL.
+/// Any binary that the backend's driver loads: a cubin, a program binary of OpenCL.
 #define DTL_LANGUAGE_BINARY UINT64_C(0x0004000600000000)
-/// A language that a tolerant parse did not know.
+/// Template of languages that a tolerant parse did not recognise.
 #define DTL_LANGUAGE_UNDEFINED UINT64_C(0x0004FFFF00000000)
 
-/// Nothing is measured.
+/// No measurement.
 #define DTL_INSTRUMENTATION_NONE UINT64_C(0x0005000100000000)
-/// Times by the host's clock.
+/// Times of the host clock.
 #define DTL_INSTRUMENTATION_TIMER UINT64_C(0x0005000200000000)
-/// Times by events in a stream (`dtl_event_elapsed_ns`).
+/// Times of events in a stream (`dtl_event_elapsed_ns`).
 #define DTL_INSTRUMENTATION_EVENTS UINT64_C(0x0005000300000000)
-/// Counters of the hardware: instructions, cache misses.
+/// Hardware counters: instructions, cache misses.
 #define DTL_INSTRUMENTATION_COUNTERS UINT64_C(0x0005000400000000)
 /// Named spans of a trace.
 #define DTL_INSTRUMENTATION_SPANS UINT64_C(0x0005000500000000)
-/// An instrumentation that a tolerant parse did not know.
+/// Template of instrumentations that a tolerant parse did not recognise.
 #define DTL_INSTRUMENTATION_UNDEFINED UINT64_C(0x0005FFFF00000000)
 
 /// Allocation of memory.
@@ -435,33 +439,32 @@ typedef uint64_t dtl_enum_word_t;
 #define DTL_OPERATION_LAUNCH UINT64_C(0x0006000300000000)
 /// Compilation of source.
 #define DTL_OPERATION_COMPILE UINT64_C(0x0006000400000000)
-/// An operation that a tolerant parse did not know.
+/// Template of operations that a tolerant parse did not recognise.
 #define DTL_OPERATION_UNDEFINED UINT64_C(0x0006FFFF00000000)
 
-/// It has devices. Of this and all that follow: the member's name is the text that
-/// `dtl_backend_supports` takes.
+/// Feature: devices. The names of the features are the texts that `dtl_backend_supports` accepts.
 #define DTL_FEATURE_DEVICE UINT64_C(0x0007000100000000)
-/// It has memory.
+/// Feature: memory.
 #define DTL_FEATURE_MEMORY UINT64_C(0x0007000200000000)
-/// It copies by itself.
+/// Feature: copies of its own.
 #define DTL_FEATURE_TRANSFER UINT64_C(0x0007000300000000)
-/// It executes.
+/// Feature: execution.
 #define DTL_FEATURE_EXEC UINT64_C(0x0007000400000000)
-/// It makes kernels from source.
+/// Feature: kernels from source.
 #define DTL_FEATURE_MODULES UINT64_C(0x0007000500000000)
-/// It communicates.
+/// Feature: communicators.
 #define DTL_FEATURE_COMM UINT64_C(0x0007000600000000)
-/// It has streams of its own.
+/// Feature: streams, native ones or those that the library provides.
 #define DTL_FEATURE_STREAMS UINT64_C(0x0007000700000000)
-/// It copies and launches while the caller goes on.
+/// Feature: copies and launches for which the caller does not wait.
 #define DTL_FEATURE_ASYNC UINT64_C(0x0007000800000000)
-/// The threads of a launch's block share memory.
+/// Feature: memory that the threads of a block share.
 #define DTL_FEATURE_SHARED_MEMORY UINT64_C(0x0007000900000000)
-/// A feature that a tolerant parse did not know.
+/// Template of features that a tolerant parse did not recognise.
 #define DTL_FEATURE_UNDEFINED UINT64_C(0x0007FFFF00000000)
 
-/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. Which
-/// operation goes with which dtype is in the table at dtl_reduce_op_t. Equivalent: MPI_Datatype.
+/// Element type. Built-in ones are below 256; those of `dtl_dtype_create` start at 4096. The table
+/// at dtl_reduce_op_t lists the operations for each dtype. Equivalent: MPI_Datatype.
 typedef int32_t dtl_dtype_t;
 
 /// Signed 8-bit integer.
@@ -484,23 +487,24 @@ typedef int32_t dtl_dtype_t;
 #define DTL_DTYPE_FLOAT32 8
 /// IEEE 754 binary64.
 #define DTL_DTYPE_FLOAT64 9
-/// 8 bits without a meaning: only bitwise operations.
+/// 8 bits without a meaning. Supports bitwise operations only.
 #define DTL_DTYPE_BYTE 10
-/// One byte, 0 = false, anything else = true: only logical operations.
+/// One byte: 0 is false, anything else is true. Supports logical operations only.
 #define DTL_DTYPE_BOOL 11
 
 /// IEEE 754 binary16. SUM and PROD are computed in binary32 and rounded to nearest, ties to even,
-/// after each step, which gives what binary16 arithmetic gives.
+/// after each step. The results are those of binary16 arithmetic.
 #define DTL_DTYPE_FLOAT16 12
-/// bfloat16: the upper half of a binary32. Computed as FLOAT16 is.
+/// bfloat16: the upper half of a binary32. SUM and PROD are computed in binary32 and rounded to
+/// nearest, ties to even, after each step.
 #define DTL_DTYPE_BFLOAT16 13
 /// Two FLOAT32, real part first. Equivalent: float _Complex, MPI_C_FLOAT_COMPLEX.
 #define DTL_DTYPE_COMPLEX64 14
 /// Two FLOAT64, real part first. Equivalent: double _Complex, MPI_C_DOUBLE_COMPLEX.
 #define DTL_DTYPE_COMPLEX128 15
-/// For MINLOC and MAXLOC, as all that follow: a C struct { value; index } with the members' natural
-/// alignment; what is in its padding does not matter. Here struct { float value; int32_t index; },
-/// 8 bytes. Equivalent: MPI_FLOAT_INT.
+/// struct { float value; int32_t index; }, 8 bytes. This and the following are for MINLOC and
+/// MAXLOC: C structs { value; index } with the natural alignment of their members; the content of
+/// padding is ignored. Equivalent: MPI_FLOAT_INT.
 #define DTL_DTYPE_FLOAT32_INT32 16
 /// struct { double value; int32_t index; }, 16 bytes, the last 4 padding. Equivalent:
 /// MPI_DOUBLE_INT.
@@ -517,9 +521,10 @@ typedef int32_t dtl_dtype_t;
 /// struct { int64_t value; int64_t index; }, 16 bytes.
 #define DTL_DTYPE_INT64_INT64 22
 
-/// Reduction operation. Built-in ones are below 256; those of `dtl_op_create` are above 4096 and
-/// never the number of a dtype that `dtl_dtype_create` made, so that an operation passed as a dtype
-/// is refused, and the reverse. Equivalent: MPI_Op. Which goes with which dtype:
+/// Reduction operation. Built-in ones are below 256. Those of `dtl_op_create` are above 4096 and
+/// differ from all numbers of `dtl_dtype_create`, so that an operation passed as a dtype is
+/// refused, and the reverse. Equivalent: MPI_Op. The following combinations are supported; any
+/// other is DTL_ERROR_TYPE:
 ///
 ///   SUM PROD            integers, floats (16 bits too), complex
 ///   MIN MAX             integers, floats
@@ -529,191 +534,212 @@ typedef int32_t dtl_dtype_t;
 ///   REPLACE NO_OP       every dtype, those of dtl_dtype_create included
 ///   of dtl_op_create    every dtype
 ///
-/// Anything else is DTL_ERROR_TYPE. Which operand is the left one: that of the lower ranks. A NaN
-/// that SUM or PROD gives is always the positive quiet one without payload, so that every rank gets
-/// the same bits.
+/// The left operand is that of the lower ranks. A NaN that results from SUM or PROD is always the
+/// positive quiet NaN without payload, so that every rank gets the same bits.
 typedef int32_t dtl_reduce_op_t;
 
 /// Sum. Integers wrap around. Equivalent: MPI_SUM.
 #define DTL_OP_SUM 0
-/// Product. Integers wrap around. Complex: the plain formula (ac - bd) + (ad + bc) i, without the
-/// repair of infinities that C's Annex G makes. Equivalent: MPI_PROD.
+/// Product. Integers wrap around. Complex numbers use the plain formula (ac - bd) + (ad + bc) i,
+/// without the recovery of infinities in Annex G of the C standard. Equivalent: MPI_PROD.
 #define DTL_OP_PROD 1
 /// Minimum. A NaN on either side gives NaN.
 #define DTL_OP_MIN 2
 /// Maximum. A NaN on either side gives NaN.
 #define DTL_OP_MAX 3
-/// Logical and, of integers and bool: gives 0 or 1.
+/// Logical and of integers and BOOL. The result is 0 or 1.
 #define DTL_OP_LAND 4
-/// Logical or, of integers and bool: gives 0 or 1.
+/// Logical or of integers and BOOL. The result is 0 or 1.
 #define DTL_OP_LOR 5
-/// Bitwise and, of integers and byte.
+/// Bitwise and of integers and BYTE.
 #define DTL_OP_BAND 6
-/// Bitwise or, of integers and byte.
+/// Bitwise or of integers and BYTE.
 #define DTL_OP_BOR 7
-/// Logical exclusive or, of integers and bool: gives 0 or 1.
+/// Logical exclusive or of integers and BOOL. The result is 0 or 1.
 #define DTL_OP_LXOR 8
-/// Bitwise exclusive or, of integers and byte.
+/// Bitwise exclusive or of integers and BYTE.
 #define DTL_OP_BXOR 9
-/// The pair with the lower value; of equal values the one with the lower index. A NaN wins over
-/// numbers; of two NaNs the one with the lower index. Equivalent: MPI_MINLOC.
+/// The pair with the lower value; if the values are equal, the one with the lower index. A NaN
+/// takes precedence over numbers; of two NaNs, the one with the lower index is the result.
+/// Equivalent: MPI_MINLOC.
 #define DTL_OP_MINLOC 10
-/// The pair with the higher value; else as MINLOC (of equal values, the lower index). Equivalent:
-/// MPI_MAXLOC.
+/// The pair with the higher value; if the values are equal, the one with the lower index. A NaN
+/// takes precedence over numbers; of two NaNs, the one with the lower index is the result.
+/// Equivalent: MPI_MAXLOC.
 #define DTL_OP_MAXLOC 11
-/// The right operand: of a reduction, the highest rank's. Equivalent: MPI_REPLACE.
+/// The right operand; in a reduction, that of the highest rank. Equivalent: MPI_REPLACE.
 #define DTL_OP_REPLACE 12
-/// The left operand: of a reduction, rank 0's. Equivalent: MPI_NO_OP.
+/// The left operand; in a reduction, that of rank 0. Equivalent: MPI_NO_OP.
 #define DTL_OP_NO_OP 13
 
 /* -----------------------------------------------------------------------------------------------
  * Library: initialise, finalise, versions, error texts, log.
  * -------------------------------------------------------------------------------------------- */
 
-/// The version of the binary interface: structs, tables, numbers. A backend table or plugin built
-/// for a higher one is refused; lower ones keep working as docs/abi.md describes.
+/// Version of the binary interface: structs, tables and numbers. A backend table or plugin built
+/// for a higher version is refused, and so is one of version 1, of 0.1 (docs/abi.md).
 #define DTL_ABI_VERSION 2u
 
-/// No limit for a `timeout_ns` parameter.
+/// Value of a `timeout_ns` parameter: no time limit.
 #define DTL_TIMEOUT_INFINITE UINT64_MAX
 
-/// Something is broken and a call failed because of it.
+/// Log level: something is broken, and a call failed because of it.
 #define DTL_LOG_ERROR 1
-/// Works, but less well or not as requested. The default level.
+/// Log level: something works, but less well or not as requested. The default.
 #define DTL_LOG_WARN 2
-/// Automatic choices and why they were made.
+/// Log level: automatic choices and their reasons.
 #define DTL_LOG_INFO 3
-/// Everything.
+/// Log level: everything.
 #define DTL_LOG_DEBUG 4
-/// Nothing at all (as a level only).
+/// Log level: nothing at all. Not the level of a line.
 #define DTL_LOG_OFF (-1)
 
-/// Receives log lines. `text` is valid during the call only and has no newline. Thread: any,
-/// possibly several at once. Locks held: none. It may block (the logging call waits); it may call
-/// the library, except dtl_finalize, and what it logs itself comes back to it. It must not throw.
+/// Receives log lines. It runs in any thread, possibly in several at once, with no lock held. It
+/// may block (the logging call waits). It may call the library except dtl_finalize; if such a call
+/// logs, the function is called again. It must not throw.
+///
+/// @param[in] text The line without a newline. Valid during the call only.
 typedef void (*dtl_log_fn_t)(int32_t level, const char *text, void *user);
 
-/// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set wins over its
+/// Configuration for `dtl_init`. Start from DTL_CONFIG_INIT. A field that is set overrides its
 /// environment variable.
 typedef struct dtl_config_t {
     /// sizeof(dtl_config_t), set by DTL_CONFIG_INIT.
     uint32_t struct_size;
-    /// Lines of this level and below are logged: DTL_LOG_... ; 0 = from DTL_LOG, else warnings.
+    /// Level up to which lines are logged: DTL_LOG_...; 0 = from DTL_LOG, otherwise DTL_LOG_WARN.
     int32_t log_level;
-    /// 1: a degraded automatic choice is an error. -1: it is allowed. 0 = from DTL_STRICT, else
+    /// 1 makes a degraded automatic choice an error, -1 allows it; 0 = from DTL_STRICT, otherwise
     /// allowed.
     int32_t strict;
     /// Must be 0.
     uint32_t reserved;
-    /// Name that `dtl_backend_get(NULL)` resolves to; NULL = from DTL_BACKEND, else "auto". Copied.
+    /// Name to which `dtl_backend_get(NULL)` resolves; NULL = from DTL_BACKEND, otherwise "auto".
+    /// Copied.
     const char *backend;
-    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, else "auto". Copied.
+    /// Kind that `dtl_comm_get_world` opens; NULL = from DTL_COMM, otherwise "auto". Copied.
     const char *comm;
 } dtl_config_t;
 
 /// Initial value of a dtl_config_t.
 #define DTL_CONFIG_INIT {sizeof(dtl_config_t), 0, 0, 0, NULL, NULL}
 
-/// Initialises the library. Counted: each call needs a dtl_finalize. Optional before the first
-/// finalize (the first use initialises with the settings of the environment), required after it.
-/// The first call's configuration holds; later ones are counted only.
+/// Initialises the library.
 ///
-/// @param[in] config NULL = everything from the environment. Read during the call only.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a setting or environment variable has a value that makes no
-///         sense (named in the text). DTL_ERROR_FORKED: call dtl_init_after_fork instead.
-///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize; call again when that has
-///         returned (but do not wait for it in a callback, which dtl_finalize may be waiting for).
-/// Threads: any. Equivalent: MPI_Init (but repeatable).
+/// Calls are counted: each successful one needs a dtl_finalize. Before the first dtl_finalize the
+/// call is optional, because the first use of the library initialises it with the settings of the
+/// environment. After the last dtl_finalize it is required. The configuration of the first call
+/// applies, also if the library is in use already. Later calls only increase the count.
+///
+/// @param[in] config NULL takes every setting from the environment. Read during the call only.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a setting or an environment variable has an invalid value.
+///         The text names it.
+///         DTL_ERROR_FORKED: this process is a forked child; call dtl_init_after_fork instead.
+///         DTL_ERROR_BUSY: another thread is in the last dtl_finalize. Call again when it has
+///         returned. Do not wait for it in a callback, because dtl_finalize may be waiting for that
+///         callback. Threads: any. Equivalent: MPI_Init (but repeatable).
 DTL_NODISCARD dtl_status_t dtl_init(const dtl_config_t *config);
 
-/// Ends what dtl_init began. The last one destroys every live object (so handles become stale),
-/// waits for their work, and closes the library: other calls then answer DTL_ERROR_INVALID_STATE
-/// until the next dtl_init. Communicators are closed too: call it on every rank. If the library has
-/// started an MPI, it ends that too, which waits for all of MPI's ranks, whatever the time limits.
+/// Undoes one dtl_init; the last call closes the library.
 ///
-/// @return DTL_ERROR_BUSY: another thread is inside the library (in dtl_finalize, say), or this one
-///         is further up; let it return, then call again. Or other libraries have tensors of
-///         dtl_array_export: let them give those up first.
-///         DTL_ERROR_INVALID_STATE: there is nothing to end.
-/// Threads: any, but not from a callback: the last dtl_finalize in any function that the library
-/// calls is DTL_ERROR_BUSY. Never call it from a static destructor: it is not needed.
+/// The last call waits for the work of all live objects, destroys the objects (their handles become
+/// stale), and closes the library. Until the next dtl_init, calls then return
+/// DTL_ERROR_INVALID_STATE. It closes communicators too, so call it on every rank. If the library
+/// has started an MPI, it finalizes that MPI as well, which waits for all MPI ranks regardless of
+/// time limits. It is not needed at the end of a program. Never call it from a static destructor.
+///
+/// @return DTL_ERROR_BUSY: another thread is inside the library, for example in dtl_finalize, or
+///         this thread is inside a call further up its stack. Call again when that call has
+///         returned. Also: other libraries hold tensors of dtl_array_export. They have to release
+///         them first. DTL_ERROR_INVALID_STATE: the library is not initialised.
+/// Threads: any, but not from a callback: in a function that the library calls, the last
+/// dtl_finalize returns DTL_ERROR_BUSY.
 DTL_NODISCARD dtl_status_t dtl_finalize(void);
 
-/// Makes the library usable in a child that was forked from a process that used it. The parent's
-/// handles are forgotten (they become stale; the parent's objects stay untouched). No other thread
-/// of the parent may have been inside a dtl_ call at the fork, and no stream or executor at work.
-/// The call counts as the child's first dtl_init: the parent's count is forgotten, and one
-/// dtl_finalize ends the library here.
+/// Makes the library usable in a child that was forked from a process that used it.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this process is no such child; or a thread was inside, so that
-///         what it had locked and half done stays so here: this child cannot use the library (it
-///         may exec, or exit). Functions that work in every state (those of enumerations and the
-///         log) return the same status in such a child. The call never waits for a lock that was
-///         held by a thread which does not exist here.
+/// The handles of the parent become stale; its objects are not touched. At the time of the fork no
+/// other thread of the parent may have been inside a dtl_ call, and no stream or executor may have
+/// been running work. The call counts as the first dtl_init of the child: the count of the parent
+/// is discarded, and one dtl_finalize closes the library here. The call never waits for a lock that
+/// a thread of the parent held.
+///
+/// @return DTL_ERROR_INVALID_STATE: this process is not such a child, or another thread was inside
+///         the library at the fork. In the second case locks and half-finished changes of that
+///         thread remain, so this child cannot use the library; it may call exec or exit. The
+///         functions of enumerations and of the log, which work in every state, return the same
+///         status in such a child.
 DTL_NODISCARD dtl_status_t dtl_init_after_fork(void);
 
-/// The library's version, "0.2.0". Lives for ever. Works in every state.
+/// Returns the version of the library, for example "0.2.0". Valid until the process ends. Works in
+/// every state.
 const char *dtl_version_string(void);
 
-/// Major version. Works in every state.
+/// Returns the major version. Works in every state.
 int32_t dtl_version_major(void);
 
-/// Minor version. Works in every state.
+/// Returns the minor version. Works in every state.
 int32_t dtl_version_minor(void);
 
-/// Patch version. Works in every state.
+/// Returns the patch version. Works in every state.
 int32_t dtl_version_patch(void);
 
-/// DTL_ABI_VERSION of the library (the header's may be lower). Works in every state.
+/// Returns the DTL_ABI_VERSION of the library; that of the header may be lower. Works in every
+/// state.
 uint32_t dtl_library_abi_version(void);
 
-/// The constant's name, e.g. "DTL_ERROR_TIMEOUT"; "DTL_ERROR_UNKNOWN" for a number that is no
-/// status. Lives for ever. Works in every state.
+/// Returns the name of a status, for example "DTL_ERROR_TIMEOUT". For a number that is not a status
+/// it returns "DTL_ERROR_UNKNOWN". Valid until the process ends. Works in every state.
 const char *dtl_status_name(dtl_status_t status);
 
-/// The general meaning of a status, for people. Lives for ever. Works in every state.
+/// Returns the general meaning of a status as a sentence. Valid until the process ends. Works in
+/// every state.
 /// Equivalent: MPI_Error_string.
 const char *dtl_status_message(dtl_status_t status);
 
-/// Returns the error text of this thread's last failed call, which names the offending value and
-/// the remedy. Successful calls leave it unchanged. Empty before the first failure. Never NULL.
-/// Works in every state.
+/// Returns the error text of the last failed call in this thread.
+///
+/// The text names the offending value and the remedy. Successful calls leave it unchanged. It is
+/// empty before the first failure, and never NULL. Works in every state.
 ///
 /// The pointer is valid until the calling thread ends. The text behind it does not change before
-/// the thread's second failure after this call (two buffers alternate); copy a text to keep it
+/// the second failure in this thread after the call (two buffers alternate); copy a text to keep it
 /// longer. So `printf("%d %s", dtl_x(), dtl_last_error())` always prints a valid text. If the
 /// compiler evaluates dtl_last_error() first, it is the text from before dtl_x().
 ///
-/// If a function of the program's or of a backend fails in it, its text names that function; behind
-/// a colon follows what the function has said with dtl_backend_set_error, or, if it has said
-/// nothing, the text of the last dtl_ call that failed in it, in its thread, if it returned that
-/// call's status.
+/// If a call fails because a callback or a slot failed, the text names that function. A colon and a
+/// second text follow: the one that the function passed to dtl_backend_set_error or, if it passed
+/// none and returned the status of the last dtl_ call that failed inside it, the text of that call.
 const char *dtl_last_error(void);
 
-/// Sends log lines of `level` (DTL_LOG_...) and below to `function`; NULL = back to standard error.
-/// `user` is passed through; both must stay valid until replaced (and one call longer: another
-/// thread may be inside). Works in every state; the level wins over DTL_LOG and dtl_config_t.
-/// The function is called by whichever thread has something to log, several at a time too. It may
-/// call the library, except dtl_finalize; what it logs itself comes back to it.
+/// Sends log lines of `level` and below to a function. Works in every state.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: no such level.
+/// The level overrides DTL_LOG and dtl_config_t. The function runs in the thread that logs,
+/// possibly in several threads at once. It may call the library except dtl_finalize; if such a call
+/// logs, the function is called again.
+///
+/// @param[in] function NULL sends log lines to standard error again. Must stay valid until it is
+///                     replaced and for one call longer, because another thread may be inside it.
+/// @param[in] user     Passed to `function`. The lifetime is that of `function`.
+/// @param[in] level    One of the DTL_LOG_ constants.
+/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such level.
 DTL_NODISCARD dtl_status_t dtl_log_set_callback(dtl_log_fn_t function, void *user, int32_t level);
 
-/// Every automatic choice so far and its reason, a line each, as text.
+/// Writes every automatic choice so far and its reason as text, one per line.
 ///
-/// @param[out] buf     `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length
+/// @param[out] buf     `cap` bytes for the text and its NUL. NULL with cap 0 queries the length
 ///                     only.
-/// @param[out] out_len length needed without the NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len; call again with more room.
+/// @param[in] cap      Size of `buf` in bytes.
+/// @param[out] out_len Length of the text without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written.
 DTL_NODISCARD dtl_status_t dtl_explain(char *buf, uint64_t cap, uint64_t *out_len);
 
 /* -----------------------------------------------------------------------------------------------
  * Backends: find and describe.
  * -------------------------------------------------------------------------------------------- */
 
-/// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
-/// calling thread's current backend: the last one given to `dtl_backend_set_device`, else
-/// `dtl_backend_get(NULL)`; that again once the current one is unregistered.
+/// Backend: a built-in or a registered one. In a call, DTL_BACKEND_NULL is the current backend of
+/// the calling thread: the last one passed to `dtl_backend_set_device`, otherwise that of
+/// `dtl_backend_get(NULL)`. The latter also applies after the current one is unregistered.
 struct dtl_backend_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -740,72 +766,79 @@ static const dtl_backend_t dtl_backend_null_ __attribute__((unused)) = {0};
 /// The backend has a comm table.
 #define DTL_COMPONENT_COMM 16u
 
-/// What `dtl_backend_info` tells. Start from DTL_BACKEND_INFO_INIT.
+/// Description of a backend, see `dtl_backend_info`. Start from DTL_BACKEND_INFO_INIT.
 typedef struct dtl_backend_info_t {
     /// sizeof(dtl_backend_info_t), set by DTL_BACKEND_INFO_INIT.
     uint32_t struct_size;
-    /// Its own components: DTL_COMPONENT_... ored.
+    /// Components of its own: DTL_COMPONENT_..., ORed.
     uint32_t components;
-    /// Rank in the automatic choice: the highest available one wins. INT32_MIN = never chosen.
+    /// Rank for the choice of "auto": the highest available one wins. INT32_MIN = never chosen.
     int32_t auto_priority;
     /// 1 = part of the library, 0 = registered by the program or a plugin.
     int32_t is_builtin;
-    /// The flags of its table.
+    /// Flags of its table.
     uint64_t flags;
-    /// Its name; valid as long as the backend is registered.
+    /// Name of the backend. Valid as long as the backend is registered.
     const char *name;
 } dtl_backend_info_t;
 
 /// Initial value of a dtl_backend_info_t.
 #define DTL_BACKEND_INFO_INIT {sizeof(dtl_backend_info_t), 0, 0, 0, 0, NULL}
 
-/// Finds a backend.
+/// Finds a backend by name.
 ///
-/// @param[in] name a name ("host", "null", ...; "cpu" and "CPU" mean host, "GPU" cuda); "auto" =
-///                 the available one with device and memory of the highest priority; NULL = the
-///                 one set by dtl_init, DTL_BACKEND or STEPMESH_BACKEND, else "auto", decided at
-///                 the first use. Only "auto" chooses: a name never falls back to another.
-/// @param[out] out its handle. Nothing to free.
-/// Plugins are searched for (DTL_PLUGIN_PATH, installed ones) if the name is not known yet, and for
-/// "auto"; once.
+/// If the name is unknown, and for "auto", plugins are searched for first (DTL_PLUGIN_PATH,
+/// installed folder); once.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists the known ones, and the plugins that
-///         could not be loaded with the reason.
-///         DTL_ERROR_UNAVAILABLE: NULL or "auto", and what it leads to cannot run here.
+/// @param[in] name A name ("host", "null" and so on; "cpu" and "CPU" mean "host", "GPU" means
+///                 "cuda"). "auto" is the available backend with devices and memory that has the
+///                 highest priority. NULL is the backend set by dtl_init, DTL_BACKEND or
+///                 STEPMESH_BACKEND, otherwise "auto", decided at the first use. Only "auto"
+///                 chooses: another name never falls back to a different backend.
+/// @param[out] out Its handle. There is nothing to free.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the known names, and the
+///         plugins that could not be loaded with the reasons.
+///         DTL_ERROR_UNAVAILABLE: `name` is NULL or "auto", and the backend that it resolves to
+///         cannot run here.
 DTL_NODISCARD dtl_status_t dtl_backend_get(const char *name, dtl_backend_t *out);
 
-/// Number of backends, available or not.
+/// Returns the number of backends, available or not. Searches for plugins if that was not done yet.
 DTL_NODISCARD dtl_status_t dtl_backend_count(uint64_t *out_count);
 
-/// The backend of an index, 0 ... count-1, in the order registered.
+/// Returns the backend with an index, in the order of registration.
 ///
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param[in] index 0 to the count - 1.
+/// @param[out] out  Its handle. There is nothing to free.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 DTL_NODISCARD dtl_status_t dtl_backend_at(uint64_t index, dtl_backend_t *out);
 
-/// The backend's name, valid as long as it is registered; NULL for a bad handle (see
-/// dtl_last_error).
+/// Returns the name of a backend, valid as long as the backend is registered. For an invalid handle
+/// it returns NULL; dtl_last_error has the reason.
 const char *dtl_backend_name(dtl_backend_t backend);
 
 /// Describes a backend.
 ///
-/// @param[in,out] out_info start from DTL_BACKEND_INFO_INIT.
+/// @param[in,out] out_info Start from DTL_BACKEND_INFO_INIT.
 DTL_NODISCARD dtl_status_t dtl_backend_info(dtl_backend_t backend, dtl_backend_info_t *out_info);
 
-/// Whether a backend can run here. Asks it afresh.
+/// Checks whether a backend can run on this machine. Each call checks again.
 ///
 /// @param[out] out_yes 1 or 0.
-/// @param[out] why     the reason if 0, cut to fit, with its NUL; empty if 1. May be NULL.
-/// @param[in] cap      bytes of room in `why`.
-/// @param[out] out_len bytes of the whole reason, without its NUL; may be NULL.
+/// @param[out] why     Receives the reason if the result is 0, cut to fit, with its NUL;
+///                     otherwise an empty text. May be NULL.
+/// @param[in] cap      Size of `why` in bytes.
+/// @param[out] out_len Length of the whole reason in bytes, without the NUL; may be NULL.
 DTL_NODISCARD dtl_status_t dtl_backend_is_available(dtl_backend_t backend, int32_t *out_yes,
     char *why, uint64_t cap, uint64_t *out_len);
 
-/// Whether a backend has a feature: its own "device", "memory", "transfer", "exec", "modules"
-/// (kernels from source), "comm"; with the library's help "streams", "async" (copies and launches
-/// that the caller does not wait for), "shared_memory" (of the threads of a launch's block); or a
-/// name that the backend itself knows (an unknown one is answered 0). The answer is the same where
-/// the backend cannot run.
+/// Checks whether a backend has a feature. The result does not depend on whether the backend can
+/// run here.
 ///
+/// @param[in] feature  Components of its own: "device", "memory", "transfer", "exec", "modules"
+///                     (kernels from source), "comm". With the help of the library: "streams",
+///                     "async" (copies and launches for which the caller does not wait),
+///                     "shared_memory" (shared by the threads of a block). Any other name is
+///                     passed to the backend; the result for an unknown one is 0.
 /// @param[out] out_yes 1 or 0.
 DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const char *feature,
     int32_t *out_yes);
@@ -814,39 +847,39 @@ DTL_NODISCARD dtl_status_t dtl_backend_supports(dtl_backend_t backend, const cha
  * Plugin files: load backends, list the files and their results.
  * -------------------------------------------------------------------------------------------- */
 
-/// The plugin is loaded: its backends are registered.
+/// State of a plugin: loaded, and its backends are registered.
 #define DTL_PLUGIN_LOADED 1
-/// The plugin could not be loaded, or this file or folder was refused: see `reason`.
+/// State of a plugin: not loaded, or this file or folder was refused; see `reason`.
 #define DTL_PLUGIN_FAILED 2
-/// The plugin was loaded, but its backends have been unregistered since, or dtl_finalize took them.
+/// State of a plugin: loaded, but its backends have been unregistered, or removed by dtl_finalize.
 #define DTL_PLUGIN_IDLE 3
 
-/// What became of a plugin file, or of a folder that was searched for plugins. Start from
-/// DTL_PLUGIN_INFO_INIT. All texts live for ever and are never NULL.
+/// State of a plugin file, or of a folder that was searched for plugins. Start from
+/// DTL_PLUGIN_INFO_INIT. All texts are valid until the process ends, and never NULL.
 typedef struct dtl_plugin_info_t {
     /// sizeof(dtl_plugin_info_t), set by DTL_PLUGIN_INFO_INIT.
     uint32_t struct_size;
-    /// DTL_PLUGIN_LOADED, _FAILED or _IDLE.
+    /// DTL_PLUGIN_LOADED, DTL_PLUGIN_FAILED or DTL_PLUGIN_IDLE.
     int32_t state;
-    /// The status that the attempt ended with.
+    /// Status with which the attempt ended.
     dtl_status_t status;
-    /// The ABI version that library and plugin agreed on; 0 = it did not come to that.
+    /// ABI version on which library and plugin agreed; 0 = the attempt ended earlier.
     uint32_t abi_version;
-    /// The file or folder, without symbolic links where it exists.
+    /// File or folder, without symbolic links if it exists.
     const char *path;
-    /// Why it failed; empty if it did not. Of a plugin that is loaded: a backend_register that
-    /// failed although `load` returned DTL_SUCCESS, which is also a warning in the log.
+    /// Reason of the failure; empty if there was none. For a loaded plugin, a backend_register that
+    /// failed although `load` returned DTL_SUCCESS; it is also logged as a warning.
     const char *reason;
     /// Origin of the request to load it: "dtl_backend_load", "dtl_backend_load_dir",
     /// "DTL_PLUGIN_PATH" or "installed".
     const char *origin;
-    /// The plugin's own name; empty if it did not come to that, as the next three.
+    /// Name of the plugin; empty if the attempt ended earlier, as the next three fields.
     const char *name;
-    /// Its version.
+    /// Version of the plugin.
     const char *version;
-    /// The plugin's own description.
+    /// Description of the plugin.
     const char *description;
-    /// The names of its backends that are registered, separated by ", ".
+    /// Names of its registered backends, separated by ", ".
     const char *backends;
 } dtl_plugin_info_t;
 
@@ -854,129 +887,145 @@ typedef struct dtl_plugin_info_t {
 #define DTL_PLUGIN_INFO_INIT \
     {sizeof(dtl_plugin_info_t), 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
-/// Loads a plugin file and registers its backends. It is never unloaded. Who loads a file runs its
-/// code: a plugin that crashes takes the program along (`dtl-info --probe FILE` tries one safely).
-/// With DTL_PLUGIN_PROBE=1 in the environment that is done before any plugin file is opened,
-/// whoever named it: one that crashes or hangs in the probe is not loaded, and that is its reason.
-/// The value may be a time limit instead (30s; 1 means 10s). The program then has a child for that
-/// long (posix_spawn, no fork handlers); it may ignore SIGCHLD or wait for any child.
+/// Loads a plugin file and registers its backends. The file is never unloaded.
 ///
-/// Not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
-/// (dtl/backends beside libdtl.so): those are loaded when an unknown backend is requested, by
+/// The call is not needed for plugins in the folders of DTL_PLUGIN_PATH or in the installed folder
+/// (dtl/backends beside libdtl.so). Those are loaded when an unknown backend is requested, by
 /// "auto", or when backends are listed.
 ///
-/// @param[in] path a shared object; how it is named does not matter. File, folder and symbolic
-///                 links in the path must belong to the user or root, and nobody else may be able
-///                 to write to them.
-/// @param[out] out its first backend; the others are found by name. May be NULL.
-/// @return A file that is loaded already (under whatever name): success, its first backend. If its
-///         backends are gone (unregistered, or dtl_finalize), it registers them again.
-///         DTL_ERROR_NOT_FOUND: no such file. DTL_ERROR_UNAVAILABLE: the file may not be trusted,
-///         the dynamic loader refuses it (a library that it needs is missing, say), or it failed
-///         the probe that DTL_PLUGIN_PROBE requests, or could not be probed.
-///         DTL_ERROR_INVALID_ARGUMENT: it is no plugin, is cut off, or describes itself wrongly.
-///         DTL_ERROR_INCOMPATIBLE_ABI: another machine, no ABI version in common (both ranges are
-///         in the text), or a struct is laid out differently (its name, the field, both offsets).
-///         DTL_ERROR_ALREADY_EXISTS: a name is taken. DTL_ERROR_BUSY: inside a plugin's load.
-///         Else the status of the plugin's entry or load. The reason is kept for dtl_plugin_at and
-///         is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
-/// Threads: any; one at a time loads, the others wait.
+/// Loading a file runs its code, so a plugin that crashes takes the program down. `dtl-info --probe
+/// FILE` tries one safely. With DTL_PLUGIN_PROBE=1 in the environment, every plugin file is probed
+/// in a child process before it is opened, whoever named it. A file that crashes or hangs in the
+/// probe is not loaded, and that is the reason reported. The value may be a time limit instead
+/// (30s; 1 means 10s). The program then has a child process for that long (posix_spawn, no fork
+/// handlers). It may ignore SIGCHLD or wait for any child.
+///
+/// If the file is loaded already, under any path, the call succeeds. If its backends are gone
+/// (unregistered, or after dtl_finalize), it registers them again.
+///
+/// @param[in] path A shared object with any name. The file, its folder and symbolic links in the
+///                 path must belong to the user or root, and must not be writable by anyone else.
+/// @param[out] out Its first backend; the others are found by name. May be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such file.
+///         DTL_ERROR_UNAVAILABLE: the file is not trusted, the dynamic loader refused it (for
+///         example because a library that it needs is missing), or it failed the probe of
+///         DTL_PLUGIN_PROBE or could not be probed.
+///         DTL_ERROR_INVALID_ARGUMENT: the file is not a plugin, is truncated, or describes itself
+///         wrongly.
+///         DTL_ERROR_INCOMPATIBLE_ABI: it is for another machine, has no ABI version in common with
+///         the library (the text has both ranges), or lays out a struct differently (the text has
+///         its name, the field and both offsets).
+///         DTL_ERROR_ALREADY_EXISTS: the name of a backend is taken.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+///         Otherwise the status of the plugin's entry or `load`. The reason is kept for
+///         dtl_plugin_at, and is part of the text of DTL_ERROR_NOT_FOUND from dtl_backend_get.
+/// Threads: any. One thread loads at a time; the others wait.
 DTL_NODISCARD dtl_status_t dtl_backend_load(const char *path, dtl_backend_t *out);
 
-/// Loads every plugin file of a folder: those named *.so, in the order of their names. One that
-/// fails does not keep the others from being loaded: why it did is logged, and kept for
-/// dtl_plugin_at.
+/// Loads every file of a folder whose name ends in .so, in the order of the names.
 ///
-/// @param[in] path        the folder. It and symbolic links in its path must belong to the user
-///                        or root, and nobody else may be able to write to it (a folder with the
-///                        sticky bit is good enough).
-/// @param[out] out_loaded how many of its files are loaded now; may be NULL.
-/// @return DTL_ERROR_NOT_FOUND: no such folder. DTL_ERROR_UNAVAILABLE: it may not be trusted or
-///         read.
-///         DTL_ERROR_BUSY: inside a plugin's load.
-/// Threads: any; one at a time loads, the others wait.
+/// A file that fails does not prevent the others from being loaded. Its reason is logged, and kept
+/// for dtl_plugin_at.
+///
+/// @param[in] path        The folder. It and symbolic links in its path must belong to the user
+///                        or root, and must not be writable by anyone else (a folder with the
+///                        sticky bit may be).
+/// @param[out] out_loaded Number of its files that are loaded now; may be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such folder.
+///         DTL_ERROR_UNAVAILABLE: the folder is not trusted or cannot be read.
+///         DTL_ERROR_BUSY: the call was made inside the `load` of a plugin.
+/// Threads: any. One thread loads at a time; the others wait.
 DTL_NODISCARD dtl_status_t dtl_backend_load_dir(const char *path, uint64_t *out_loaded);
 
-/// Number of plugin files (and refused folders) that were tried since the library was opened,
-/// whatever became of them. Searches DTL_PLUGIN_PATH and the installed folder if that was not done
-/// yet.
+/// Returns the number of plugin files (and refused folders) that were tried since the library was
+/// initialised, with any outcome. Searches DTL_PLUGIN_PATH and the installed folder if that was not
+/// done yet.
 DTL_NODISCARD dtl_status_t dtl_plugin_count(uint64_t *out_count);
 
-/// What became of the plugin file of an index, 0 ... count-1, in the order first tried.
+/// Describes the plugin file with an index, in the order of the first attempts.
 ///
-/// @param[in,out] out_info start from DTL_PLUGIN_INFO_INIT.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param[in] index        0 to the count - 1.
+/// @param[in,out] out_info Start from DTL_PLUGIN_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 DTL_NODISCARD dtl_status_t dtl_plugin_at(uint64_t index, dtl_plugin_info_t *out_info);
 
 /* -----------------------------------------------------------------------------------------------
  * Devices: count, select, describe.
  * -------------------------------------------------------------------------------------------- */
 
-/// What `dtl_device_info` tells. Start from DTL_DEVICE_INFO_INIT. 0 or an empty text = unknown.
+/// Description of a device, see `dtl_device_info`. Start from DTL_DEVICE_INFO_INIT. 0 or an empty
+/// text = unknown.
 typedef struct dtl_device_info_t {
     /// sizeof(dtl_device_info_t), set by DTL_DEVICE_INFO_INIT.
     uint32_t struct_size;
-    /// NUMA node it hangs on; -1 = unknown.
+    /// NUMA node of the device; -1 = unknown.
     int32_t numa_node;
     /// DTL_DEVICE_... or a registered device kind.
     dtl_enum_word_t kind;
-    /// Its memory in bytes.
+    /// Total memory in bytes.
     uint64_t total_bytes;
-    /// Cores of a CPU, multiprocessors of a GPU.
+    /// Number of cores of a CPU, of multiprocessors of a GPU.
     uint32_t compute_units;
-    /// Most threads in one block of a launch.
+    /// Maximum number of threads per block of a launch.
     uint32_t max_block_threads;
-    /// Largest block, per dimension.
+    /// Maximum block size in x, y, z.
     uint32_t max_block[3];
-    /// Largest grid (in blocks), per dimension.
+    /// Maximum grid size (in blocks) in x, y, z.
     uint32_t max_grid[3];
-    /// Its name, NUL-terminated.
+    /// Name of the device, NUL-terminated.
     char name[128];
-    /// PCI address "0000:65:00.0", NUL-terminated; empty if it has none.
+    /// PCI address, such as "0000:65:00.0", NUL-terminated; empty if there is none.
     char pci[32];
 } dtl_device_info_t;
 
 /// Initial value of a dtl_device_info_t.
 #define DTL_DEVICE_INFO_INIT {sizeof(dtl_device_info_t), 0, 0, 0, 0, 0, {0}, {0}, {0}, {0}}
 
-/// Number of devices of a backend.
+/// Returns the number of devices of a backend.
 ///
-/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here (the text gives the reason).
+/// @return DTL_ERROR_UNAVAILABLE: the backend cannot run here. The text has the reason.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no device component.
 /// Equivalent: cudaGetDeviceCount.
 DTL_NODISCARD dtl_status_t dtl_backend_device_count(dtl_backend_t backend, int32_t *out_count);
 
-/// Makes a device the calling thread's current one, and its backend what DTL_BACKEND_NULL means
-/// in this thread. Other threads keep theirs.
+/// Sets the current device of the calling thread, and makes its backend the one that
+/// DTL_BACKEND_NULL refers to in this thread. Other threads are not affected.
 ///
-/// @param[in] device 0 ... count-1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device; nothing changed.
+/// @param[in] device 0 to the device count - 1.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device. Nothing changed.
 /// Equivalent: cudaSetDevice.
 DTL_NODISCARD dtl_status_t dtl_backend_set_device(dtl_backend_t backend, int32_t device);
 
-/// The calling thread's current device of a backend. Equivalent: cudaGetDevice.
+/// Returns the current device of a backend in the calling thread.
+/// Equivalent: cudaGetDevice.
 DTL_NODISCARD dtl_status_t dtl_backend_get_device(dtl_backend_t backend, int32_t *out_device);
 
-/// Device type and id in DLPack's numbers, for arrays shared with other libraries.
-/// Equivalent: StepMesh's GetDevice; source of the numbers: dlpack.h, DLDeviceType.
+/// Returns the DLPack device type and id of a device, for arrays shared with other libraries.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend's devices have none.
+/// @param[out] out_type A DLDeviceType of dlpack.h.
+/// @param[out] out_id   The device number within that type.
+/// @return DTL_ERROR_NOT_SUPPORTED: the devices of the backend have none.
+///         DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+/// Equivalent: StepMesh's GetDevice.
 DTL_NODISCARD dtl_status_t dtl_backend_dlpack_device(dtl_backend_t backend, int32_t device,
     int32_t *out_type, int32_t *out_id);
 
 /// Describes a device.
 ///
-/// @param[in,out] out_info start from DTL_DEVICE_INFO_INIT.
+/// @param[in,out] out_info Start from DTL_DEVICE_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
 /// Equivalent: cudaGetDeviceProperties.
 DTL_NODISCARD dtl_status_t dtl_device_info(dtl_backend_t backend, int32_t device,
     dtl_device_info_t *out_info);
 
-/// Free and total memory of a device in bytes; 0 = unknown. The host's is bounded by the control
-/// group. Equivalent: cudaMemGetInfo.
+/// Returns the free and total memory of a device in bytes; 0 means unknown. Host memory is limited
+/// by the control group.
 ///
-/// @param[in] device 0 ... count-1. Of a backend with memory and without devices: 0, all of its
-///                   memory.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_NOT_SUPPORTED: the backend does not
-///         tell.
+/// @param[in] device 0 to the device count - 1. For a backend with memory and without devices, 0
+///                   stands for all of its memory.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not report it.
+/// Equivalent: cudaMemGetInfo.
 DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t device,
     uint64_t *out_free_bytes, uint64_t *out_total_bytes);
 
@@ -984,77 +1033,78 @@ DTL_NODISCARD dtl_status_t dtl_device_memory_info(dtl_backend_t backend, int32_t
  * Memory: allocate, free, describe, query a pointer, share between processes.
  * -------------------------------------------------------------------------------------------- */
 
-/// The memory of this kind can be read and written by the host.
+/// Property of a memory kind: the host can read and write it.
 #define DTL_MEMORY_HOST_ACCESSIBLE UINT64_C(1)
-/// ... by the device.
+/// Property of a memory kind: the device can read and write it.
 #define DTL_MEMORY_DEVICE_ACCESSIBLE UINT64_C(2)
-/// One address is valid on both sides.
+/// Property of a memory kind: one address is valid on host and device.
 #define DTL_MEMORY_UNIFIED UINT64_C(4)
-/// Atomic operations between host and device work on it.
+/// Property of a memory kind: atomic operations between host and device work.
 #define DTL_MEMORY_ATOMICS UINT64_C(8)
-/// The operating system may page it out.
+/// Property of a memory kind: the operating system may page it out.
 #define DTL_MEMORY_PAGEABLE UINT64_C(16)
-/// alloc and free may be called from several threads at once.
+/// Property of a memory kind: several threads may call alloc and free at once.
 #define DTL_MEMORY_THREAD_SAFE UINT64_C(32)
-/// `dtl_mem_export` works on it: other processes of the node can have the same memory.
+/// Property of a memory kind: `dtl_mem_export` shares it with other processes of the node.
 #define DTL_MEMORY_EXPORTABLE UINT64_C(64)
 
-/// What `dtl_mem_kind_info` tells. Start from DTL_MEM_KIND_INFO_INIT.
+/// Description of a memory kind, see `dtl_mem_kind_info`. Start from DTL_MEM_KIND_INFO_INIT.
 typedef struct dtl_mem_kind_info_t {
     /// sizeof(dtl_mem_kind_info_t), set by DTL_MEM_KIND_INFO_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// DTL_MEMORY_HOST_ACCESSIBLE and its like, ored.
+    /// DTL_MEMORY_HOST_ACCESSIBLE and the other properties, ORed.
     uint64_t properties;
-    /// Alignment in bytes that every allocation has at least.
+    /// Minimum alignment of every allocation, in bytes.
     uint64_t alignment;
-    /// For people, e.g. "host (page-locked)", NUL-terminated.
+    /// Name for display, such as "host (page-locked)", NUL-terminated.
     char name[64];
 } dtl_mem_kind_info_t;
 
 /// Initial value of a dtl_mem_kind_info_t.
 #define DTL_MEM_KIND_INFO_INIT {sizeof(dtl_mem_kind_info_t), 0, 0, 0, {0}}
 
-/// What `dtl_mem_stats` tells: allocations made through `dtl_mem_alloc` and not yet freed.
-/// Start from DTL_MEM_STATS_INIT.
+/// Statistics of live allocations, see `dtl_mem_stats` and `dtl_pool_stats`. Start from
+/// DTL_MEM_STATS_INIT.
 typedef struct dtl_mem_stats_t {
     /// sizeof(dtl_mem_stats_t), set by DTL_MEM_STATS_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// Bytes allocated now. What was imported counts as if it had been allocated here (in
-    /// reserved_bytes and the counts, too), so memory that n processes have counts n times.
+    /// Bytes allocated now. Imported memory counts as if it had been allocated here (also in
+    /// reserved_bytes and the counts), so memory shared by n processes counts n times.
     uint64_t live_bytes;
-    /// Most bytes ever allocated at once. Of the host's memory: exact if one thread allocates, else
-    /// it may be too high by what each thread has freed in its last 256 frees, or by 1 MiB for each
-    /// thread.
+    /// Maximum of live_bytes so far. For host memory it is exact if one thread allocates. Otherwise
+    /// it may be too high by the amount that each thread freed in its last 256 frees, or by 1 MiB
+    /// per thread.
     uint64_t peak_bytes;
-    /// Bytes taken from the system to serve them (at least live_bytes). Of the host: also for its
-    /// pools, and what is kept without use. These are addresses: pages of them that were never
-    /// touched, or whose memory went back while their neighbours are used, take no memory, so a
-    /// process' resident set may be smaller.
+    /// Bytes taken from the system for these allocations (at least live_bytes). For host memory
+    /// this includes its pools and cached free memory. It counts addresses: pages that were never
+    /// touched, or were returned while their neighbours are in use, take no memory, so the resident
+    /// set of a process may be smaller.
     uint64_t reserved_bytes;
-    /// Allocations alive now.
+    /// Number of allocations that are live now.
     uint64_t live_count;
-    /// Allocations made in all.
+    /// Number of allocations so far.
     uint64_t total_count;
 } dtl_mem_stats_t;
 
 /// Initial value of a dtl_mem_stats_t.
 #define DTL_MEM_STATS_INIT {sizeof(dtl_mem_stats_t), 0, 0, 0, 0, 0, 0}
 
-/// What `dtl_mem_query` tells of a pointer. Start from DTL_MEM_INFO_INIT.
+/// Description of the memory that a pointer refers to, see `dtl_mem_query`. Start from
+/// DTL_MEM_INFO_INIT.
 typedef struct dtl_mem_info_t {
     /// sizeof(dtl_mem_info_t), set by DTL_MEM_INFO_INIT.
     uint32_t struct_size;
-    /// The device it was allocated on.
+    /// Device on which the memory was allocated.
     int32_t device;
-    /// The backend it was allocated by.
+    /// Backend of the memory.
     dtl_backend_t backend;
     /// DTL_MEMORY_... or a registered kind.
     dtl_enum_word_t kind;
-    /// First byte of the allocation that the pointer lies in.
+    /// First byte of the allocation that contains the pointer.
     void *base;
     /// Size of that allocation in bytes.
     uint64_t size_bytes;
@@ -1063,144 +1113,158 @@ typedef struct dtl_mem_info_t {
 /// Initial value of a dtl_mem_info_t.
 #define DTL_MEM_INFO_INIT {sizeof(dtl_mem_info_t), 0, {0}, 0, NULL, 0}
 
-/// An allocation in words that another process understands: made by `dtl_mem_export`, read by
-/// `dtl_mem_import`. Plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any
-/// way.
+/// Handle of exported memory: written by `dtl_mem_export`, read by `dtl_mem_import` in another
+/// process. It is plain data without pointers: send it as sizeof(dtl_mem_handle_t) bytes, by any
+/// means.
 typedef struct dtl_mem_handle_t {
-    /// For the library alone. All 0 = null.
+    /// Private to the library. All 0 = null.
     uint64_t opaque[16];
 } dtl_mem_handle_t;
 
-/// What a backend's export_handle has room for, in bytes.
+/// Size in bytes of the handle that the slot export_handle of a backend may write.
 #define DTL_MEM_HANDLE_ROOM UINT64_C(64)
 
-/// Allocates memory on the calling thread's current device.
+/// Allocates memory on the current device of the calling thread.
+///
+/// If the default dispatcher has a handler for the kind (DTL_OPERATION_ALLOC), that handler
+/// allocates. Host memory takes a block of at most 63 bytes more (sizes up to 256), or at most a
+/// quarter more (larger sizes). Freed host memory is cached within a budget (see dtl_mem_trim).
 ///
 /// @param[in] kind       DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
-///                       One that the default dispatcher has a handler for (DTL_OPERATION_ALLOC)
-///                       is allocated by that.
-/// @param[in] size_bytes at least 1.
-/// @param[in] alignment  a power of two in bytes; 0 = the alignment that dtl_mem_kind_info
-///                       reports for the kind (host: 64).
-/// @param[out] out       its first byte. Yours until dtl_mem_free with the same backend, by any
-///                       thread; not zeroed. Of the host: in a block of up to 63 bytes more
-///                       (sizes up to 256), above at most a quarter more; what is freed is kept
-///                       within a budget (see dtl_mem_trim).
-/// @return DTL_ERROR_OUT_OF_MEMORY; DTL_ERROR_NOT_SUPPORTED: the backend has no such kind;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment; DTL_ERROR_BUSY: another thread is
-///         unregistering the backend; DTL_ERROR_LIMIT (SHARED of backend "host", which takes a
-///         descriptor for each block): no file descriptors left. *out is written on success only.
-/// Equivalent: cudaMalloc.
+/// @param[in] size_bytes Size in bytes, at least 1.
+/// @param[in] alignment  Power of two in bytes. 0 = the alignment that dtl_mem_kind_info reports
+///                       for the kind (host: 64).
+/// @param[out] out       First byte. Not zeroed. Written on success only. The caller owns it;
+///                       free it with dtl_mem_free of the same backend, in any thread.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host" uses one per
+///         block).
+/// Threads: any. Equivalent: cudaMalloc.
 DTL_NODISCARD dtl_status_t dtl_mem_alloc(dtl_backend_t backend, dtl_enum_word_t kind,
     uint64_t size_bytes, uint64_t alignment, void **out);
 
-/// Frees what dtl_mem_alloc or dtl_mem_import gave. NULL is success. No copy or kernel may still
-/// use it. Memory that several processes have stays until the last of them frees it or ends. It may
-/// wait for all work of the device (CUDA, kinds other than DEVICE).
+/// Frees memory from dtl_mem_alloc or dtl_mem_import.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live allocation of this backend (freed twice, not its
-///         first byte, another backend's); nothing is freed.
+/// No copy or kernel may still use it. Memory shared by several processes exists until the last of
+/// them frees it or ends. The call may wait for all work of the device (CUDA, kinds other than
+/// DEVICE).
+///
+/// @param[in] ptr First byte of the allocation. NULL is success.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation of this backend (freed twice,
+///         not its first byte, of another backend). Nothing is freed.
+/// Threads: any. Equivalent: cudaFree.
 DTL_NODISCARD dtl_status_t dtl_mem_free(dtl_backend_t backend, void *ptr);
 
 /// Describes a memory kind of a backend: who can access it, its alignment.
 ///
-/// @param[in,out] out_info start from DTL_MEM_KIND_INFO_INIT.
+/// @param[in,out] out_info Start from DTL_MEM_KIND_INFO_INIT.
 /// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
 DTL_NODISCARD dtl_status_t dtl_mem_kind_info(dtl_backend_t backend, dtl_enum_word_t kind,
     dtl_mem_kind_info_t *out_info);
 
-/// Counts a backend's live allocations.
+/// Returns the number and size of the live allocations of a backend.
 ///
-/// @param[in,out] out_stats start from DTL_MEM_STATS_INIT.
+/// @param[in,out] out_stats Start from DTL_MEM_STATS_INIT.
 DTL_NODISCARD dtl_status_t dtl_mem_stats(dtl_backend_t backend, dtl_mem_stats_t *out_stats);
 
-/// Gives back to the system what is kept of a backend's freed memory for later dtl_mem_alloc. Of
-/// backend "cuda" that is what its devices' pools have; of "host" up to DTL_MEMORY_KEEP bytes
-/// (default 256 MiB, or an eighth of the most that was used), besides the slabs that threads
-/// allocate from: what the calling thread and threads that have ended keep goes at once, what
-/// others keep within their next 256 frees. For "host" it also returns the free memory of malloc to
-/// the system: that of the program, and that of the library's own tables (communicators, queues).
-/// Other backends keep nothing.
+/// Returns cached free memory of a backend to the system.
+///
+/// For backend "cuda" this is the memory of the pools of its devices. For "host" it is up to
+/// DTL_MEMORY_KEEP bytes (default 256 MiB, or an eighth of the peak use), and the slabs from which
+/// threads allocate. Slabs of the calling thread and of threads that have ended are returned
+/// immediately, those of other threads within their next 256 frees. For "host" the free memory of
+/// malloc is returned too: that of the program, and that of internal tables of the library
+/// (communicators, queues). Other backends cache nothing.
 ///
 /// Equivalent: malloc_trim.
 DTL_NODISCARD dtl_status_t dtl_mem_trim(dtl_backend_t backend);
 
-/// Describes the memory that a pointer lies in: an allocation of the library, memory announced to
-/// it (dtl_mem_adopt, dtl_mem_register_host, imported arrays), or memory that the program allocated
-/// through a driver, if that driver is in use and knows the pointer. Copies and messages treat the
-/// pointer accordingly, with one exception: they do not query a driver about the program's image,
-/// its stacks and its heap (brk), and treat these as host memory. This function does query it
-/// there, because the program may have registered host memory with a driver.
+/// Describes the memory that a pointer refers to.
 ///
-/// A driver is in use once a call has used its backend, or once dtl_init, the opening of a
-/// communicator or this function has found that the program initialised it. Backend "cuda" knows
-/// pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged, cudaHostAlloc and
-/// cudaHostRegister; registered backends with the slot pointer_info know theirs; "opencl" knows
-/// none.
+/// This is an allocation of the library, memory announced to it (dtl_mem_adopt,
+/// dtl_mem_register_host, imported arrays), or memory that the program allocated through a driver,
+/// if that driver is in use and recognises the pointer. Copies and messages treat the pointer
+/// accordingly, with one exception: they do not query a driver about the image, stacks and heap
+/// (brk) of the program, and treat these as host memory. This function does, because the program
+/// may have registered host memory with a driver.
 ///
-/// @param[in] ptr          any address; it is not read.
-/// @param[in,out] out_info start from DTL_MEM_INFO_INIT. For memory that a driver knows, base and
-///                         size_bytes are the driver's.
-/// @return DTL_ERROR_NOT_FOUND: the pointer lies in none of these; copies and messages treat it as
-///         host memory. Any other failure of the slot pointer_info or of the driver's query: its
-///         status. Copies and messages with the pointer fail with it, too, unless another driver
-///         knows the pointer.
+/// A driver is in use once a call has used its backend. It is also in use once dtl_init, the
+/// opening of a communicator or this function has found that the program initialised it. Backend
+/// "cuda" recognises pointers from cudaMalloc, cudaMallocAsync, cuMemMap, cudaMallocManaged,
+/// cudaHostAlloc and cudaHostRegister. Registered backends with the slot pointer_info recognise
+/// theirs, "opencl" none.
+///
+/// @param[in] ptr          Any address. It is not read.
+/// @param[in,out] out_info Start from DTL_MEM_INFO_INIT. For memory that a driver recognises,
+///                         base and size_bytes are those of the driver.
+/// @return The status of the slot pointer_info or of the driver query if that fails. Copies and
+///         messages with the pointer then fail too, unless another driver recognises it.
+///         DTL_ERROR_NOT_FOUND: the pointer refers to none of these. Copies and messages treat it
+///         as host memory.
 /// Equivalent: cudaPointerGetAttributes.
 DTL_NODISCARD dtl_status_t dtl_mem_query(const void *ptr, dtl_mem_info_t *out_info);
 
-/// Describes an allocation so that other processes of the node can have the same memory
-/// (dtl_mem_import).
+/// Creates a handle by which other processes of the node can map the same memory (dtl_mem_import).
 ///
-/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes by any message, or write it
-/// to a file. It serves any number of imports, as long as this process lives and has not freed the
-/// allocation; exporting again gives an equally good one. Of backend "host": kind
-/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace; every such block takes
-/// one file descriptor in the process that allocated it (none where it is imported), and its pages
-/// are taken when it is allocated. Any thread; of one allocation also at once.
+/// The handle is plain data: send it as sizeof(dtl_mem_handle_t) bytes in a message, or write it to
+/// a file. It serves any number of imports while this process lives and has not freed the
+/// allocation. Exporting again returns an equivalent handle. For backend "host" the kind is
+/// DTL_MEMORY_SHARED, between processes of one user and one PID namespace. Each such block uses one
+/// file descriptor in the process that allocated it, and none in processes that import it. Its
+/// pages are reserved when it is allocated.
 ///
-/// @param[in] ptr  the first byte of what dtl_mem_alloc gave (for a place inside send the offset
-///                 too).
-/// @param[out] out the handle; not written on failure.
-/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (allocate one whose
-///         properties have DTL_MEMORY_EXPORTABLE: the text names it for backend "host"), it was
-///         imported (pass on the handle that it came from), or it belongs to a pool;
-///         DTL_ERROR_NOT_FOUND: no live allocation;
-///         DTL_ERROR_INVALID_ARGUMENT: not its first byte, or freed meanwhile;
-///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or is of another PID
-///         namespace (mount this one's); DTL_ERROR_LIMIT: no file descriptor left (one is used
-///         during the call); DTL_ERROR_INVALID_STATE: the program has closed the block's.
-/// Equivalent: cudaIpcGetMemHandle.
+/// @param[in] ptr  First byte from dtl_mem_alloc. For a place inside, send the offset as well.
+/// @param[out] out The handle, written on success only. There is nothing to free.
+/// @return DTL_ERROR_NOT_SUPPORTED: memory of this kind cannot be exported (use a kind with
+///         DTL_MEMORY_EXPORTABLE; for backend "host" the text names it), it was imported (pass the
+///         original handle on), or it belongs to a pool.
+///         DTL_ERROR_NOT_FOUND: there is no live allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not its first byte, or another thread freed it.
+///         DTL_ERROR_UNAVAILABLE, DTL_ERROR_MEMORY: /proc cannot be read, or belongs to another PID
+///         namespace. Mount that of this one.
+///         DTL_ERROR_LIMIT: no file descriptor is left (one is used during the call).
+///         DTL_ERROR_INVALID_STATE: the program closed the file descriptor of the block.
+/// Threads: any, also with one allocation at once. Equivalent: cudaIpcGetMemHandle.
 DTL_NODISCARD dtl_status_t dtl_mem_export(const void *ptr, dtl_mem_handle_t *out);
 
-/// Makes memory that another process exported memory of this one, too: both read and write the same
-/// bytes. What one writes the other finds there after a message, a barrier or an atomic operation
+/// Maps memory that another process exported, so that both access the same bytes.
+///
+/// Writes of one process are visible to the other after a message, a barrier or an atomic operation
 /// between them.
 ///
-/// The result is an allocation like any other (dtl_mem_query, dtl_mem_copy, windows, messages,
-/// statistics), yours until dtl_mem_free with the same backend, by any thread, also after the other
-/// process has freed it or has ended. Addresses differ from process to process: put offsets into
-/// shared memory, not pointers. Importing again, or what this very process exported, gives one more
-/// mapping at another address, freed by itself. A forked child has the memory at the same place as
-/// its parent, but not as an allocation of its own: it imports again. Until it ends or calls exec,
-/// it keeps what its parent had, memory and descriptors, also when that frees them. Two mappings of
-/// one block are two addresses: dtl_mem_copy does not see that they overlap, and of windows each
-/// rank gives a part of its own.
+/// The result is an ordinary allocation (dtl_mem_query, dtl_mem_copy, windows, messages,
+/// statistics). It remains valid after the other process frees the memory or ends. Addresses differ
+/// between processes, so store offsets in shared memory, not pointers. Each import, also of memory
+/// that this process exported, is a further mapping at another address, which is freed separately.
+/// dtl_mem_copy does not detect that two mappings of one block overlap, and in a window each rank
+/// must expose a different part.
 ///
-/// @param[in] backend         the backend that the memory was exported from, in this process.
-/// @param[in] handle          what dtl_mem_export wrote; read during the call only.
-/// @param[out] out            the first byte, with the alignment that the exporter requested
-///                            (host: of a page at least).
-/// @param[out] out_size_bytes its size in bytes, as it was allocated; NULL = not wanted.
-/// @return DTL_ERROR_INVALID_HANDLE: null, or stale: the exporter has freed it or has ended (get a
-///         new handle; free only when all have imported); DTL_ERROR_INVALID_ARGUMENT: not what
-///         dtl_mem_export wrote, damaged, or of another backend (the text names it);
-///         DTL_ERROR_NOT_SUPPORTED: it comes from another node or PID namespace (send data
-///         instead), or the backend imports nothing; DTL_ERROR_MEMORY: the system does not let this
-///         process at the other's memory (another user, fewer privileges); DTL_ERROR_LIMIT: no file
-///         descriptor left (two are used during the call); DTL_ERROR_OUT_OF_MEMORY: no addresses
-///         left; DTL_ERROR_INCOMPATIBLE_ABI: written by a library with another format. Outputs are
-///         written on success only.
-/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared comes near.
+/// A forked child has the memory at the address that its parent has, but not as an allocation: it
+/// has to import it. Until it ends or calls exec, it keeps the memory and the descriptors of its
+/// parent, even if the parent frees them.
+///
+/// @param[in] backend         The backend from which the memory was exported, in this process.
+/// @param[in] handle          Handle from dtl_mem_export. Read during the call only.
+/// @param[out] out            First byte, with the alignment that the exporter requested (host:
+///                            at least that of a page). Written on success only. The caller owns
+///                            it; free it with dtl_mem_free of the same backend, in any thread.
+/// @param[out] out_size_bytes Size of the allocation in bytes, written on success only; may be
+///                            NULL.
+/// @return DTL_ERROR_INVALID_HANDLE: the handle is null or stale: the exporter freed the memory or
+///         ended. Get a new handle, and free only after all have imported.
+///         DTL_ERROR_INVALID_ARGUMENT: the handle does not come from dtl_mem_export, is damaged, or
+///         belongs to another backend (the text names it).
+///         DTL_ERROR_NOT_SUPPORTED: the handle comes from another node or PID namespace (send data
+///         instead), or the backend does not import.
+///         DTL_ERROR_MEMORY: the operating system denies access to the memory of the exporter
+///         (another user, fewer privileges).
+///         DTL_ERROR_LIMIT: no file descriptor is left (two are used during the call).
+///         DTL_ERROR_OUT_OF_MEMORY: the address space is exhausted.
+///         DTL_ERROR_INCOMPATIBLE_ABI: a library with another format wrote the handle.
+/// Equivalent: cudaIpcOpenMemHandle; for host memory MPI_Win_allocate_shared is similar.
 DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_handle_t *handle,
     void **out, uint64_t *out_size_bytes);
 
@@ -1208,91 +1272,101 @@ DTL_NODISCARD dtl_status_t dtl_mem_import(dtl_backend_t backend, const dtl_mem_h
  * Memory: register host memory, adopt foreign memory, export a dma-buf.
  * -------------------------------------------------------------------------------------------- */
 
-/// Makes host memory that the program has (malloc, a vector's) DTL_MEMORY_PINNED memory of a
-/// backend: its pages stay in place, the backend's devices reach it, copies from and to it do not
-/// wait. It takes long (each page is locked): register what is used often, once. Backend "host"
-/// locks the pages where the limit allows (`dtl_explain` reports if not), and a lock of the
-/// program's own on them ends with dtl_mem_unregister_host; "opencl" cannot.
+/// Registers host memory of the program (malloc, a vector) as DTL_MEMORY_PINNED memory of a
+/// backend.
 ///
-/// @param[in] backend    for its current device, and with "cuda" for all.
-/// @param[in,out] ptr    first byte; the memory stays the program's and must not go before
+/// Its pages stay in place, the devices of the backend can access it, and copies from and to it do
+/// not wait. Registration is slow, because each page is locked: register memory that is used often,
+/// and once. Backend "host" locks pages as far as the limit allows (`dtl_explain` reports if it
+/// does not). A lock that the program itself holds on them ends with dtl_mem_unregister_host.
+/// Backend "opencl" cannot register.
+///
+/// @param[in] backend    The backend: for its current device, and with "cuda" for all its
+///                       devices.
+/// @param[in,out] ptr    First byte. The program continues to own the memory. It must exist until
 ///                       dtl_mem_unregister_host.
-/// @param[in] size_bytes at least 1.
-/// @return DTL_ERROR_ALREADY_EXISTS: a part of it is registered (the text has which);
+/// @param[in] size_bytes Size in bytes, at least 1.
+/// @return DTL_ERROR_ALREADY_EXISTS: a part of the range is registered (the text names it).
 ///         DTL_ERROR_INVALID_ARGUMENT: a part of it is memory of the library (allocate that as
-///         DTL_MEMORY_PINNED), nothing is mapped there, or size_bytes; DTL_ERROR_NOT_SUPPORTED: the
-///         backend registers none, or the driver not such memory (a file's, read-only);
+///         DTL_MEMORY_PINNED), nothing is mapped there, or `size_bytes` is 0.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not register memory, or the driver not memory
+///         of this type (of a file, read-only).
 ///         DTL_ERROR_OUT_OF_MEMORY: no more pages can be locked.
 /// Threads: any. Equivalent: cudaHostRegister.
 DTL_NODISCARD dtl_status_t dtl_mem_register_host(dtl_backend_t backend, void *ptr,
     uint64_t size_bytes);
 
-/// Takes dtl_mem_register_host back. No copy or kernel may still use the memory. dtl_finalize does
-/// it for what is left: then the memory must still be there.
+/// Reverts dtl_mem_register_host. No copy or kernel may still use the memory. dtl_finalize
+/// unregisters memory that is still registered, so that memory must still exist then.
 ///
-/// @param[in] ptr as it was registered; NULL: nothing happens.
-/// @return DTL_ERROR_NOT_FOUND: it is not the first byte of memory that is registered with this
-///         backend.
+/// @param[in] ptr First byte that was passed to dtl_mem_register_host. NULL is success.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory registered with this backend.
 /// Threads: any. Equivalent: cudaHostUnregister.
 DTL_NODISCARD dtl_status_t dtl_mem_unregister_host(dtl_backend_t backend, void *ptr);
 
-/// Announces memory that another allocator made: a driver's own functions (cudaMalloc, clSVMAlloc),
-/// Kokkos, PyTorch, or an allocator of the program. Copies, messages and dtl_mem_query then treat
-/// it as memory of this backend, device and kind, and check its bounds. The program keeps
-/// ownership: the library never frees the memory.
+/// Announces memory of another allocator: of a driver (cudaMalloc, clSVMAlloc), Kokkos, PyTorch, or
+/// of the program.
 ///
-/// Backend "cuda" queries its driver about unknown pointers, so memory of CUDA needs this call only
-/// to avoid that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be
-/// allocated in the context of the backend's streams. Adopting host memory with backend "host" and
-/// kind DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does
-/// not know memory of windows (dtl_win_allocate) as allocations: it may be adopted, and is released
-/// before its window is destroyed.
+/// Copies, messages and dtl_mem_query then treat it as memory of this backend, device and kind, and
+/// check its bounds. The program continues to own the memory: the library never frees it.
 ///
-/// @param[in] backend    the backend whose copies reach the memory; null: the thread's current
-///                       one.
-/// @param[in] device     the device that the memory was allocated on, from 0; 0 for a backend
+/// Backend "cuda" queries its driver about unknown pointers, so adopting CUDA memory only avoids
+/// that query. OpenCL has no such query: adopt memory of clSVMAlloc, which must be allocated in the
+/// context of the streams of the backend. Adopting host memory with backend "host" and kind
+/// DTL_MEMORY_HOST avoids the driver query for each message from and to it. The library does not
+/// record memory of windows (dtl_win_allocate) as allocations: it may be adopted, and must be
+/// released before its window is destroyed.
+///
+/// @param[in] backend    The backend whose copies can access the memory. DTL_BACKEND_NULL = the
+///                       current one of the thread.
+/// @param[in] device     The device on which the memory was allocated, from 0. 0 for a backend
 ///                       without devices.
-/// @param[in] kind       a memory kind of that backend (dtl_mem_kind_info).
-/// @param[in,out] ptr    its first byte. It must stay valid until dtl_mem_release or
-///                       dtl_finalize.
-/// @param[in] size_bytes its size in bytes, at least 1.
-/// @return DTL_ERROR_NULL_POINTER: ptr is NULL. DTL_ERROR_INVALID_ARGUMENT: size_bytes is 0; the
-///         range wraps around the address space; a part of it is memory that the library knows
-///         already, or of its allocator for host memory, free or not; the driver reports another
-///         device or kind, or does not know the address.
+/// @param[in] kind       A memory kind of that backend (dtl_mem_kind_info).
+/// @param[in,out] ptr    First byte. It must stay valid until dtl_mem_release or dtl_finalize.
+/// @param[in] size_bytes Size in bytes, at least 1.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0; the range wraps around the address space;
+///         a part of it is recorded by the library already, or belongs to its allocator for host
+///         memory, free or not; the driver reports another device or kind, or does not recognise
+///         the address.
 ///         DTL_ERROR_ALREADY_EXISTS: a part of the range is adopted or registered (the text names
-///         that memory). DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the driver's
-///         allocation ends before the range does. DTL_ERROR_NOT_SUPPORTED: the backend has no such
-///         kind, or no memory. DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+///         that memory).
+///         DTL_ERROR_OUT_OF_BOUNDS: the backend has no such device, or the allocation of the driver
+///         ends before the range does.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind, or no memory.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Threads: any. May initialise the backend; does not wait for its work.
 DTL_NODISCARD dtl_status_t dtl_mem_adopt(dtl_backend_t backend, int32_t device,
     dtl_enum_word_t kind, void *ptr, uint64_t size_bytes);
 
-/// Reverts dtl_mem_adopt. The library forgets the memory; its contents stay. No copy, message or
-/// kernel may still use it: if the library notices a pending message, that message fails with
-/// DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory, unless a driver in
-/// use knows it. dtl_finalize releases memory that is still adopted. As long as memory is adopted,
-/// dtl_backend_unregister returns DTL_ERROR_BUSY.
+/// Reverts dtl_mem_adopt: the library no longer recognises the memory. Its contents do not change.
 ///
-/// @param[in] backend the backend that was passed to dtl_mem_adopt.
-/// @param[in] ptr     the first byte that was passed to dtl_mem_adopt; NULL: the call has no
-///                    effect.
-/// @return DTL_ERROR_NOT_FOUND: ptr is not the first byte of memory adopted with this backend.
+/// No copy, message or kernel may still use it. If the library detects a pending message, that
+/// message fails with DTL_ERROR_INVALID_STATE. Afterwards the pointer is treated as host memory,
+/// unless a driver in use recognises it. dtl_finalize releases memory that is still adopted. While
+/// memory is adopted, dtl_backend_unregister returns DTL_ERROR_BUSY.
+///
+/// @param[in] backend The backend that was passed to dtl_mem_adopt.
+/// @param[in] ptr     First byte that was passed to dtl_mem_adopt. NULL is success.
+/// @return DTL_ERROR_NOT_FOUND: `ptr` is not the first byte of memory adopted with this backend.
 /// Threads: any. Does not block.
 DTL_NODISCARD dtl_status_t dtl_mem_release(dtl_backend_t backend, void *ptr);
 
-/// Gives a dma-buf of device memory: a file descriptor by which the drivers of other devices (RDMA
-/// adapters, other GPUs) reach the same memory.
+/// Exports device memory as a dma-buf: a file descriptor through which drivers of other devices
+/// (RDMA adapters, other GPUs) access the same memory.
 ///
-/// @param[in] ptr               within an allocation of a backend that has them ("cuda", of a
-///                              driver since CUDA 11.7 with open kernel modules), size_bytes from
-///                              there.
-/// @param[out] out_fd           a new descriptor; close(2) it. The memory must not be freed
-///                              before what uses it has let go.
-/// @param[out] out_offset_bytes where in the dma-buf `ptr` is.
-/// @return DTL_ERROR_NOT_FOUND: no allocation of the library; DTL_ERROR_OUT_OF_BOUNDS: over its
-///         end; DTL_ERROR_NOT_SUPPORTED: the backend or its driver gives none. Outputs are written
-///         on success only.
+/// @param[in] ptr               Address inside an allocation of a backend that exports dma-bufs
+///                              ("cuda": with a driver from CUDA 11.7 on and open kernel
+///                              modules).
+/// @param[in] size_bytes        Bytes from `ptr` on, at least 1.
+/// @param[out] out_fd           A new descriptor, written on success only. The caller owns it;
+///                              close it with close(2). The memory must not be freed while
+///                              something still uses the descriptor.
+/// @param[out] out_offset_bytes Offset of `ptr` in the dma-buf, in bytes. Written on success
+///                              only.
+/// @return DTL_ERROR_NOT_FOUND: there is no allocation of the library.
+///         DTL_ERROR_OUT_OF_BOUNDS: the range extends beyond the end of the allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
+///         DTL_ERROR_NOT_SUPPORTED: the backend or its driver exports no dma-bufs.
 /// Threads: any. Equivalent: cuMemGetHandleForAddressRange; for ibv_reg_dmabuf_mr.
 DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_bytes,
     int32_t *out_fd, uint64_t *out_offset_bytes);
@@ -1301,48 +1375,66 @@ DTL_NODISCARD dtl_status_t dtl_mem_export_dmabuf(const void *ptr, uint64_t size_
  * Memory: allocate, free and prefetch in stream order.
  * -------------------------------------------------------------------------------------------- */
 
-/// The `device` of `dtl_mem_prefetch` that stands for the host.
+/// Value of `device` in `dtl_mem_prefetch` that denotes the host.
 #define DTL_PREFETCH_HOST (-1)
 
-/// Allocates on a stream's device in the stream's order: what is queued to it from now on may use
-/// the memory; work of other streams, and the host, after an event of this stream. A backend takes
-/// it without waiting where its driver can ("cuda": kind DEVICE, from the device's pool), else at
-/// once, as dtl_mem_alloc does. A kind that the default dispatcher has a handler for
-/// (DTL_OPERATION_ALLOC) is allocated by that, as dtl_mem_alloc does: in the stream's order where
-/// the handler does so (dtl_dispatch_alloc_t.stream) or names the stream's backend, else at once.
+/// Allocates memory on the device of a stream, in stream order.
 ///
-/// @param[in] kind       as for dtl_mem_alloc.
-/// @param[in] size_bytes as for dtl_mem_alloc.
-/// @param[in] alignment  as for dtl_mem_alloc.
-/// @param[out] out       the first byte, yours until dtl_mem_free_async, or dtl_mem_free once the
-///                       stream has come this far. Not zeroed.
-/// @return as dtl_mem_alloc; *out is written on success only.
+/// Work that is queued on the stream from now on may use the memory. Work of other streams, and the
+/// host, may use it after an event of this stream. The call does not wait if the driver of the
+/// backend allocates in stream order ("cuda": kind DEVICE, from the pool of the device). Otherwise
+/// the memory is allocated immediately, as by dtl_mem_alloc. If the default dispatcher has a
+/// handler for the kind (DTL_OPERATION_ALLOC), that handler allocates: in stream order if it does
+/// so itself (dtl_dispatch_alloc_t.stream) or names the backend of the stream, otherwise
+/// immediately.
+///
+/// @param[in] kind       DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param[in] size_bytes Size in bytes, at least 1.
+/// @param[in] alignment  Power of two in bytes. 0 = the alignment that dtl_mem_kind_info reports
+///                       for the kind.
+/// @param[out] out       First byte. Not zeroed. Written on success only. The caller owns it;
+///                       free it with dtl_mem_free_async, or with dtl_mem_free once the stream
+///                       has reached this point.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host").
 /// Threads: any. Equivalent: cudaMallocAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_alloc_async(dtl_stream_t stream, dtl_enum_word_t kind,
     uint64_t size_bytes, uint64_t alignment, void **out);
 
-/// Frees memory when the work that is in the stream so far is done. From now on it is no allocation
-/// any more: dtl_mem_query and later copies do not know it, and freeing it again is an error. A
-/// backend frees it without waiting where its driver can (as for dtl_mem_alloc_async); on a stream
-/// of the library's own its thread does; otherwise the call waits for the stream.
+/// Frees memory when the work that is on a stream so far is complete.
 ///
-/// @param[in] stream also one of another backend than the memory's.
-/// @param[in] ptr    what dtl_mem_alloc_async or dtl_mem_alloc gave; NULL: nothing happens.
-/// @return DTL_ERROR_INVALID_ARGUMENT: no live allocation, not its first byte, a pool's or an
-///         array's. Where the call waits: a failure of the stream's work, and the memory is free
-///         all the same; DTL_ERROR_INVALID_STATE: called by that work. What fails later is the
-///         stream's failure, and the memory is an allocation again.
+/// From now on it is not an allocation: dtl_mem_query and later copies do not recognise it, and
+/// freeing it again is an error. The call does not wait if the driver of the backend frees in
+/// stream order. On a stream of the library, the thread of that stream frees it. Otherwise the call
+/// waits for the stream.
+///
+/// @param[in] stream The stream. It may belong to another backend than the memory.
+/// @param[in] ptr    First byte from dtl_mem_alloc_async or dtl_mem_alloc. NULL is success.
+/// @return If the call waits, a failure of the work of the stream; the memory is freed anyway. A
+///         failure that occurs later is a failure of the stream, and the memory is an allocation
+///         again.
+///         DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live allocation, not its first byte, or
+///         belongs to a pool or an array.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it. Nothing
+///         is freed.
 /// Threads: any. Equivalent: cudaFreeAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_free_async(dtl_stream_t stream, void *ptr);
 
-/// Queues moving memory near a device before it is used there. Only kind DTL_MEMORY_MANAGED moves,
-/// on the streams of the backend that it is of, where the driver can move pages while devices work;
-/// anything else stays where it is, and the call succeeds: it changes when data moves, never what
-/// it is.
+/// Queues the migration of memory to a device, before work there uses it.
 ///
-/// @param[in] ptr    any range of size_bytes; of an allocation, within it.
-/// @param[in] device 0 ... count-1 of the stream's backend, or DTL_PREFETCH_HOST.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device, or over the end of the allocation.
+/// It changes when data moves, never its contents. Only memory of kind DTL_MEMORY_MANAGED moves, on
+/// streams of its backend, if the driver can move pages while devices work. Other memory stays
+/// where it is, and the call succeeds.
+///
+/// @param[in] ptr        `size_bytes` bytes. If they are inside an allocation, all of them.
+/// @param[in] size_bytes Bytes to move.
+/// @param[in] device     0 to the device count - 1 of the backend of the stream, or
+///                       DTL_PREFETCH_HOST.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device, or the range extends beyond the end of
+///         its allocation.
 /// Threads: any. Equivalent: cudaMemPrefetchAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr,
     uint64_t size_bytes, int32_t device);
@@ -1351,7 +1443,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_prefetch(dtl_stream_t stream, const void *ptr
  * Memory pools: create, allocate, free, trim, statistics.
  * -------------------------------------------------------------------------------------------- */
 
-/// Memory of a backend that is kept for later allocations (Equivalent: cudaMemPool_t).
+/// Pool of a backend's memory, kept for later allocations (Equivalent: cudaMemPool_t).
 struct dtl_pool_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -1367,152 +1459,189 @@ static const dtl_pool_t dtl_pool_null_ __attribute__((unused)) = {0};
 #define DTL_POOL_NULL ((dtl_pool_t){0})
 #endif
 
-/// What `dtl_pool_create` makes. Start from DTL_POOL_DESC_INIT.
+/// Description of a memory pool for `dtl_pool_create`. Start from DTL_POOL_DESC_INIT.
 typedef struct dtl_pool_desc_t {
     /// sizeof(dtl_pool_desc_t), set by DTL_POOL_DESC_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// Most bytes that the pool keeps without use; what is freed beyond goes back to the backend. 0
-    /// = 256 MiB, UINT64_MAX = everything. Without effect for the kinds HOST, DEVICE and MANAGED of
-    /// backend "host": their memory is kept for all pools and dtl_mem_alloc together, within one
-    /// budget (DTL_MEMORY_KEEP).
+    /// Maximum number of unused bytes that the pool caches; what is freed beyond that returns to
+    /// the backend. 0 = 256 MiB, UINT64_MAX = no limit. No effect for kinds HOST, DEVICE and
+    /// MANAGED of backend "host": their memory is cached for all pools and dtl_mem_alloc together,
+    /// within one budget (DTL_MEMORY_KEEP).
     uint64_t keep_bytes;
 } dtl_pool_desc_t;
 
 /// Initial value of a dtl_pool_desc_t.
 #define DTL_POOL_DESC_INIT {sizeof(dtl_pool_desc_t), 0, 0}
 
-/// Creates a pool: memory of a backend that is kept when it is freed and given out again, which is
-/// faster than asking the backend each time. Every backend has pools, also a registered one: its
-/// table knows nothing of them. Sizes are rounded up by less than 64 bytes up to 256, above by at
-/// most a quarter.
+/// Creates a memory pool, which caches freed memory of a backend for later allocations.
 ///
-/// Pools of the kinds HOST, DEVICE and MANAGED of backend "host" use the library's own allocator,
-/// as dtl_mem_alloc does: no lock and no system call as long as memory is at hand. There may be 61
-/// of them at once. Other pools have a lock each.
+/// This is faster than the allocator of most backends. Pools work with every backend, including
+/// registered ones, whose tables need nothing for it. Sizes up to 256 bytes are rounded up by less
+/// than 64 bytes, larger ones by at most a quarter.
 ///
-/// @param[in] backend its memory on the calling thread's current device.
-/// @param[in] kind    as for dtl_mem_alloc.
-/// @param[in] desc    NULL = all defaults.
-/// @param[out] out    the pool; destroy it with dtl_pool_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind; DTL_ERROR_LIMIT: too many pools.
-///         Destroyed pools count as long as a call in progress may still use them: near the limit
-///         this call waits for the calls of other threads to return. It cannot wait for a call that
-///         it is made from (in a callback).
+/// Pools of kinds HOST, DEVICE and MANAGED of backend "host" use the library's allocator, as
+/// dtl_mem_alloc does: no lock, and no system call while cached memory is available. At most 61 of
+/// them can exist at once. Each of the other pools has a lock.
+///
+/// @param[in] backend The backend that provides the memory, on the current device of the calling
+///                    thread.
+/// @param[in] kind    DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param[in] desc    Start from DTL_POOL_DESC_INIT. NULL = all defaults.
+/// @param[out] out    The pool. The caller owns it; destroy it with dtl_pool_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_LIMIT: there are too many pools. A destroyed pool counts while a call in
+///         progress may still use it: near the limit this call blocks until the calls of other
+///         threads return. It cannot wait for the call from which it is made (in a callback).
 /// Equivalent: cudaMemPoolCreate.
 DTL_NODISCARD dtl_status_t dtl_pool_create(dtl_backend_t backend, dtl_enum_word_t kind,
     const dtl_pool_desc_t *desc, dtl_pool_t *out);
 
-/// Allocates from a pool. dtl_mem_query and copies know the block as memory of the pool's backend.
+/// Allocates memory from a pool. dtl_mem_query and copies recognise the block as memory of the
+/// backend of the pool.
 ///
-/// @param[in] size_bytes at least 1.
-/// @param[in] alignment  a power of two in bytes; 0 = the larger of 64 and the alignment that
-///                       dtl_mem_kind_info reports for the kind.
-/// @param[out] out       its first byte. Yours until dtl_pool_free with the same pool; not
-///                       zeroed.
-/// @return DTL_ERROR_OUT_OF_MEMORY: also after everything kept without use has been given back;
-///         DTL_ERROR_INVALID_ARGUMENT: size or alignment. *out is written on success only.
+/// @param[in] size_bytes Size in bytes, at least 1.
+/// @param[in] alignment  Power of two in bytes. 0 = 64, or the alignment that dtl_mem_kind_info
+///                       reports for the kind if that is larger.
+/// @param[out] out       First byte. Not zeroed. Written on success only. The caller owns it;
+///                       free it with dtl_pool_free of the same pool.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory, even after all unused cached memory
+///         was returned. DTL_ERROR_INVALID_ARGUMENT: the size or the alignment is not valid.
 /// Equivalent: cudaMallocFromPoolAsync, without a stream.
 DTL_NODISCARD dtl_status_t dtl_pool_alloc(dtl_pool_t pool, uint64_t size_bytes,
     uint64_t alignment, void **out);
 
-/// Gives a block back to its pool, from any thread. NULL is success. No copy or kernel may still
-/// use it.
+/// Frees a block of a pool, in any thread. No copy or kernel may still use it.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: not a live block of this pool (freed twice, not its first
-///         byte, another pool's or dtl_mem_alloc's); nothing is freed.
+/// @param[in] ptr First byte of the block. NULL is success.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ptr` is not a live block of this pool (freed twice, not its
+///         first byte, of another pool or dtl_mem_alloc). Nothing is freed.
 DTL_NODISCARD dtl_status_t dtl_pool_free(dtl_pool_t pool, void *ptr);
 
-/// Gives what a pool keeps without use back to its backend, until it keeps at most keep_bytes. For
-/// the plain kinds of the host it is as dtl_mem_trim, if more than keep_bytes are kept.
+/// Returns unused memory of a pool to its backend until the pool caches at most `keep_bytes`.
 ///
-/// @return a failure of the backend's free; the rest is given back all the same.
+/// For kinds HOST, DEVICE and MANAGED of backend "host" it acts like dtl_mem_trim if more than
+/// `keep_bytes` are cached.
+///
+/// @param[in] keep_bytes Bytes that may stay cached.
+/// @return A failure of the free of the backend. The rest is returned anyway.
 /// Equivalent: cudaMemPoolTrimTo.
 DTL_NODISCARD dtl_status_t dtl_pool_trim(dtl_pool_t pool, uint64_t keep_bytes);
 
-/// Counts a pool's live allocations (dtl_mem_stats of the backend does not). reserved_bytes is what
-/// the pool has from its backend; for the plain kinds of the host, which share it, live_bytes.
+/// Returns the number and size of the live allocations of a pool.
 ///
-/// @param[in,out] out_stats start from DTL_MEM_STATS_INIT.
+/// dtl_mem_stats of the backend does not count them. reserved_bytes is the memory that the pool has
+/// from its backend. For kinds HOST, DEVICE and MANAGED of backend "host", which share one
+/// allocator, it equals live_bytes.
+///
+/// @param[in,out] out_stats Start from DTL_MEM_STATS_INIT.
 DTL_NODISCARD dtl_status_t dtl_pool_stats(dtl_pool_t pool, dtl_mem_stats_t *out_stats);
 
-/// Destroys a pool and gives what it keeps back. The null pool: nothing happens.
+/// Destroys a pool and returns its cached memory. Destroying DTL_POOL_NULL succeeds. dtl_finalize
+/// frees the blocks of pools that are left.
 ///
-/// @return DTL_ERROR_BUSY: blocks of it are live; free them first. (dtl_finalize frees them. A
-///         block that another thread allocates at the same moment goes with the pool.)
+/// @return DTL_ERROR_BUSY: blocks of the pool are live. Free them first. A block that another
+///         thread allocates at the same time is freed with the pool.
 DTL_NODISCARD dtl_status_t dtl_pool_destroy(dtl_pool_t pool);
 
 /* -----------------------------------------------------------------------------------------------
  * Copies and fills: blocking.
  * -------------------------------------------------------------------------------------------- */
 
-/// Copies between any two kinds of memory and returns when the copy is complete. The memory of each
-/// side is looked up as in dtl_mem_query; a pointer that is not found is host memory.
+/// Copies between any two kinds of memory, and blocks until the copy is complete. The memory of
+/// each side is determined as in dtl_mem_query; an unknown pointer is host memory.
 ///
-/// @param[out] dst size_bytes each; they must not overlap. NULL only for 0 bytes.
-/// @param[in] src  size_bytes each; they must not overlap. NULL only for 0 bytes.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: a side runs over the end of its allocation.
-///         DTL_ERROR_INVALID_ARGUMENT: they overlap. DTL_ERROR_NOT_SUPPORTED: no way between them.
+/// @param[out] dst       `size_bytes` bytes. NULL only for 0 bytes.
+/// @param[in] src        `size_bytes` bytes. Must not overlap `dst`. NULL only for 0 bytes.
+/// @param[in] size_bytes Bytes to copy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 /// Equivalent: cudaMemcpy with cudaMemcpyDefault.
 DTL_NODISCARD dtl_status_t dtl_mem_copy(void *dst, const void *src, uint64_t size_bytes);
 
-/// Copies `height` rows of `width_bytes`; rows start a pitch apart on each side.
+/// Copies rows of memory whose starts are a pitch apart on each side. Blocks until the copy is
+/// complete. The memory of each side is determined as in dtl_mem_query.
 ///
-/// @param[in] dst_pitch_bytes at least width_bytes.
-/// @param[in] src_pitch_bytes at least width_bytes.
-/// @return as dtl_mem_copy.
+/// @param[out] dst            First byte of the first row. NULL only if nothing is copied.
+/// @param[in] dst_pitch_bytes Bytes from one row of `dst` to the next, at least `width_bytes`.
+/// @param[in] src             First byte of the first row. NULL only if nothing is copied.
+/// @param[in] src_pitch_bytes Bytes from one row of `src` to the next, at least `width_bytes`.
+/// @param[in] width_bytes     Bytes per row.
+/// @param[in] height          Number of rows.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap, a pitch is smaller than
+///         `width_bytes`, or the rows exceed the address space.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 /// Equivalent: cudaMemcpy2D.
 DTL_NODISCARD dtl_status_t dtl_mem_copy_2d(void *dst, uint64_t dst_pitch_bytes, const void *src,
     uint64_t src_pitch_bytes, uint64_t width_bytes, uint64_t height);
 
-/// Copies elements that lie apart: a part of a grid, a transposed matrix, a halo. Axes that lie in
-/// a row are put together; what is left is copied in a row, by rows (dtl_mem_copy_2d), by several
-/// such copies, or by a loop of the host.
+/// Copies strided elements: a part of a grid, a transposed matrix, a halo.
 ///
-/// @param[out] dst          the first element of each side.
-/// @param[in] src           the first element of each side.
-/// @param[in] dst_strides   ndim each: distance from one element to the next along the axis, in
-///                          elements, also negative; 0 on the source repeats it. NULL: the
-///                          elements lie in a row, the last axis the fastest.
-/// @param[in] src_strides   ndim each: distance from one element to the next along the axis, in
-///                          elements, also negative; 0 on the source repeats it. NULL: the
-///                          elements lie in a row, the last axis the fastest.
-/// @param[in] shape         ndim counts of elements, 0 or more; with a 0 nothing is copied.
-/// @param[in] ndim          up to 8; 0 is one element.
-/// @param[in] element_bytes at least 1. For distances that are no multiple of an element, pass a
-///                          smaller element and one more axis.
-/// @return DTL_ERROR_NOT_SUPPORTED: more axes, or no way between the memories; the text has shape
-///         and strides.
-///         DTL_ERROR_OUT_OF_BOUNDS: elements lie outside the allocation that the first one is in,
-///         above or below; or the first is in none, and others are. DTL_ERROR_INVALID_ARGUMENT:
-///         elements of the destination lie on each other, or on elements of the source (where the
-///         strides of the two differ, it is enough that their areas do), or axes of the destination
-///         are woven: one steps by less than all that a finer one reaches, as with strides [12,
-///         8], shape [2, 3] and 2 bytes, although no elements meet (copy in parts, one for each
-///         position on an axis). Else as dtl_mem_copy.
+/// Blocks until the copy is complete. Axes that are contiguous are merged. The rest is copied as
+/// one block, by rows (dtl_mem_copy_2d), by several such copies, or by a loop on the host.
+///
+/// @param[out] dst          First element of the destination.
+/// @param[in] dst_strides   `ndim` distances from one element to the next along an axis, in
+///                          elements; may be negative. NULL = contiguous, the last axis varies
+///                          fastest.
+/// @param[in] src           First element of the source.
+/// @param[in] src_strides   `ndim` distances, in elements; may be negative, and 0 repeats an
+///                          element. NULL = contiguous, the last axis varies fastest.
+/// @param[in] shape         `ndim` numbers of elements, each at least 0. If one is 0, nothing is
+///                          copied.
+/// @param[in] ndim          Number of axes, at most 8. 0 is one element.
+/// @param[in] element_bytes Size of an element in bytes, at least 1. For distances that are not a
+///                          multiple of it, pass a smaller element and one more axis.
+/// @return DTL_ERROR_NOT_SUPPORTED: there are more axes, or there is no path between the two
+///         memories. The text has shape and strides.
+///         DTL_ERROR_OUT_OF_BOUNDS: elements lie before or after the allocation that contains the
+///         first one, or the first is in no allocation and others are.
+///         DTL_ERROR_INVALID_ARGUMENT: elements of the destination overlap each other, or elements
+///         of the source (if the strides of the two differ, it is enough that their extents
+///         overlap); `ndim`, a shape or `element_bytes` is not valid; or the extents exceed the
+///         address space. Also if destination axes interleave: an outer stride is smaller than the
+///         extent of an inner axis, as with strides [6, 4] and shape [2, 3], even if no elements
+///         overlap. Then copy in parts, one for each position on an axis.
 /// Equivalent: cudaMemcpy3D; MPI_Type_create_subarray on both sides.
 DTL_NODISCARD dtl_status_t dtl_mem_copy_strided(void *dst, const int64_t *dst_strides,
     const void *src, const int64_t *src_strides, const int64_t *shape, int32_t ndim,
     uint64_t element_bytes);
 
-/// Sets size_bytes bytes to `value`. Equivalent: cudaMemset.
+/// Sets each byte of memory to a value, and blocks until that is done.
 ///
-/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation.
+/// @param[out] dst       `size_bytes` bytes. NULL only for 0 bytes.
+/// @param[in] value      Value of each byte.
+/// @param[in] size_bytes Bytes to set.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
+/// Equivalent: cudaMemset.
 DTL_NODISCARD dtl_status_t dtl_mem_fill(void *dst, uint8_t value, uint64_t size_bytes);
 
-/// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it.
+/// Allocates DTL_MEMORY_DEVICE memory and copies host memory into it. Blocks until the copy is
+/// complete. After a failure nothing stays allocated.
 ///
-/// @param[out] out the device memory; free it with dtl_mem_free.
-/// @return as dtl_mem_alloc and dtl_mem_copy; after a failure nothing stays allocated.
+/// @param[in] host       `size_bytes` bytes.
+/// @param[in] size_bytes Bytes to allocate and copy, at least 1.
+/// @param[out] out       The device memory. The caller owns it; free it with dtl_mem_free.
+/// @return DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no device memory, or there is no path to it.
+///         DTL_ERROR_INVALID_ARGUMENT: `size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_BOUNDS: `host` extends beyond the end of its allocation.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
 DTL_NODISCARD dtl_status_t dtl_mem_to_device(dtl_backend_t backend, const void *host,
     uint64_t size_bytes, void **out);
 
-/// Copies a backend's memory into host memory.
+/// Copies memory of a backend into host memory, and blocks until the copy is complete.
 ///
-/// @param[in] device_memory inside an allocation of this backend.
-/// @param[out] host         size_bytes of host memory.
-/// @return DTL_ERROR_INVALID_ARGUMENT: device_memory is not this backend's. Else as dtl_mem_copy.
+/// @param[in] device_memory Address inside an allocation of this backend.
+/// @param[out] host         `size_bytes` bytes. Must not overlap `device_memory`.
+/// @param[in] size_bytes    Bytes to copy, at least 1.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `device_memory` does not belong to this backend, the two
+///         sides overlap, or `size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_NOT_SUPPORTED: there is no path between the two memories.
 DTL_NODISCARD dtl_status_t dtl_mem_to_host(dtl_backend_t backend, const void *device_memory,
     void *host, uint64_t size_bytes);
 
@@ -1520,8 +1649,8 @@ DTL_NODISCARD dtl_status_t dtl_mem_to_host(dtl_backend_t backend, const void *de
  * Arrays: memory with a shape; exchange with other libraries (DLPack).
  * -------------------------------------------------------------------------------------------- */
 
-/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent:
-/// DLPack's DLTensor and what keeps its memory).
+/// Array in memory of a backend: elements of one dtype with a shape and strides (Equivalent:
+/// DLPack's DLTensor and the owner of its memory).
 struct dtl_array_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -1537,37 +1666,37 @@ static const dtl_array_t dtl_array_null_ __attribute__((unused)) = {0};
 #define DTL_ARRAY_NULL ((dtl_array_t){0})
 #endif
 
-/// Most dimensions of an array.
+/// Maximum number of dimensions of an array.
 #define DTL_ARRAY_MAX_NDIM 64
 
 /// Flag of `dtl_array_alloc`: every byte is 0.
 #define DTL_ARRAY_ZERO UINT64_C(1)
-/// Told by `dtl_array_info`: it came from a library that does not want it written.
+/// Flag in dtl_array_info_t: the array comes from a library that does not allow writes.
 #define DTL_ARRAY_READ_ONLY UINT64_C(2)
-/// Told by `dtl_array_info`: its elements lie one after the other, the last dimension's together
-/// (C's order).
+/// Flag in dtl_array_info_t: the elements are contiguous in C order (the last index varies
+/// fastest).
 #define DTL_ARRAY_CONTIGUOUS UINT64_C(4)
-/// Told by `dtl_array_info`: its memory is another library's (`dtl_array_import`).
+/// Flag in dtl_array_info_t: the memory belongs to another library (`dtl_array_import`).
 #define DTL_ARRAY_IMPORTED UINT64_C(8)
 
-/// What `dtl_array_info` tells. Start from DTL_ARRAY_INFO_INIT. Its pointers are valid as long as
-/// the array.
+/// Description of an array, see `dtl_array_info`. Start from DTL_ARRAY_INFO_INIT. Its pointers are
+/// valid as long as the array.
 typedef struct dtl_array_info_t {
     /// sizeof(dtl_array_info_t), set by DTL_ARRAY_INFO_INIT.
     uint32_t struct_size;
     /// Number of dimensions; 0 = one element.
     int32_t ndim;
-    /// The backend whose memory it is.
+    /// Backend that owns the memory.
     dtl_backend_t backend;
-    /// The device that the memory is on.
+    /// Device on which the memory is.
     int32_t device;
-    /// DTL_DTYPE_... or one of dtl_dtype_create.
+    /// DTL_DTYPE_... or one from dtl_dtype_create.
     dtl_dtype_t dtype;
     /// DTL_MEMORY_... or a registered kind.
     dtl_enum_word_t kind;
-    /// DTL_ARRAY_READ_ONLY, CONTIGUOUS, IMPORTED, ored.
+    /// DTL_ARRAY_READ_ONLY, CONTIGUOUS and IMPORTED, ORed.
     uint64_t flags;
-    /// Its first element; NULL if it has none.
+    /// First element; NULL if there are no elements.
     void *data;
     /// `ndim` numbers of elements, one for each dimension.
     const int64_t *shape;
@@ -1577,7 +1706,7 @@ typedef struct dtl_array_info_t {
     uint64_t count;
     /// Bytes from the first element to the end of the last one.
     uint64_t size_bytes;
-    /// Tensors exported from it that their consumers have not given up yet.
+    /// Number of tensors exported from the array that their consumers have not deleted yet.
     uint64_t export_count;
 } dtl_array_info_t;
 
@@ -1585,198 +1714,223 @@ typedef struct dtl_array_info_t {
 #define DTL_ARRAY_INFO_INIT \
     {sizeof(dtl_array_info_t), 0, {0}, 0, 0, 0, 0, NULL, NULL, NULL, 0, 0, 0}
 
-/// The version of DLPack's structs that exports have, and the only major version that is imported.
+/// Major version of the DLPack structs that are exported, and the only one that is imported.
 #define DTL_DLPACK_MAJOR 1u
-/// ... its minor part. Others are imported, too.
+/// Minor version of the DLPack structs that are exported. Every minor version is imported.
 #define DTL_DLPACK_MINOR 0u
 
-/// In `flags` of a dtl_dlpack_versioned_t: it must not be written. Equivalent:
+/// Flag in dtl_dlpack_versioned_t: the tensor must not be written. Equivalent:
 /// DLPACK_FLAG_BITMASK_READ_ONLY.
 #define DTL_DLPACK_READ_ONLY UINT64_C(1)
 
-/// Where a tensor is, in the numbers of dlpack.h. Equivalent: DLDevice.
+/// Device of a tensor, in the numbers of dlpack.h. Equivalent: DLDevice.
 typedef struct dtl_dlpack_device_t {
-    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL ... Equivalent: DLDeviceType.
+    /// 1 = CPU, 2 = CUDA, 3 = page-locked memory of CUDA, 4 = OpenCL, and so on. Equivalent:
+    /// DLDeviceType.
     int32_t device_type;
     /// Number of the device among those of its type.
     int32_t device_id;
 } dtl_dlpack_device_t;
 
-/// What elements are, in the numbers of dlpack.h. Equivalent: DLDataType.
+/// Type of the elements of a tensor, in the numbers of dlpack.h. Equivalent: DLDataType.
 typedef struct dtl_dlpack_dtype_t {
-    /// 0 = signed, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool ...
-    /// Equivalent: DLDataTypeCode.
+    /// 0 = signed integer, 1 = unsigned integer, 2 = IEEE 754, 4 = bfloat, 5 = complex, 6 = bool,
+    /// and so on. Equivalent: DLDataTypeCode.
     uint8_t code;
-    /// Bits of an element.
+    /// Bits per number.
     uint8_t bits;
-    /// Numbers in an element: 1, or more for vector types.
+    /// Numbers per element: 1, or more for vector types.
     uint16_t lanes;
 } dtl_dlpack_dtype_t;
 
-/// An array as it lies in memory; owns nothing. Equivalent: DLTensor, with the same layout: cast
-/// the pointer.
+/// Array in memory, without ownership. The layout is that of DLTensor: cast the pointer.
+/// Equivalent: DLTensor.
 typedef struct dtl_dlpack_tensor_t {
-    /// The memory.
+    /// Start of the memory.
     void *data;
-    /// Where that is.
+    /// Device on which the memory is.
     dtl_dlpack_device_t device;
     /// Number of dimensions.
     int32_t ndim;
-    /// What its elements are.
+    /// Type of the elements.
     dtl_dlpack_dtype_t dtype;
-    /// Elements of each dimension.
+    /// Number of elements of each dimension.
     int64_t *shape;
-    /// Distances in elements; NULL = C's order without gaps (the library always gives them).
+    /// Distances in elements; NULL = contiguous in C order. The library always sets them.
     int64_t *strides;
     /// Bytes from `data` to the first element.
     uint64_t byte_offset;
 } dtl_dlpack_tensor_t;
 
-/// A tensor with what gives it up. Equivalent: DLManagedTensor, with the same layout. In Python the
-/// capsule "dltensor".
+/// Tensor with a deleter; in Python the capsule "dltensor". The layout is that of DLManagedTensor.
+/// Equivalent: DLManagedTensor.
 typedef struct dtl_dlpack_managed_t {
     /// The tensor.
     dtl_dlpack_tensor_t tensor;
-    /// Whatever its producer needs.
+    /// Private data of the producer.
     void *manager_ctx;
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// Deletes the tensor: its consumer calls it once with the address of this struct. NULL =
     /// nothing to do.
     void (*deleter)(void *managed);
 } dtl_dlpack_managed_t;
 
-/// DLPack's version. Equivalent: DLPackVersion.
+/// Version of a DLPack struct. Equivalent: DLPackVersion.
 typedef struct dtl_dlpack_version_t {
-    /// Another one: the struct may be different from `flags` on.
+    /// If it differs, the struct may be different from `flags` on.
     uint32_t major;
     /// Higher ones only add meanings.
     uint32_t minor;
 } dtl_dlpack_version_t;
 
-/// A tensor with what gives it up, from DLPack 1.0 on. Equivalent: DLManagedTensorVersioned, with
-/// the same layout. In Python the capsule "dltensor_versioned".
+/// Tensor with a deleter, since DLPack 1.0; in Python the capsule "dltensor_versioned". The layout
+/// is that of DLManagedTensorVersioned. Equivalent: DLManagedTensorVersioned.
 typedef struct dtl_dlpack_versioned_t {
-    /// Which struct this is.
+    /// Version of this struct.
     dtl_dlpack_version_t version;
-    /// Whatever its producer needs.
+    /// Private data of the producer.
     void *manager_ctx;
-    /// Gives it up: called once with the struct's own address, by its consumer; NULL = there is
+    /// Deletes the tensor: its consumer calls it once with the address of this struct. NULL =
     /// nothing to do.
     void (*deleter)(void *managed);
-    /// DTL_DLPACK_READ_ONLY and dlpack.h's others, ored.
+    /// DTL_DLPACK_READ_ONLY and other flags of dlpack.h, ORed.
     uint64_t flags;
     /// The tensor.
     dtl_dlpack_tensor_t tensor;
 } dtl_dlpack_versioned_t;
 
-/// Allocates an array on the calling thread's current device: one block in C's order (the last
-/// index runs fastest), aligned to 256 bytes. It counts in dtl_mem_stats, and dtl_mem_query and
-/// copies know its memory, which goes with the array: it is not dtl_mem_free's, which refuses it.
-/// An array may be used by several threads at once; who writes its elements is the program's to
-/// order.
+/// Allocates an array on the current device of the calling thread.
 ///
-/// @param[in] kind  as for dtl_mem_alloc.
-/// @param[in] shape `ndim` numbers of elements, each at least 0; copied. NULL for ndim 0.
-/// @param[in] ndim  number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
-/// @param[in] dtype DTL_DTYPE_... or one of dtl_dtype_create.
-/// @param[in] flags 0 or DTL_ARRAY_ZERO; without that the elements are whatever was in the
-///                  memory.
-/// @param[out] out  the array; destroy it with dtl_array_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0 or beyond all memory, dtype, flags
-///         (the text names it);
-///         DTL_ERROR_NULL_POINTER: shape; and what dtl_mem_alloc and dtl_mem_fill answer. *out is
-///         written on success only.
-/// Equivalent: numpy.empty and numpy.zeros.
+/// The array is one block in C order (the last index varies fastest), aligned to 256 bytes. It
+/// counts in dtl_mem_stats. dtl_mem_query and copies recognise its memory. The memory belongs to
+/// the array: dtl_mem_free refuses it. Several threads may use an array at once; the program has to
+/// order accesses to its elements.
+///
+/// @param[in] kind  DTL_MEMORY_HOST, DEVICE, PINNED, MANAGED, SHARED or a registered kind.
+/// @param[in] shape `ndim` numbers of elements, each at least 0. Copied. NULL for ndim 0.
+/// @param[in] ndim  Number of dimensions, 0 (one element) to DTL_ARRAY_MAX_NDIM.
+/// @param[in] dtype DTL_DTYPE_... or one from dtl_dtype_create.
+/// @param[in] flags DTL_ARRAY_ZERO, or 0: the elements are not initialised.
+/// @param[out] out  The array, written on success only. The caller owns it; destroy it with
+///                  dtl_array_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `ndim`, `shape`, `dtype` or `flags` is not valid (the text
+///         names it). A shape must not be negative or exceed the address space.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such kind.
+///         DTL_ERROR_OUT_OF_MEMORY: there is not enough memory.
+///         DTL_ERROR_BUSY: another thread is unregistering the backend.
+///         DTL_ERROR_LIMIT: no file descriptor is left (kind SHARED of backend "host").
+/// Threads: any. Equivalent: numpy.empty and numpy.zeros.
 DTL_NODISCARD dtl_status_t dtl_array_alloc(dtl_backend_t backend, dtl_enum_word_t kind,
     const int64_t *shape, int32_t ndim, dtl_dtype_t dtype, uint64_t flags, dtl_array_t *out);
 
-/// Describes an array: shape, strides, where its elements are, how many tensors of it are with
-/// other libraries.
+/// Describes an array: shape, strides, location of its elements, number of exported tensors.
 ///
-/// @param[in,out] out_info start from DTL_ARRAY_INFO_INIT. Its pointers stay valid until the
-///                         array is destroyed.
+/// @param[in,out] out_info Start from DTL_ARRAY_INFO_INIT. Its pointers are valid until the array
+///                         is destroyed.
 DTL_NODISCARD dtl_status_t dtl_array_info(dtl_array_t array, dtl_array_info_t *out_info);
 
-/// An array as DLPack's DLTensor, for functions that take one: a view, valid until the array is
-/// destroyed. Its shape and strides must not be written.
+/// Returns an array as a DLTensor of DLPack, for functions that take one.
 ///
-/// @param[out] out_tensor cast a DLTensor's address to it.
-/// @return as dtl_array_export. *out_tensor is written on success only.
+/// @param[out] out_tensor A view, written on success only; the address of a DLTensor may be cast
+///                        to it. Valid until the array is destroyed. Its shape and strides must
+///                        not be written.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
+///         consumers could use. The text names cause and remedy.
 DTL_NODISCARD dtl_status_t dtl_array_view(dtl_array_t array, dtl_dlpack_tensor_t *out_tensor);
 
-/// Hands an array to another library without copying (DLPack 1): numpy.from_dlpack,
-/// torch.from_dlpack, JAX, TVM and others take the result, in Python inside a capsule named
-/// "dltensor_versioned".
+/// Exports an array to another library without copying (DLPack 1).
 ///
-/// The tensor is the consumer's: it calls tensor->deleter(tensor) once, in any thread, also after
-/// dtl_array_destroy; the memory stays until the array and all its tensors are gone. The deleter
-/// frees memory and may wait for a lock, but not for work; what still runs on the memory must have
-/// ended. Until all are given up, dtl_finalize answers DTL_ERROR_BUSY. In a forked child the
-/// parent's tensors may be given up; their memory stays as it is. Work on streams is not waited
-/// for: synchronise, or let the consumer's stream wait, before its elements are used. The device is
-/// what dtl_backend_dlpack_device tells: CPU for backend "host" (all kinds), CUDA for memory of
-/// kind DEVICE of backend "cuda", CUDAHost for PINNED, CUDAManaged for MANAGED. A read-only array
-/// gives a read-only tensor.
+/// numpy.from_dlpack, torch.from_dlpack, JAX, TVM and others take the result; in Python inside a
+/// capsule named "dltensor_versioned". The device is that of dtl_backend_dlpack_device: CPU for
+/// backend "host" (all kinds), for backend "cuda" CUDA (kind DEVICE), CUDAHost (PINNED) and
+/// CUDAManaged (MANAGED). A read-only array becomes a read-only tensor.
 ///
-/// @param[out] out the tensor; cast it to DLManagedTensorVersioned*.
-/// @return DTL_ERROR_NOT_SUPPORTED: DLPack has no word for its dtype (pairs, one of
-///         dtl_dtype_create) or for the backend's device, or the memory has no pointer that
-///         consumers could use (the text names the cause and the remedy). *out is written on
-///         success only.
-/// Equivalent: __dlpack__ of the Python array API.
+/// The memory exists until the array is destroyed and all its tensors are deleted. The deleter
+/// frees memory and may wait for a lock, but not for work, so work on the memory has to be
+/// complete. The export does not wait for work on streams: wait for it, or make the consumer's
+/// stream wait, before the elements are used. While tensors exist, dtl_finalize returns
+/// DTL_ERROR_BUSY. A forked child may delete the tensors of its parent; their memory stays as it
+/// is.
+///
+/// @param[out] out The tensor, written on success only; cast it to DLManagedTensorVersioned*. The
+///                 consumer owns it: it calls tensor->deleter(tensor) once, in any thread, also
+///                 after dtl_array_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: DLPack cannot represent the dtype (pairs, dtypes of
+///         dtl_dtype_create) or the device of the backend, or the memory has no pointer that
+///         consumers could use. The text names cause and remedy.
+/// Threads: any. Equivalent: __dlpack__ of the Python array API.
 DTL_NODISCARD dtl_status_t dtl_array_export(dtl_array_t array, dtl_dlpack_versioned_t **out);
 
-/// As dtl_array_export, for consumers of before DLPack 1.0 (NumPy before 2.1): in Python inside a
-/// capsule named "dltensor".
+/// Exports an array to a consumer that predates DLPack 1.0 (NumPy before 2.1).
 ///
-/// @param[out] out the tensor; cast it to DLManagedTensor*.
-/// @return as dtl_array_export; DTL_ERROR_NOT_SUPPORTED also: the array is read-only, which this
-///         struct cannot say.
+/// In Python the tensor goes inside a capsule named "dltensor". The rules of dtl_array_export
+/// apply.
+///
+/// @param[out] out The tensor, written on success only; cast it to DLManagedTensor*. The consumer
+///                 owns it: it calls tensor->deleter(tensor) once, in any thread, also after
+///                 dtl_array_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the array is read-only, which this struct cannot express.
+///         DLPack cannot represent the dtype or the device of the backend, or the memory has no
+///         pointer that consumers could use. The text names cause and remedy.
 DTL_NODISCARD dtl_status_t dtl_array_export_unversioned(dtl_array_t array,
     dtl_dlpack_managed_t **out);
 
-/// Makes an array of another library's tensor without copying (DLPack 1). The tensor becomes the
-/// library's: its deleter is called once, when the array and all tensors exported from it are gone,
-/// by the thread that ends the last of them (dtl_array_destroy, a consumer's deleter,
-/// dtl_finalize), with no lock held; it may block and call back in. On failure the tensor stays the
-/// caller's and nothing was called. Of kinds other than HOST, dtl_mem_query and copies know the
-/// memory as the backend's while the array lives; memory of the CPU is for them memory of the
-/// program's own.
+/// Creates an array from a tensor of another library without copying (DLPack 1).
 ///
-/// @param[in] backend whose device the tensor is on: "host" for the CPU, "cuda" for CUDA,
+/// The library takes over the tensor. It calls the deleter once, when the array is destroyed and
+/// all tensors exported from it are deleted. The deleter runs in the thread that ends the last of
+/// them (dtl_array_destroy, a deleter of a consumer, dtl_finalize), with no lock held. It may block
+/// and call dtl_ functions. On failure the caller still owns the tensor and nothing was called.
+/// While the array lives, dtl_mem_query and copies recognise memory of kinds other than HOST as
+/// that of the backend. They treat CPU memory as memory of the program.
+///
+/// @param[in] backend Backend of the device of the tensor: "host" for CPU; "cuda" for CUDA,
 ///                    CUDAHost and CUDAManaged.
-/// @param[in] tensor  a DLManagedTensorVersioned*, cast.
-/// @param[out] out    the array; destroy it with dtl_array_destroy. DTL_ARRAY_READ_ONLY is kept.
-/// @return DTL_ERROR_INCOMPATIBLE_ABI: another major version than DTL_DLPACK_MAJOR;
-///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype is like its type (more
-///         than one lane), or a stride is below 0;
-///         DTL_ERROR_INVALID_ARGUMENT: ndim, a shape below 0, sizes or a byte_offset beyond all
-///         memory, a first element that is not aligned; DTL_ERROR_NULL_POINTER: tensor, its shape
-///         or its data. The text names it and the remedy.
-/// Equivalent: numpy.from_dlpack.
+/// @param[in] tensor  A DLManagedTensorVersioned*, cast.
+/// @param[out] out    The array. DTL_ARRAY_READ_ONLY is preserved. The caller owns it; destroy it
+///                    with dtl_array_destroy.
+/// @return The text names the field and the remedy.
+///         DTL_ERROR_INCOMPATIBLE_ABI: the major version is not DTL_DLPACK_MAJOR.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype corresponds to the
+///         type (more than one lane), or a stride is negative.
+///         DTL_ERROR_INVALID_ARGUMENT: `ndim` is not valid, a shape is negative, sizes or
+///         byte_offset exceed the address space, or the first element is misaligned.
+///         DTL_ERROR_NULL_POINTER: `tensor`, its shape or its data is NULL.
+/// Threads: any. Equivalent: numpy.from_dlpack.
 DTL_NODISCARD dtl_status_t dtl_array_import(dtl_backend_t backend, dtl_dlpack_versioned_t *tensor,
     dtl_array_t *out);
 
-/// As dtl_array_import, of a producer of before DLPack 1.0.
+/// Creates an array from a tensor of a producer that predates DLPack 1.0. The rules of
+/// dtl_array_import apply.
 ///
-/// @param[in] tensor a DLManagedTensor*, cast.
-/// @return as dtl_array_import.
+/// @param[in] backend Backend of the device of the tensor: "host" for CPU; "cuda" for CUDA,
+///                    CUDAHost and CUDAManaged.
+/// @param[in] tensor  A DLManagedTensor*, cast.
+/// @param[out] out    The array. The caller owns it; destroy it with dtl_array_destroy.
+/// @return The text names the field and the remedy.
+///         DTL_ERROR_NOT_SUPPORTED: the backend has no such device, no dtype corresponds to the
+///         type (more than one lane), or a stride is negative.
+///         DTL_ERROR_INVALID_ARGUMENT: `ndim` is not valid, a shape is negative, sizes or
+///         byte_offset exceed the address space, or the first element is misaligned.
+///         DTL_ERROR_NULL_POINTER: `tensor`, its shape or its data is NULL.
 DTL_NODISCARD dtl_status_t dtl_array_import_unversioned(dtl_backend_t backend,
     dtl_dlpack_managed_t *tensor, dtl_array_t *out);
 
-/// Ends an array; the null array: nothing happens. Its memory goes when no exported tensor has it
-/// any more. No copy or kernel may still use it; another thread's call with this array may be
-/// running.
+/// Destroys an array. Its memory is freed when no exported tensor uses it any more.
 ///
-/// @return a failure of the backend's free: the array is gone all the same, its memory an
-///         allocation (dtl_mem_free).
+/// No copy or kernel may still use it. Another thread may be in a call with this array. Destroying
+/// DTL_ARRAY_NULL succeeds.
+///
+/// @return A failure of the free of the backend. The array is destroyed anyway, and its memory
+///         becomes an allocation (dtl_mem_free).
 DTL_NODISCARD dtl_status_t dtl_array_destroy(dtl_array_t array);
 
 /* -----------------------------------------------------------------------------------------------
  * Streams: in-order queues of work on a device.
  * -------------------------------------------------------------------------------------------- */
 
-/// An in-order queue of work on a device (Equivalent: cudaStream_t). DTL_STREAM_NULL in a call
-/// means the default stream of the calling thread's current device.
+/// In-order queue of work on a device (Equivalent: cudaStream_t). In a call, DTL_STREAM_NULL is the
+/// default stream of the calling thread's current device.
 struct dtl_stream_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -1792,107 +1946,138 @@ static const dtl_stream_t dtl_stream_null_ __attribute__((unused)) = {0};
 #define DTL_STREAM_NULL ((dtl_stream_t){0})
 #endif
 
-/// A function run by the library on the caller's behalf, for example by `dtl_executor_run`. A
-/// status other than DTL_SUCCESS is returned to the caller that waits for it. A number that is not
-/// a status becomes DTL_ERROR_NATIVE_BACKEND, and the text has the number. Thread: see the function
-/// that takes it. Locks held: none. It must not throw.
+/// Function that the library runs on behalf of the caller, for example by `dtl_executor_run`. The
+/// function that takes it documents the thread. No lock is held. It must not throw.
+///
+/// @return DTL_SUCCESS, or a status that is returned to the caller that waits for it. A number that
+///         is not a status becomes DTL_ERROR_NATIVE_BACKEND; the text has the number.
 typedef dtl_status_t (*dtl_task_fn_t)(void *user);
 
-/// Creates a stream on a device. A backend without streams of its own gets one of the library's: a
-/// host thread, made by the first work that is queued, does the work in order.
+/// Creates a stream on a device.
 ///
-/// A failure of queued work is kept by the stream: work behind it still runs, events recorded
-/// behind it carry it, and the next dtl_stream_wait returns it, once. On a backend's own
-/// stream, too, whatever the backend's events know: failures of callbacks, kernels from functions
-/// and copies that the library does there.
+/// A backend without streams gets a stream of the library: a host thread, which starts with the
+/// first queued work, runs the work in order.
 ///
-/// @param[in] device 0 ... count-1; 0 for a backend without devices.
-/// @param[in] flags  must be 0.
-/// @param[out] out   the stream; destroy it with dtl_stream_destroy.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_UNAVAILABLE: the backend cannot run.
+/// A failure of queued work is stored in the stream. Work behind it still runs, and events that are
+/// recorded behind it report the failure. The next dtl_stream_wait returns the failure once. On a
+/// stream of the backend this holds for failures of callbacks, kernels from functions and copies
+/// that the library runs there, whether or not the events of the backend report them.
+///
+/// @param[in] device 0 to the device count - 1. 0 for a backend without devices.
+/// @param[in] flags  Must be 0.
+/// @param[out] out   The stream. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_INVALID_ARGUMENT: `flags` is not 0.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 /// Equivalent: cudaStreamCreate.
 DTL_NODISCARD dtl_status_t dtl_stream_create(dtl_backend_t backend, int32_t device,
     uint64_t flags, dtl_stream_t *out);
 
-/// Destroys a stream after its work is finished. The call waits for that, except where the stream's
-/// own work makes the call. A failure that no call has returned is dropped. The null stream and
-/// default streams: nothing happens. A wrapped stream: only the handle is destroyed.
+/// Destroys a stream after its work is complete.
 ///
-/// Threads: any; threads that use the stream meanwhile get DTL_ERROR_INVALID_HANDLE or
-/// DTL_ERROR_CANCELED. Equivalent: cudaStreamDestroy (which does not wait).
+/// Blocks until then, unless work of the stream itself makes the call. A failure that no call has
+/// returned is dropped. For DTL_STREAM_NULL and default streams the call has no effect. For a
+/// wrapped stream only the handle is destroyed.
+///
+/// Threads: any. Other threads that use the stream get DTL_ERROR_INVALID_HANDLE or
+/// DTL_ERROR_CANCELED.
+/// Equivalent: cudaStreamDestroy, which does not wait.
 DTL_NODISCARD dtl_status_t dtl_stream_destroy(dtl_stream_t stream);
 
-/// Waits for all work queued so far.
+/// Blocks until all work queued so far is complete.
 ///
-/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. On
-///                       streams of a backend that can neither query streams nor record events
-///                       the limit has no effect.
-/// @return the first failure of that work since the last call; it is reported once.
-///         DTL_ERROR_TIMEOUT: not done in time; the work goes on. DTL_ERROR_INVALID_STATE: called
-///         by the stream's own work.
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+///                       The limit has no effect if the backend implements neither stream queries
+///                       nor events for its streams.
+/// @return The first failure of that work since the last call. It is reported once.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: work of the stream itself made the call.
 /// Equivalent: cudaStreamSynchronize.
 DTL_NODISCARD dtl_status_t dtl_stream_wait(dtl_stream_t stream, uint64_t timeout_ns);
 
-/// Reports whether all work queued so far is done. Returns at once, except on streams of a backend
-/// that can neither query streams nor record events: there it waits for the stream. Called from
-/// work of the stream itself, it reports 0.
+/// Reports whether all work queued so far is complete.
 ///
-/// @param[out] out_done 1 = done, 0 = not yet.
-/// @return a failure of that work; it stays to be reported by dtl_stream_wait.
+/// Does not block, unless the backend implements neither stream queries nor events for its streams.
+/// There the call waits for the stream. Called by work of the stream itself, it reports 0.
+///
+/// @param[out] out_done 1 = complete, 0 = not yet.
+/// @return A failure of that work. dtl_stream_wait reports it again.
 /// Equivalent: cudaStreamQuery.
 DTL_NODISCARD dtl_status_t dtl_stream_query(dtl_stream_t stream, int32_t *out_done);
 
-/// Makes work queued from now on wait for an event's latest record; recording it again later does
-/// not change this wait. The event may be of another stream or backend. Its failure becomes the
-/// stream's. Returns at once, except for a backend whose streams cannot wait for events: then this
-/// call waits.
+/// Makes work that is queued later on a stream wait for the latest record of an event.
 ///
+/// A later record of the event does not change this wait. The event may belong to another stream or
+/// backend. Its failure becomes a failure of the stream. Does not block, unless the streams of the
+/// backend cannot wait for events. There the call itself waits.
+///
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for itself, because work of the stream made
+///         it.
 /// Equivalent: cudaStreamWaitEvent.
 DTL_NODISCARD dtl_status_t dtl_stream_wait_event(dtl_stream_t stream, dtl_event_t event);
 
-/// The default stream of a device: what DTL_STREAM_NULL means where that device is current. Made
-/// at its first use; destroying it does nothing.
+/// Returns the default stream of a device.
 ///
-/// @param[in] device 0 ... count-1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such device.
+/// DTL_STREAM_NULL refers to this stream where the device is current. It is created at its first
+/// use. Destroying it has no effect.
+///
+/// @param[in] device 0 to the device count - 1. 0 for a backend without devices.
+/// @param[out] out   The stream. The library owns it.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
 DTL_NODISCARD dtl_status_t dtl_stream_default(dtl_backend_t backend, int32_t device,
     dtl_stream_t *out);
 
-/// Makes a handle for a stream that the program made with the backend's own interface (a CUstream,
-/// a cl_command_queue) on the calling thread's current device. The stream stays the program's: it
-/// must live until the handle is destroyed and its work is done, and is never destroyed here.
+/// Creates a handle for a stream that the program created with the interface of the backend (a
+/// CUstream, a cl_command_queue).
 ///
-/// @param[in] native as the backend defines it; NULL if that means a stream there.
-/// @param[out] out   the handle; give it back with dtl_stream_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// The stream has to belong to the current device of the calling thread. The program continues to
+/// own it: the library never destroys it. It must live until the handle is destroyed and its work
+/// is complete.
+///
+/// @param[in] native The native stream, as the backend defines it. NULL if that denotes a stream
+///                   there.
+/// @param[out] out   The handle. The caller owns it; destroy it with dtl_stream_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams.
 DTL_NODISCARD dtl_status_t dtl_stream_wrap(dtl_backend_t backend, void *native,
     dtl_stream_t *out);
 
-/// The backend's own pointer for a stream, for calls of its own interface. Lives as long as the
-/// stream.
+/// Returns the native stream of the backend, for calls of its own interface.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams of its own.
+/// @param[out] out_native The native stream. Valid as long as the stream.
+/// @return DTL_ERROR_NOT_SUPPORTED: the backend has no streams, so the library implements this one.
 DTL_NODISCARD dtl_status_t dtl_stream_native(dtl_stream_t stream, void **out_native);
 
-/// Calls fn(user) once the work queued before is done; work queued later waits for it. It is called
-/// even if work before it failed. Its status, unless DTL_SUCCESS, is a failure of the stream.
+/// Queues a call of fn(user) on a stream.
 ///
-/// @param[in] fn Thread: the stream's. Locks held: none. It may block and may call dtl_
-///               functions, except to wait for this stream or an event behind itself; it must not
-///               throw. On a backend's stream the backend's rules come on top (CUDA: no calls
-///               that reach CUDA).
+/// It runs once the work queued before it is complete, even if that work failed. Work queued later
+/// waits for it. A status other than DTL_SUCCESS is a failure of the stream. Does not block, unless
+/// the backend has no callbacks on its streams. There the call waits for the stream and then calls
+/// `fn` in the calling thread.
+///
+/// @param[in] fn   Thread: one of the stream. Locks held: none. It may block and call dtl_
+///                 functions, except to wait for this stream or for an event behind itself. It
+///                 must not throw. On a stream of a backend the rules of that backend apply too
+///                 (CUDA: no calls that reach CUDA).
+/// @param[in] user Passed to `fn`.
+/// @return DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaLaunchHostFunc.
 DTL_NODISCARD dtl_status_t dtl_stream_host_callback(dtl_stream_t stream, dtl_task_fn_t fn,
     void *user);
 
-/// Waits for all work on a device: the backend's own way if it has one, and every stream that was
-/// made here on it.
+/// Blocks until all work on a device is complete.
 ///
-/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit. The
-///                       limit covers the streams made here (see dtl_stream_wait), but not work
-///                       that the program queued through the backend's own interface.
-/// @return the first failure found. DTL_ERROR_OUT_OF_BOUNDS: no such device. DTL_ERROR_TIMEOUT: not
-///         done in time; the work goes on.
+/// Waits for every stream that was created or wrapped by the library on the device, and uses the
+/// device wait of the backend if it has one.
+///
+/// @param[in] device     0 to the device count - 1. 0 for a backend without devices.
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+///                       It limits the wait for the streams (see dtl_stream_wait). It does not
+///                       limit the wait for work that the program queued through the interface of
+///                       the backend.
+/// @return The first failure found. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: work of a stream of the device made the call.
 /// Equivalent: cudaDeviceSynchronize.
 DTL_NODISCARD dtl_status_t dtl_device_wait(dtl_backend_t backend, int32_t device,
     uint64_t timeout_ns);
@@ -1901,26 +2086,41 @@ DTL_NODISCARD dtl_status_t dtl_device_wait(dtl_backend_t backend, int32_t device
  * Copies and fills: in stream order.
  * -------------------------------------------------------------------------------------------- */
 
-/// Queues a copy between any two kinds of memory. Where the stream's backend cannot queue it (its
-/// driver takes no such copy, both sides are the host's, one is another backend's), the call waits
-/// for the stream's work and copies itself. CUDA queues no copies from or to host memory that is
-/// not page-locked: one that is not the stream's only work waits.
+/// Queues a copy between any two kinds of memory on a stream.
 ///
-/// @param[out] dst size_bytes each, valid (and not written by others) until the copy is done,
-///                 which an event or dtl_stream_wait tells; they must not overlap.
-/// @param[in] src  size_bytes each, valid (and not written by others) until the copy is done,
-///                 which an event or dtl_stream_wait tells; they must not overlap.
-/// @return DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_ARGUMENT: as dtl_mem_copy, at once; nothing
-///         is queued then. What fails later is the stream's failure.
+/// If the backend of the stream cannot queue the copy, the call waits for the work of the stream
+/// and copies in the calling thread. This is the case if the driver has no such copy, if both sides
+/// are host memory, or if one side belongs to another backend. CUDA queues no copies from or to
+/// host memory that is not page-locked: such a copy waits, unless it is the only work of the
+/// stream. On a stream of the library the copy is always queued.
+///
+/// @param[out] dst       `size_bytes` bytes, valid and not accessed by others until the copy is
+///                       complete. NULL only for 0 bytes.
+/// @param[in] src        `size_bytes` bytes, valid and not written until the copy is complete.
+///                       Must not overlap `dst`. NULL only for 0 bytes.
+/// @param[in] size_bytes Bytes to copy.
+/// @return Failures that occur later are failures of the stream; dtl_stream_wait returns them. With
+///         these statuses nothing is queued:
+///         DTL_ERROR_OUT_OF_BOUNDS: a side extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_ARGUMENT: the two sides overlap.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemcpyAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_copy_async(dtl_stream_t stream, void *dst, const void *src,
     uint64_t size_bytes);
 
-/// Queues setting size_bytes bytes to `value`. Where the stream's backend cannot queue that, as for
-/// dtl_mem_copy_async.
+/// Queues a fill of memory with a byte value on a stream.
 ///
-/// @param[out] dst size_bytes, valid until the fill is done.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: over the end of its allocation; nothing is queued then.
+/// If the backend of the stream cannot queue the fill, the call waits for the work of the stream
+/// and fills in the calling thread.
+///
+/// @param[out] dst       `size_bytes` bytes, valid and not accessed by others until the fill is
+///                       complete. NULL only for 0 bytes.
+/// @param[in] value      Value of each byte.
+/// @param[in] size_bytes Bytes to fill.
+/// @return Failures that occur later are failures of the stream. With these statuses nothing is
+///         queued:
+///         DTL_ERROR_OUT_OF_BOUNDS: `dst` extends beyond the end of its allocation.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaMemsetAsync.
 DTL_NODISCARD dtl_status_t dtl_mem_fill_async(dtl_stream_t stream, void *dst, uint8_t value,
     uint64_t size_bytes);
@@ -1929,7 +2129,7 @@ DTL_NODISCARD dtl_status_t dtl_mem_fill_async(dtl_stream_t stream, void *dst, ui
  * Events: points in the work of a stream.
  * -------------------------------------------------------------------------------------------- */
 
-/// A point in a stream's work (Equivalent: cudaEvent_t).
+/// Marker in the work of a stream (Equivalent: cudaEvent_t).
 struct dtl_event_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -1945,55 +2145,70 @@ static const dtl_event_t dtl_event_null_ __attribute__((unused)) = {0};
 #define DTL_EVENT_NULL ((dtl_event_t){0})
 #endif
 
-/// Flag of `dtl_event_create`: no time stamps, `dtl_event_elapsed_ns` is refused.
+/// Flag of `dtl_event_create`: no time stamps; `dtl_event_elapsed_ns` is refused.
 #define DTL_EVENT_NO_TIMING UINT64_C(1)
 
-/// Creates an event, to be recorded on streams of the same backend.
+/// Creates an event, which can be recorded on streams of the same backend.
 ///
-/// @param[in] flags 0, or DTL_EVENT_NO_TIMING (cheaper where the hardware takes the time).
-/// @param[out] out  the event; destroy it with dtl_event_destroy.
-/// Equivalent: cudaEventCreateWithFlags.
+/// @param[in] flags 0 or DTL_EVENT_NO_TIMING, which is cheaper where the hardware takes time
+///                  stamps.
+/// @param[out] out  The event. The caller owns it; destroy it with dtl_event_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `flags` has unknown bits.
+/// Threads: any. Does not block. Equivalent: cudaEventCreateWithFlags.
 DTL_NODISCARD dtl_status_t dtl_event_create(dtl_backend_t backend, uint64_t flags,
     dtl_event_t *out);
 
-/// Destroys an event at once, recorded or not. Waits for it that are queued on streams stay in
-/// effect. The null event: nothing happens.
+/// Destroys an event immediately, recorded or not. Waits for it that are queued on streams stay in
+/// effect. Destroying DTL_EVENT_NULL succeeds.
 ///
-/// Threads: any; threads that wait for the event get DTL_ERROR_CANCELED (those inside a backend's
-/// own wait return when it does). Equivalent: cudaEventDestroy.
+/// Threads: any. Threads that wait for the event get DTL_ERROR_CANCELED; threads inside a wait of
+/// the backend return when that wait does.
+/// Equivalent: cudaEventDestroy.
 DTL_NODISCARD dtl_status_t dtl_event_destroy(dtl_event_t event);
 
-/// Marks the stream's present end. An earlier record is replaced for calls that come later; those
-/// that already wait go on waiting for the record they found. Returns at once, except on a
-/// backend's streams that have no events: there it waits for the stream.
+/// Records an event at the current end of a stream.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: event and stream are of different backends that do not mix.
+/// A later record replaces an earlier one for the calls that follow it. Waits in progress continue
+/// to wait for the record that they found. An exception is a wait with a time limit for an event
+/// that the backend implements: it follows the new record. Does not block, except on a backend that
+/// has streams but no events. There the call waits for the stream.
+///
+/// @return DTL_ERROR_INVALID_ARGUMENT: event and stream belong to different backends. Only backends
+///         that have neither streams nor events of their own can be mixed.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cudaEventRecord.
 DTL_NODISCARD dtl_status_t dtl_event_record(dtl_event_t event, dtl_stream_t stream);
 
-/// Waits until the work before the record is done. An event never recorded is done.
+/// Blocks until the work before the latest record of an event is complete. An event that was never
+/// recorded is complete.
 ///
-/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the first failure of that work that no call had returned before the record.
-///         DTL_ERROR_TIMEOUT: not done in time; the event is unchanged. DTL_ERROR_CANCELED: another
-///         thread destroyed the event. DTL_ERROR_INVALID_STATE: called by a callback or task that
-///         the event is recorded behind, so that it would wait for itself.
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The first failure of that work that no call had returned before the record.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. The event is unchanged.
+///         DTL_ERROR_CANCELED: another thread destroyed the event.
+///         DTL_ERROR_INVALID_STATE: the event is recorded behind the callback or task that made the
+///         call, which would wait for itself.
 /// Equivalent: cudaEventSynchronize.
 DTL_NODISCARD dtl_status_t dtl_event_wait(dtl_event_t event, uint64_t timeout_ns);
 
-/// Reports whether the work before the record is done. Does not wait.
+/// Reports whether the work before the latest record of an event is complete. Does not block.
 ///
-/// @param[out] out_done 1 = done, 0 = not yet. An event never recorded is done.
-/// @return the failure of that work, as dtl_event_wait.
+/// @param[out] out_done 1 = complete, 0 = not yet. An event that was never recorded is complete.
+/// @return The first failure of that work that no call had returned before the record.
 /// Equivalent: cudaEventQuery.
 DTL_NODISCARD dtl_status_t dtl_event_query(dtl_event_t event, int32_t *out_done);
 
-/// Nanoseconds between the records of two events that are done.
+/// Computes the time between the records of two complete events, in nanoseconds.
 ///
-/// @return DTL_ERROR_INVALID_STATE: one was never recorded or is not done (wait for it first).
-///         DTL_ERROR_INVALID_ARGUMENT: stop came before start, one has DTL_EVENT_NO_TIMING, or
-///         they are of different backends. DTL_ERROR_NOT_SUPPORTED: the backend does not time.
-/// Equivalent: cudaEventElapsedTime (which gives milliseconds).
+/// @param[in] start   Event that was recorded first.
+/// @param[in] stop    Event of the same backend that was recorded later.
+/// @param[out] out_ns Time from `start` to `stop` in nanoseconds.
+/// @return DTL_ERROR_INVALID_STATE: one of the events was never recorded or is not complete. Wait
+///         for it first.
+///         DTL_ERROR_INVALID_ARGUMENT: `stop` came before `start`, one of the events has
+///         DTL_EVENT_NO_TIMING, or they belong to different backends.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not time its events.
+/// Threads: any. Does not block. Equivalent: cudaEventElapsedTime, which returns milliseconds.
 DTL_NODISCARD dtl_status_t dtl_event_elapsed_ns(dtl_event_t start, dtl_event_t stop,
     uint64_t *out_ns);
 
@@ -2001,8 +2216,8 @@ DTL_NODISCARD dtl_status_t dtl_event_elapsed_ns(dtl_event_t start, dtl_event_t s
  * Executors: functions and loops on the host.
  * -------------------------------------------------------------------------------------------- */
 
-/// Runs functions and loops on the host: inline, sequentially, on a pool, or on a backend's own
-/// threads.
+/// Executor, which runs functions and loops on the host: inline, sequentially, on a thread pool, or
+/// on the threads of a backend.
 struct dtl_executor_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -2018,23 +2233,23 @@ static const dtl_executor_t dtl_executor_null_ __attribute__((unused)) = {0};
 #define DTL_EXECUTOR_NULL ((dtl_executor_t){0})
 #endif
 
-/// Runs everything at once in the calling thread.
+/// Executor that runs everything immediately in the calling thread.
 #define DTL_EXECUTOR_INLINE 1u
-/// Runs one thing after another on one thread of its own.
+/// Executor that runs one item after another in a thread of its own.
 #define DTL_EXECUTOR_SEQUENTIAL 2u
-/// Runs loops on several threads, the caller among them.
+/// Executor that runs loops on several threads, including the calling one.
 #define DTL_EXECUTOR_POOL 3u
-/// Whatever the backend's own exec table offers.
+/// Executor that uses the host execution of the backend.
 #define DTL_EXECUTOR_BACKEND 4u
 
-/// What `dtl_executor_create` makes. Start from DTL_EXECUTOR_DESC_INIT.
+/// Description of an executor for `dtl_executor_create`. Start from DTL_EXECUTOR_DESC_INIT.
 typedef struct dtl_executor_desc_t {
     /// sizeof(dtl_executor_desc_t), set by DTL_EXECUTOR_DESC_INIT.
     uint32_t struct_size;
-    /// DTL_EXECUTOR_... ; 0 = the backend's own if it has one, else POOL.
+    /// DTL_EXECUTOR_...; 0 = that of the backend if it has one, otherwise POOL.
     uint32_t kind;
-    /// Threads of a pool, the caller included; 0 = OMP_NUM_THREADS, else what affinity and the
-    /// control group allow.
+    /// Threads of a pool, including the calling one. 0 = OMP_NUM_THREADS if that is set, otherwise
+    /// the number that affinity and control group allow.
     uint32_t threads;
     /// Must be 0.
     uint32_t reserved;
@@ -2043,118 +2258,152 @@ typedef struct dtl_executor_desc_t {
 /// Initial value of a dtl_executor_desc_t.
 #define DTL_EXECUTOR_DESC_INIT {sizeof(dtl_executor_desc_t), 0, 0, 0}
 
-/// What `dtl_executor_info` tells. Start from DTL_EXECUTOR_INFO_INIT.
+/// Kind and parallelism of an executor, see `dtl_executor_info`. Start from DTL_EXECUTOR_INFO_INIT.
 typedef struct dtl_executor_info_t {
     /// sizeof(dtl_executor_info_t), set by DTL_EXECUTOR_INFO_INIT.
     uint32_t struct_size;
-    /// DTL_EXECUTOR_... that it is.
+    /// DTL_EXECUTOR_..., never 0.
     uint32_t kind;
-    /// Most iterations that ever run at the same time.
+    /// Maximum number of iterations that run at the same time.
     uint32_t max_parallelism;
-    /// How many pieces a loop is best cut into.
+    /// Recommended number of chunks of a loop.
     uint32_t suggested_parallelism;
 } dtl_executor_info_t;
 
 /// Initial value of a dtl_executor_info_t.
 #define DTL_EXECUTOR_INFO_INIT {sizeof(dtl_executor_info_t), 0, 0, 0}
 
-/// Body of a parallel loop: does the iterations begin ... end-1. A status other than DTL_SUCCESS
-/// stops the loop at the next piece and becomes its result.
-/// Thread: any of the executor's, several at once. Locks held: none. It may block and may call
-/// dtl_ functions, nested loops included; it must not throw.
+/// Body of a parallel loop: runs the iterations begin to end - 1.
+///
+/// A status other than DTL_SUCCESS stops the loop at the next chunk and becomes its result. Thread:
+/// any of the executor, several at once. Locks held: none. It may block and call dtl_ functions,
+/// including nested loops. It must not throw.
 typedef dtl_status_t (*dtl_range_fn_t)(uint64_t begin, uint64_t end, void *user);
 
-/// Body of a parallel reduction: folds the iterations begin ... end-1 into `*acc` (which starts as
-/// a copy of the identity). Rules as for dtl_range_fn_t.
+/// Body of a parallel reduction: folds the iterations begin to end - 1 into `*acc`, which starts as
+/// a copy of the identity.
+///
+/// A status other than DTL_SUCCESS stops the reduction at the next chunk and becomes its result.
+/// Thread: any of the executor, several at once. Locks held: none. It may block and call dtl_
+/// functions. It must not throw.
 typedef dtl_status_t (*dtl_fold_fn_t)(uint64_t begin, uint64_t end, void *acc, void *user);
 
-/// Joins two partial results: `*into = *into op *from`, `into` being the lower iterations. Called
-/// in order of iterations, in the calling thread. It must not throw.
+/// Combines two partial results: `*into = *into op *from`, where `into` covers the lower
+/// iterations.
+///
+/// Called in the order of the iterations, in the calling thread. It must not throw.
 typedef void (*dtl_combine_fn_t)(void *into, const void *from, void *user);
 
-/// Creates an executor. Threads are made when there is work for them; they run where the thread may
-/// run whose call made them. Without work a pool's threads look for more for at most 0.2 ms, then
-/// they sleep and use no processor time. In a forked child executors are gone
-/// (dtl_init_after_fork).
+/// Creates an executor, which runs functions and loops on the host.
 ///
-/// @param[in] desc NULL = all defaults: the backend's own execution if it has one, else a pool.
-/// @param[out] out the executor; destroy it with dtl_executor_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: DTL_EXECUTOR_BACKEND of a backend that has none.
-///         DTL_ERROR_INVALID_ARGUMENT: an unknown kind, or more threads than are allowed.
+/// Threads are started when there is work for them. They run on the cores that are allowed for the
+/// thread whose call starts them. Idle threads of a pool look for work for at most 0.2 ms; then
+/// they sleep and use no processor time. A forked child has no executors (dtl_init_after_fork).
+///
+/// @param[in] desc Start from DTL_EXECUTOR_DESC_INIT. NULL = all defaults: the host execution of
+///                 the backend if it has one, otherwise a pool.
+/// @param[out] out The executor. The caller owns it; destroy it with dtl_executor_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: the kind is DTL_EXECUTOR_BACKEND, and the backend has no host
+///         execution.
+///         DTL_ERROR_INVALID_ARGUMENT: the kind is unknown, or a pool has more than 4096 threads.
 DTL_NODISCARD dtl_status_t dtl_executor_create(dtl_backend_t backend,
     const dtl_executor_desc_t *desc, dtl_executor_t *out);
 
-/// Destroys an executor after what dtl_executor_run_async started has run (it waits for that;
-/// called by the executor's own work it does not wait). The null executor: nothing happens.
+/// Destroys an executor after the functions that dtl_executor_run_async started have run.
+///
+/// Blocks until then, unless work of the executor itself makes the call. Destroying
+/// DTL_EXECUTOR_NULL succeeds.
 DTL_NODISCARD dtl_status_t dtl_executor_destroy(dtl_executor_t executor);
 
-/// Runs fn(user) and returns when it has run: in the calling thread (INLINE, POOL), on the
-/// executor's thread (SEQUENTIAL), or where the backend likes.
+/// Runs fn(user) and returns when it has run.
 ///
-/// @param[in] fn Locks held: none. It may block and call dtl_ functions; it must not throw.
-/// @return the function's status.
+/// INLINE and POOL run it in the calling thread, SEQUENTIAL in the thread of the executor, BACKEND
+/// wherever the backend does.
+///
+/// @param[in] fn   Locks held: none. It may block and call dtl_ functions. It must not throw.
+/// @param[in] user Passed to `fn`.
+/// @return The status of `fn`.
 DTL_NODISCARD dtl_status_t dtl_executor_run(dtl_executor_t executor, dtl_task_fn_t fn,
     void *user);
 
-/// Starts fn(user) and returns (INLINE: when it has run). SEQUENTIAL and BACKEND run one after
-/// another, POOL several at once.
+/// Starts fn(user) and returns. On INLINE the call returns when `fn` has run. SEQUENTIAL and
+/// BACKEND run such functions one after another, POOL several at once.
 ///
-/// @param[in] fn    Thread: the executor's. Locks held: none. It may block and call dtl_
-///                  functions, except to wait for this executor; it must not throw.
-/// @param[in] event completed when the function has run, with its failure; it replaces a record.
-///                  Made for a backend without events of its own, such as "host". Null = none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the event is a backend's own.
-///         The function's failure is the event's and the next dtl_executor_wait's.
+/// @param[in] fn    Thread: one of the executor. Locks held: none. It may block and call dtl_
+///                  functions, except to wait for this executor. It must not throw.
+/// @param[in] user  Passed to `fn`.
+/// @param[in] event Event that is complete when `fn` has run, and reports its failure. The call
+///                  replaces an earlier record. Create it for a backend without events, such as
+///                  "host". DTL_EVENT_NULL = none.
+/// @return The failure of `fn` is that of the event and of the next dtl_executor_wait, not of this
+///         call. DTL_ERROR_INVALID_ARGUMENT: the event belongs to a backend that implements events.
 DTL_NODISCARD dtl_status_t dtl_executor_run_async(dtl_executor_t executor, dtl_task_fn_t fn,
     void *user, dtl_event_t event);
 
-/// Runs the iterations begin ... end-1 in pieces and returns when all have run. Loops may be nested
-/// and several threads may use one executor at once. POOL: each thread has the same share of the
-/// pieces in every loop of the same size, so data stays where it was touched first; who is through
-/// takes pieces of others. The caller takes part. One piece (a range of at most `grain` iterations)
-/// runs in the calling thread alone. So does a loop when seven others are in progress on the
-/// executor. A loop waits for no thread that has not begun a piece of it.
+/// Runs the iterations begin to end - 1 in chunks and returns when all have run.
 ///
-/// @param[in] grain iterations of a piece: piece k begins at begin + k * grain, the last may be
-///                  smaller. 0 = choose: four pieces for each thread, or one for each iteration
-///                  if those are fewer.
-/// @param[in] fn    the body; may run on several threads at once, the caller among them.
-/// @return the status of the first piece that failed; pieces not yet begun are then left out.
-///         DTL_ERROR_INVALID_ARGUMENT: begin > end. An empty range is a success.
+/// The calling thread takes part. On POOL each thread has the same share of the chunks in every
+/// loop of the same size, so data stays where it was touched first. A thread that has finished its
+/// share takes chunks of others. A range of at most `grain` iterations is one chunk and runs in the
+/// calling thread alone. With seven loops in progress on the executor, a further one runs in the
+/// calling thread alone. A loop never waits for a thread that has not started one of its chunks.
+/// Loops may be nested, and several threads may use one executor at once.
+///
+/// @param[in] begin First iteration.
+/// @param[in] end   One after the last iteration. An empty range is a success.
+/// @param[in] grain Iterations per chunk: chunk k begins at begin + k * grain, and the last one
+///                  may be smaller. 0 = four chunks per thread, or one per iteration if that
+///                  gives fewer.
+/// @param[in] fn    The body. It may run in several threads at once, including the calling one.
+/// @param[in] user  Passed to `fn`.
+/// @return The status of the first chunk that failed. Chunks that had not started are skipped.
+///         DTL_ERROR_INVALID_ARGUMENT: `begin` is greater than `end`.
 /// Equivalent: #pragma omp parallel for schedule(dynamic, grain).
 DTL_NODISCARD dtl_status_t dtl_executor_parallel_for(dtl_executor_t executor, uint64_t begin,
     uint64_t end, uint64_t grain, dtl_range_fn_t fn, void *user);
 
-/// Reduces the iterations begin ... end-1. The range is cut into pieces by `grain` alone; each is
-/// folded into a copy of the identity, and the partial results are combined in order: the result
-/// is the same, bit for bit, for every number of threads.
+/// Reduces the iterations begin to end - 1 to one result, deterministically.
 ///
-/// @param[in] grain          iterations of a piece; 0 = the range over 64.
-/// @param[in] acc_size_bytes size of a partial result, at least 1; plain bytes, 64-byte aligned.
-/// @param[in] identity       acc_size_bytes.
-/// @param[in] combine        called in the calling thread.
-/// @param[out] out_result    acc_size_bytes; written on success only. May be `identity`.
-/// @return the status of the first fold that failed. DTL_ERROR_INVALID_ARGUMENT: begin > end, or
-///         acc_size_bytes is 0. DTL_ERROR_OUT_OF_MEMORY. An empty range gives the identity.
-/// Equivalent: #pragma omp parallel for reduction (but deterministic).
+/// The range is cut into chunks by `grain` alone. Each chunk is folded into a copy of the identity,
+/// and the partial results are combined in order. So the result is the same, bit for bit, for every
+/// number of threads.
+///
+/// @param[in] begin          First iteration.
+/// @param[in] end            One after the last iteration. For an empty range the result is the
+///                           identity.
+/// @param[in] grain          Iterations per chunk. 0 = a 64th of the range, rounded up.
+/// @param[in] acc_size_bytes Size of a partial result in bytes, at least 1. Partial results are
+///                           plain bytes, aligned to 64.
+/// @param[in] identity       `acc_size_bytes` bytes from which each partial result starts.
+/// @param[in] fold           Folds a chunk into a partial result. It may run in several threads
+///                           at once.
+/// @param[in] combine        Combines two partial results. Called in the calling thread.
+/// @param[in] user           Passed to `fold` and `combine`.
+/// @param[out] out_result    `acc_size_bytes` bytes for the result, written on success only. May
+///                           be `identity`.
+/// @return The status of the first fold that failed.
+///         DTL_ERROR_INVALID_ARGUMENT: `begin` is greater than `end`, or `acc_size_bytes` is 0.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the partial results.
+/// Equivalent: #pragma omp parallel for reduction, which is not deterministic.
 DTL_NODISCARD dtl_status_t dtl_executor_parallel_reduce(dtl_executor_t executor, uint64_t begin,
     uint64_t end, uint64_t grain, uint64_t acc_size_bytes, const void *identity,
     dtl_fold_fn_t fold, dtl_combine_fn_t combine, void *user, void *out_result);
 
-/// Waits for everything that dtl_executor_run_async started.
+/// Blocks until everything that dtl_executor_run_async started has run. On INLINE there is nothing
+/// to wait for.
 ///
-/// @param[in] timeout_ns nanoseconds; 0 = return at once, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the first failure since the last call; it is reported once. DTL_ERROR_TIMEOUT: not done
-///         in time; the work goes on. DTL_ERROR_INVALID_STATE: called by the executor's own work,
-///         which it would wait for: a function of dtl_executor_run_async, and on SEQUENTIAL a
-///         loop's body too. On INLINE nothing is left to wait for, and on POOL a loop's body is not
-///         waited for: there the call succeeds (on POOL, while such functions run, only in the
-///         thread that started the loop).
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+/// @return The first failure since the last call. It is reported once.
+///         DTL_ERROR_TIMEOUT: the work is not complete in time. It continues.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the work that made it: a function of
+///         dtl_executor_run_async, or on SEQUENTIAL the body of a loop. On POOL the body of a loop
+///         may make the call. While such functions run, it may do so only in the thread that
+///         started the loop.
 DTL_NODISCARD dtl_status_t dtl_executor_wait(dtl_executor_t executor, uint64_t timeout_ns);
 
-/// Tells what an executor is and how parallel.
+/// Returns the kind and the parallelism of an executor.
 ///
-/// @param[in,out] out_info start from DTL_EXECUTOR_INFO_INIT.
+/// @param[in,out] out_info Start from DTL_EXECUTOR_INFO_INIT.
 DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
     dtl_executor_info_t *out_info);
 
@@ -2162,7 +2411,7 @@ DTL_NODISCARD dtl_status_t dtl_executor_info(dtl_executor_t executor,
  * Modules: kernels from source.
  * -------------------------------------------------------------------------------------------- */
 
-/// Compiled source: kernels are taken out of it by name (Equivalent: CUmodule).
+/// Compiled source, from which kernels are obtained by name (Equivalent: CUmodule).
 struct dtl_module_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -2178,123 +2427,134 @@ static const dtl_module_t dtl_module_null_ __attribute__((unused)) = {0};
 #define DTL_MODULE_NULL ((dtl_module_t){0})
 #endif
 
-/// A file that comes with a source: it is found by `#include "name"` and `#include <name>`, before
-/// any file on disk. Write the whole name also in other files ("folder/x.h"): not every compiler
-/// looks beside them. An element of a list: it never grows.
+/// File that accompanies a source, found by `#include "name"` and `#include <name>` before any file
+/// on disk.
+///
+/// Use the whole name ("folder/x.h") in the files too, because not every compiler searches beside
+/// them. It is an element of an array, so it never grows.
 typedef struct dtl_source_file_t {
-    /// Its name, "x.h" or "folder/x.h": no '/' in front, no "..", and not dtl_kernel.h, which is
-    /// the library's.
+    /// Name, such as "x.h" or "folder/x.h". No '/' at the beginning, no "..", and not
+    /// "dtl_kernel.h", which the library provides.
     const char *name;
-    /// The text. NULL = it is empty.
+    /// Text of the file. NULL = empty.
     const void *text;
-    /// Bytes of it; 0 = up to its NUL.
+    /// Size of `text` in bytes. 0 = up to its NUL.
     uint64_t size_bytes;
     /// Must be 0.
     uint64_t reserved;
 } dtl_source_file_t;
 
-/// What `dtl_module_compile` compiles. Start from DTL_SOURCE_INIT.
+/// Source for `dtl_module_compile`. Start from DTL_SOURCE_INIT.
 typedef struct dtl_source_t {
     /// sizeof(dtl_source_t), set by DTL_SOURCE_INIT.
     uint32_t struct_size;
-    /// Number of options.
+    /// Number of options, at most 1024.
     uint32_t option_count;
-    /// DTL_LANGUAGE_... ; 0 = whichever the backend compiles: the text uses the macros of
+    /// DTL_LANGUAGE_...; 0 = whichever the backend compiles. The text then uses the macros of
     /// dtl_kernel.h and is C on the host, OpenCL C or CUDA C++ on a device.
     dtl_enum_word_t language;
     /// The text, or the bytes of a binary.
     const void *text;
-    /// Bytes of it; 0 = up to its NUL. In a text of C, OpenCL C or CUDA C++ there is no NUL:
-    /// DTL_ERROR_INVALID_ARGUMENT.
+    /// Size of `text` in bytes. 0 = up to its NUL. A text in C, OpenCL C or CUDA C++ that contains
+    /// a NUL fails with DTL_ERROR_INVALID_ARGUMENT.
     uint64_t size_bytes;
-    /// Options for the compiler, each one word of its command line, after the library's own; NULL
-    /// if there are none.
+    /// Options for the compiler, appended to those of the library. Each is one word of the command
+    /// line. NULL if there are none.
     const char *const *options;
-    /// What messages call it; NULL = "source".
+    /// Name of the source in messages; NULL = "source".
     const char *name;
-    /// Files that come with it; NULL if there are none. Not for binaries, PTX and SPIR-V.
+    /// Files that accompany the source; NULL if there are none. Not for binaries, PTX and SPIR-V.
     const dtl_source_file_t *files;
-    /// Environments that it needs ("name", or "name>=version"), NULL if there are none: they are
-    /// required before it is compiled, for as long as the module is there. Their folders of
-    /// headers, and those of what they depend on, are searched after those of `options`; their
-    /// libraries are linked by the host's compiler (a device's links none).
+    /// Environments ("name" or "name>=version") that the source needs; NULL if there are none.
+    ///
+    /// They are required before the compilation and released when the module is destroyed. Their
+    /// header folders and those of their dependencies are searched after those of `options`. The
+    /// compiler of the host links their libraries; that of a device links none.
     const char *const *environments;
-    /// Number of files; at most 1024.
+    /// Number of files, at most 1024.
     uint32_t file_count;
-    /// Number of environments; at most 256.
+    /// Number of environments, at most 256.
     uint32_t environment_count;
 } dtl_source_t;
 
 /// Initial value of a dtl_source_t.
 #define DTL_SOURCE_INIT {sizeof(dtl_source_t), 0, 0, NULL, 0, NULL, NULL, NULL, NULL, 0, 0}
 
-/// Takes a piece of text that is not terminated, during the call. Called any number of times, one
-/// after another.
+/// Receives a piece of text without a NUL. Called any number of times, one after another. `text` is
+/// valid during the call only.
 typedef void (*dtl_text_fn_t)(void *user, const char *text, uint64_t size_bytes);
 
-/// Compiles source for a device, and waits for that. The result can be kept by the backend: the
-/// host's lies in a folder on disk and is taken from there the next time
-/// (docs/how-to/kernels-from-source.md). Loading it may wait for all work of the device (CUDA), so
-/// do not compile while a stream waits for the calling thread.
+/// Compiles source for a device into a module, and blocks until that is done.
 ///
-/// @param[in] backend one that supports "modules" (dtl_backend_supports).
-/// @param[in] device  0 ... count-1; 0 for a backend without devices. A language that the default
-///                    dispatcher has a handler for (DTL_OPERATION_COMPILE) is compiled by that,
-///                    and the module is what it made, of whichever backend.
-/// @param[in] source  start from DTL_SOURCE_INIT; read during the call.
-/// @param[out] out    the module; destroy it with dtl_module_destroy.
-/// @return DTL_ERROR_COMPILE_FAILED: there are errors in the source, or it uses what it is not
-///         linked with; dtl_last_error has the first, dtl_module_log all.
-///         DTL_ERROR_NOT_SUPPORTED: the backend compiles nothing, or not this language; the text
-///         has those that it takes.
-///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for what it makes; the text
-///         names the remedy.
-///         DTL_ERROR_ALREADY_EXISTS: two files of one name, or one that is the other's folder. Of
-///         an environment: as dtl_environment_require.
-///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT. DTL_ERROR_LIMIT:
-///         no space on disk, or a limit on the size of files (ulimit -f).
-/// Threads: any, several at once.
-/// Equivalent: nvrtcCompileProgram and cuModuleLoadData.
+/// The backend may cache the result: that of "host" is stored in a folder on disk and reused the
+/// next time (docs/how-to/kernels-from-source.md). If the default dispatcher has a handler for the
+/// language (DTL_OPERATION_COMPILE), that handler compiles, and the module is the one it returns,
+/// whatever backend it belongs to. Loading the module may wait for all work of the device (CUDA),
+/// so do not compile while a stream waits for the calling thread.
+///
+/// @param[in] backend A backend with "modules" (dtl_backend_supports).
+/// @param[in] device  0 to the device count - 1. 0 for a backend without devices.
+/// @param[in] source  Start from DTL_SOURCE_INIT. Read during the call only.
+/// @param[out] out    The module. The caller owns it; destroy it with dtl_module_destroy.
+/// @return DTL_ERROR_COMPILE_FAILED: the source has errors or uses something that it is not linked
+///         with. dtl_last_error has the first errors, dtl_module_log the whole log.
+///         DTL_ERROR_NOT_SUPPORTED: the backend does not compile, or not this language. The text
+///         lists the languages that it compiles.
+///         DTL_ERROR_UNAVAILABLE: there is no compiler, or no folder for its output. The text names
+///         the remedy.
+///         DTL_ERROR_ALREADY_EXISTS: two files have one name, or the name of one is a folder of the
+///         other.
+///         DTL_ERROR_INVALID_ARGUMENT: the text is empty or contains a NUL, or a name, a file or a
+///         reserved field is not valid. DTL_ERROR_OUT_OF_BOUNDS: there is no such device.
+///         DTL_ERROR_TIMEOUT: the compiler took longer than DTL_COMPILE_TIMEOUT.
+///         DTL_ERROR_LIMIT: the disk is full, files are limited in size (ulimit -f), the source or
+///         its files exceed 1 GiB, or there are more than 1024 options or files.
+///         DTL_ERROR_NOT_FOUND, DTL_ERROR_UNAVAILABLE, DTL_ERROR_INVALID_STATE or the status of a
+///         probe or init: an environment cannot be required (see dtl_environment_require).
+/// Threads: any, several at once. Equivalent: nvrtcCompileProgram and cuModuleLoadData.
 DTL_NODISCARD dtl_status_t dtl_module_compile(dtl_backend_t backend, int32_t device,
     const dtl_source_t *source, dtl_module_t *out);
 
-/// Gives what the compiler said, warnings included.
+/// Returns the output of the compiler, including warnings.
 ///
-/// @param[in] module   DTL_MODULE_NULL: the log of the calling thread's last dtl_module_compile
-///                     that failed, empty if none did.
-/// @param[out] buf     room for the text and its NUL; NULL with cap 0 asks for the length alone.
-/// @param[in] cap      bytes of room.
-/// @param[out] out_len bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written.
+/// @param[in] module   DTL_MODULE_NULL = the log of the last dtl_module_compile that failed in
+///                     the calling thread; empty if none did.
+/// @param[out] buf     Buffer for the text and its NUL. NULL with cap 0 to query only the length.
+/// @param[in] cap      Size of `buf` in bytes.
+/// @param[out] out_len Length of the text in bytes without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. *out_len was written.
 /// Equivalent: nvrtcGetProgramLog, CL_PROGRAM_BUILD_LOG.
 DTL_NODISCARD dtl_status_t dtl_module_log(dtl_module_t module, char *buf, uint64_t cap,
     uint64_t *out_len);
 
-/// Destroys a module. Kernels that were taken out of it go on working: they keep what they need.
-/// Host code that was loaded stays loaded until the process ends. The null module: nothing happens.
+/// Destroys a module. Kernels obtained from it remain valid: they keep the resources that they
+/// need.
+///
+/// Host code that was loaded stays loaded until the process ends. Destroying DTL_MODULE_NULL
+/// succeeds.
+///
 /// Equivalent: cuModuleUnload.
 DTL_NODISCARD dtl_status_t dtl_module_destroy(dtl_module_t module);
 
-/// Takes a kernel out of a module: dtl_kernel_launch launches it like one made from a function.
+/// Returns a kernel of a module. dtl_kernel_launch launches it like one created from a function.
 ///
-/// @param[in] name      as in the source.
-/// @param[in] signature the types of its arguments, a letter for each, which launches are checked
-///                      against:
+/// The signature has a letter for the type of each argument. "pfI" is a pointer, a float and an
+/// unsigned int.
 ///
-///                     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits (upper
-///                                 case: unsigned)
-///                     e f d  floats of 16, 32 and 64 bits    [n] a struct of n bytes
+///     p pointer   b B 8 bits   h H 16 bits   i I 32 bits   l L 64 bits   (upper case: unsigned)
+///     e f d floats of 16, 32 and 64 bits     [n] a struct of n bytes
 ///
-///                   "pfI" is a pointer, a float, an unsigned int. NULL: launches are checked as
-///                   far as the module knows the sizes (host and cuda do; OpenCL knows those of its
-///                   own types).
-/// @param[out] out      the kernel; destroy it with dtl_kernel_destroy.
-/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel. DTL_ERROR_INVALID_ARGUMENT: the
-///         signature cannot be read, or does not fit the source (the text names the argument), or
-///         is needed because the module tells nothing of the arguments; or the kernel has more
-///         memory of the block in its source (OpenCL: `__local`, DTL_SHARED) than the device has
-///         for one.
-/// Equivalent: cuModuleGetFunction, clCreateKernel.
+/// @param[in] name      Name of the kernel in the source.
+/// @param[in] signature Types of the arguments, against which launches are checked. NULL =
+///                      launches are checked against the sizes that the module has ("host" and
+///                      "cuda" have all of them, OpenCL those of its own types).
+/// @param[out] out      The kernel. The caller owns it; destroy it with dtl_kernel_destroy.
+/// @return DTL_ERROR_NOT_FOUND: the module has no such kernel.
+///         DTL_ERROR_INVALID_ARGUMENT: the signature is malformed or does not match the source (the
+///         text names the argument), or it is required because the module has no information about
+///         the arguments. Also if the source declares more shared memory (OpenCL `__local`,
+///         DTL_SHARED) than the device has for a block.
+/// Threads: any. Does not block. Equivalent: cuModuleGetFunction, clCreateKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_get(dtl_module_t module, const char *name,
     const char *signature, dtl_kernel_t *out);
 
@@ -2302,7 +2562,7 @@ DTL_NODISCARD dtl_status_t dtl_kernel_get(dtl_module_t module, const char *name,
  * Kernels: functions that run over a grid of blocks.
  * -------------------------------------------------------------------------------------------- */
 
-/// A function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
+/// Function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
 struct dtl_kernel_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -2318,80 +2578,91 @@ static const dtl_kernel_t dtl_kernel_null_ __attribute__((unused)) = {0};
 #define DTL_KERNEL_NULL ((dtl_kernel_t){0})
 #endif
 
-/// Number of blocks and threads of a launch. Start from DTL_LAUNCH_INIT (one thread).
+/// Grid and block dimensions of a launch. Start from DTL_LAUNCH_INIT (one thread).
 /// Equivalent: gridDim and blockDim of CUDA.
 typedef struct dtl_launch_t {
     /// sizeof(dtl_launch_t), set by DTL_LAUNCH_INIT.
     uint32_t struct_size;
-    /// Bytes of memory shared by the threads of a block; on OpenCL of each argument that is
-    /// `__local`. More than the device has for a block (host code: 64 MiB):
-    /// DTL_ERROR_INVALID_ARGUMENT.
+    /// Shared memory per block in bytes; on OpenCL, of each `__local` argument. If it exceeds the
+    /// limit of the device (host code: 64 MiB), the launch fails with DTL_ERROR_INVALID_ARGUMENT.
     uint32_t shared_bytes;
-    /// Blocks in x, y, z; each at least 1.
+    /// Number of blocks in x, y, z; each at least 1.
     uint32_t grid[3];
-    /// Threads of a block in x, y, z; each at least 1.
+    /// Number of threads per block in x, y, z; each at least 1.
     uint32_t block[3];
-    /// DTL_SCHEDULE_... or a registered one: who runs the grid is the handler's of this schedule in
-    /// the default dispatcher (DTL_OPERATION_LAUNCH). 0, or a built-in one that nobody has a
-    /// handler for: the stream's backend.
+    /// DTL_SCHEDULE_... or a registered schedule. The default dispatcher's handler for it runs the
+    /// grid (DTL_OPERATION_LAUNCH). For 0, and for a built-in schedule without a handler, the
+    /// backend of the stream does.
     dtl_enum_word_t schedule;
 } dtl_launch_t;
 
 /// Initial value of a dtl_launch_t.
 #define DTL_LAUNCH_INIT {sizeof(dtl_launch_t), 0, {1, 1, 1}, {1, 1, 1}, 0}
 
-/// Where a host kernel's call stands in the launch. Valid during the call only.
+/// Position of a call of a host kernel in its launch. Valid during the call only.
 typedef struct dtl_kernel_context_t {
-    /// sizeof(dtl_kernel_context_t) of the library; read only fields inside it.
+    /// sizeof(dtl_kernel_context_t) of the library. Read only fields that it covers.
     uint32_t struct_size;
-    /// Bytes at `shared`.
+    /// Size of `shared` in bytes.
     uint32_t shared_bytes;
-    /// Number of blocks.
+    /// Number of blocks in x, y, z.
     uint32_t grid[3];
-    /// Number of threads in each block.
+    /// Number of threads per block in x, y, z.
     uint32_t block[3];
-    /// This block: 0 ... grid-1.
+    /// Index of this block: 0 to grid - 1.
     uint32_t block_index[3];
-    /// This thread in its block: 0 ... block-1.
+    /// Index of this thread in its block: 0 to block - 1.
     uint32_t thread_index[3];
-    /// Memory of this block, zeroed before its first thread; NULL if none was requested.
+    /// Shared memory of this block, zeroed before its first thread. NULL if none was requested.
     void *shared;
-    /// As given to `dtl_kernel_from_function`.
+    /// `user` of `dtl_kernel_from_function`.
     void *user;
 } dtl_kernel_context_t;
 
-/// A kernel as a function: called once for each thread of the grid. `args[i]` points to a copy of
-/// the i-th argument, made at the launch. Thread: a worker of the stream; the threads of a block
-/// one after another. Locks held: none. It may block; it must not throw and must not wait for the
-/// stream that it runs on. The library's own threads have a stack of 2 MiB.
+/// Host function of a kernel, called once for each thread of the grid.
+///
+/// `args[i]` points to a copy of the i-th argument, made at the launch. Thread: a worker of the
+/// stream, which runs the threads of a block one after another. Threads of the library have a stack
+/// of 2 MiB. Locks held: none. It may block. It must not throw, and must not wait for the stream
+/// that it runs on.
 typedef dtl_status_t (*dtl_kernel_fn_t)(const dtl_kernel_context_t *context,
     const void *const *args);
 
-/// Makes a kernel from a function.
+/// Creates a kernel from a host function.
 ///
-/// @param[in] fn   called once for each thread of a launch; see dtl_kernel_fn_t.
-/// @param[in] user handed to each call; must live until the last launch is done.
-/// @param[out] out the kernel; destroy it with dtl_kernel_destroy.
+/// @param[in] fn   Called once for each thread of a launch, see dtl_kernel_fn_t.
+/// @param[in] user Passed to each call of `fn`. It must live until the last launch is complete.
+/// @param[out] out The kernel. The caller owns it; destroy it with dtl_kernel_destroy.
+/// Threads: any. Does not block.
 DTL_NODISCARD dtl_status_t dtl_kernel_from_function(dtl_backend_t backend, dtl_kernel_fn_t fn,
     void *user, dtl_kernel_t *out);
 
-/// Destroys a kernel; launches already queued still run. The null kernel: nothing happens.
+/// Destroys a kernel. Launches that are already queued still run. Destroying DTL_KERNEL_NULL
+/// succeeds.
 DTL_NODISCARD dtl_status_t dtl_kernel_destroy(dtl_kernel_t kernel);
 
-/// Queues a kernel: it is called for every thread of every block. On the host the blocks may run
-/// on several cores, the threads of a block run one after another. The arguments are copied before
-/// this call returns. The first thread that fails stops the launch; its status is the stream's
-/// failure, as with any work.
+/// Queues the launch of a kernel on a stream: it runs for every thread of every block.
 ///
-/// @param[in] launch start from DTL_LAUNCH_INIT.
-/// @param[in] args   `count` pointers to the arguments; NULL if there are none.
-/// @param[in] sizes  their sizes in bytes; NULL if there are none.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or more than the device takes, the
-///         kernel is of another backend than the stream, or a kernel of a module has other
-///         arguments (the text names the first that differs). DTL_ERROR_LIMIT: more than 4096
-///         arguments. DTL_ERROR_NOT_FOUND: launch->schedule is a registered one that the default
-///         dispatcher has no handler for; INVALID_ARGUMENT: it is no schedule. A handler is called
-///         after these checks; what it fails with.
+/// On the host the blocks may run on several cores, and the threads of a block run one after
+/// another. The arguments are copied before the call returns. The first thread that fails stops the
+/// launch, and its status is a failure of the stream. Does not block, except for host code on
+/// streams of a backend that has neither launches of host functions nor callbacks. There the call
+/// waits for the stream and runs the kernel itself.
+///
+/// @param[in] launch Start from DTL_LAUNCH_INIT. Read during the call only.
+/// @param[in] args   `count` pointers to the arguments. NULL if there are none.
+/// @param[in] sizes  `count` sizes of the arguments in bytes. NULL if there are none.
+/// @param[in] count  Number of arguments, at most 4096.
+/// @return The failure of the handler of launch->schedule, which is called after the checks below.
+///         DTL_ERROR_INVALID_ARGUMENT: a dimension is 0 or greater than the device allows, kernel
+///         and stream belong to different backends, `schedule` is not a schedule, or a kernel of a
+///         module has other arguments (the text names the first difference).
+///         DTL_ERROR_LIMIT: there are more than 4096 arguments.
+///         DTL_ERROR_NOT_FOUND: launch->schedule is a registered schedule for which the default
+///         dispatcher has no handler.
+///         DTL_ERROR_NOT_SUPPORTED: the backend runs its kernels only on its own streams, and this
+///         stream is one of the library.
+///         DTL_ERROR_INVALID_STATE: the call would wait for the stream whose work made it.
 /// Equivalent: cuLaunchKernel.
 DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t kernel,
     const dtl_launch_t *launch, const void *const *args, const uint64_t *sizes, uint64_t count);
@@ -2400,86 +2671,101 @@ DTL_NODISCARD dtl_status_t dtl_kernel_launch(dtl_stream_t stream, dtl_kernel_t k
  * User-defined dtypes and reduction operations: create, describe, destroy.
  * -------------------------------------------------------------------------------------------- */
 
-/// Folds `count` elements: inout[i] = in[i] op inout[i]. `in` is the part of the lower ranks, so an
-/// operation that does not commute sees its operands in the order of ranks. It must be associative:
-/// ranks may be grouped in any way. `in` must not be written; the two do not overlap. Both are
-/// aligned as the caller's buffers are, or to 64 bytes. `dtype` is that of the call, `user` that of
-/// dtl_op_create. Thread: one that is in a call on the communicator. Locks held: none of the
-/// program's. It may block, must not throw. It may call dtl_ functions, but no collective on the
-/// same communicator (dtl_comm_shrink is one, too): within one that waits that answers
-/// DTL_ERROR_BUSY, within one under a request it would begin, and the ranks be out of step.
-/// dtl_finalize answers DTL_ERROR_BUSY. Destroying the operation or the dtype there is allowed, and
-/// so is destroying communicators and windows. What is in its own way answers DTL_ERROR_BUSY:
-/// dtl_comm_destroy of the communicator of the collective that calls it, and waiting for,
-/// cancelling or destroying the request of that collective. Equivalent: MPI_User_function.
+/// Reduces `count` elements: inout[i] = in[i] op inout[i].
+///
+/// `in` is the operand of the lower ranks, so an operation that does not commute gets its operands
+/// in the order of the ranks. The operation must be associative, because ranks may be grouped in
+/// any way. The function must not write `in`. The two do not overlap. Both are aligned like the
+/// caller's buffers, or to 64 bytes.
+///
+/// It runs in a thread that is in a call on the communicator. No lock of the program is held. It
+/// may block, and must not throw. It may call dtl_ functions, and may destroy the operation, the
+/// dtype, communicators and windows, with these exceptions: a collective on the same communicator
+/// (dtl_comm_shrink is one) returns DTL_ERROR_BUSY inside a blocking collective. Inside a
+/// non-blocking one it would start, and the ranks would get out of step: do not call it.
+/// dtl_finalize, dtl_comm_destroy of the communicator of the current collective, and waiting for,
+/// cancelling or destroying the request of that collective return DTL_ERROR_BUSY.
+///
+/// @param[in] dtype The dtype of the call.
+/// @param[in] user  That of dtl_op_create.
+/// Equivalent: MPI_User_function.
 typedef void (*dtl_op_fn_t)(const void *in, void *inout, uint64_t count, dtl_dtype_t dtype,
     void *user);
 
-/// Flag of `dtl_op_create`: a op b = b op a, so operands may be taken in any order.
+/// Flag of `dtl_op_create`: the operation commutes (a op b = b op a), so operands may be taken in
+/// any order.
 #define DTL_OP_COMMUTES UINT64_C(1)
 
-/// Makes an element type of the program's own: `size_bytes` bytes without a meaning, for every call
-/// that takes a dtype. Reduce it with an operation of dtl_op_create, DTL_OP_REPLACE or
-/// DTL_OP_NO_OP. Every rank makes its own; numbers need not agree, sizes must.
+/// Creates a user-defined dtype: `size_bytes` bytes without further meaning, for every call that
+/// takes a dtype. It can be reduced with an operation of dtl_op_create, DTL_OP_REPLACE or
+/// DTL_OP_NO_OP. Every rank creates its own; the numbers may differ between ranks, the sizes must
+/// agree.
 ///
-/// @param[in] size_bytes size of an element, padding included: sizeof. At least 1.
-/// @param[in] name       for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
-/// @param[out] out       the dtype, at least 4096; destroy it with dtl_dtype_destroy.
-///                       dtl_finalize and dtl_init_after_fork destroy all.
-/// @return DTL_ERROR_INVALID_ARGUMENT: size or name. DTL_ERROR_LIMIT: numbers are never used again,
-///         and 65536 dtypes were made in this process' life: make them once and keep them.
+/// @param[in] size_bytes size of an element in bytes with padding (sizeof), at least 1.
+/// @param[in] name       name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param[out] out       the dtype, at least 4096. The caller owns it; destroy it with
+///                       dtl_dtype_destroy. dtl_finalize and dtl_init_after_fork destroy all.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size_bytes` or `name` is invalid. DTL_ERROR_LIMIT: this
+///         process has created 65536 dtypes. Their numbers are never reused: create dtypes once and
+///         keep them.
 /// Threads: any. Equivalent: MPI_Type_contiguous of MPI_BYTE and MPI_Type_commit.
 DTL_NODISCARD dtl_status_t dtl_dtype_create(uint64_t size_bytes, const char *name,
     dtl_dtype_t *out);
 
-/// Destroys a dtype of dtl_dtype_create. Calls and requests that began with it go on.
+/// Destroys a dtype of dtl_dtype_create. Calls and requests that have started with it continue.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in dtype, or never made. DTL_ERROR_INVALID_HANDLE:
-///         destroyed before. Threads: any. Equivalent: MPI_Type_free.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the dtype is built-in, or was never created.
+///         DTL_ERROR_INVALID_HANDLE: it was destroyed before.
+/// Threads: any. Equivalent: MPI_Type_free.
 DTL_NODISCARD dtl_status_t dtl_dtype_destroy(dtl_dtype_t dtype);
 
-/// Size of an element of a dtype, built-in or the program's own.
+/// Returns the size of an element of a dtype, built-in or user-defined.
 ///
-/// @param[out] out_size_bytes size in bytes, padding included.
-/// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
+/// @param[out] out_size_bytes size in bytes, with padding.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the dtype was never created. DTL_ERROR_INVALID_HANDLE: it
+///         was destroyed.
 /// Threads: any. Equivalent: MPI_Type_size.
 DTL_NODISCARD dtl_status_t dtl_dtype_size(dtl_dtype_t dtype, uint64_t *out_size_bytes);
 
-/// Name of a dtype: as given, or "FLOAT64" for DTL_DTYPE_FLOAT64.
+/// Returns the name of a dtype: as passed to dtl_dtype_create, or "FLOAT64" for DTL_DTYPE_FLOAT64.
 ///
 /// @param[out] out_name the text. It stays valid until the process ends; do not free it.
-/// @return as dtl_dtype_size. Threads: any. Equivalent: MPI_Type_get_name.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the dtype was never created. DTL_ERROR_INVALID_HANDLE: it
+///         was destroyed.
+/// Threads: any. Equivalent: MPI_Type_get_name.
 DTL_NODISCARD dtl_status_t dtl_dtype_name(dtl_dtype_t dtype, const char **out_name);
 
-/// Makes a reduction operation of the program's own. It applies to every dtype, built-in or not:
-/// the dtype is passed to the function. Every rank makes its own, of the same function. The numbers
+/// Creates a user-defined reduction operation. It applies to every dtype, built-in or not: the
+/// dtype is passed to the function. Every rank creates its own, with the same function. The numbers
 /// may differ between ranks; the flags must agree.
 ///
-/// @param[in] fn    see dtl_op_fn_t; must be associative.
-/// @param[in] user  handed to each call; must live until the last collective with the operation
-///                  is over.
-/// @param[in] flags DTL_OP_COMMUTES, or 0: operands are then taken in the order of ranks.
-/// @param[in] name  for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
-/// @param[out] out  the operation, at least 4096; destroy it with dtl_op_destroy. dtl_finalize
-///                  and dtl_init_after_fork destroy all.
-/// @return DTL_ERROR_NULL_POINTER: fn, name or out. DTL_ERROR_INVALID_ARGUMENT: flags or name.
-///         DTL_ERROR_LIMIT: numbers are never used again, and 65536 operations were made in this
-///         process' life: make them once and keep them.
+/// @param[in] fn    the function, see dtl_op_fn_t; it must be associative.
+/// @param[in] user  pointer that is passed to each call; must stay valid until the last
+///                  collective with the operation is complete.
+/// @param[in] flags DTL_OP_COMMUTES, or 0: the operands are then combined in the order of ranks.
+/// @param[in] name  name for texts, 1 to 63 bytes of UTF-8; copied, need not be unique.
+/// @param[out] out  the operation, at least 4096. The caller owns it; destroy it with
+///                  dtl_op_destroy. dtl_finalize and dtl_init_after_fork destroy all.
+/// @return DTL_ERROR_NULL_POINTER: `fn`, `name` or `out` is NULL. DTL_ERROR_INVALID_ARGUMENT:
+///         `flags` or `name` is invalid. DTL_ERROR_LIMIT: this process has created 65536
+///         operations. Their numbers are never reused: create operations once and keep them.
 /// Threads: any. Equivalent: MPI_Op_create.
 DTL_NODISCARD dtl_status_t dtl_op_create(dtl_op_fn_t fn, void *user, uint64_t flags,
     const char *name, dtl_reduce_op_t *out);
 
-/// Destroys an operation of dtl_op_create. A collective that runs with it goes on, so keep what
-/// `user` points to until it is over.
+/// Destroys an operation of dtl_op_create. A collective that is in progress with it continues, so
+/// `user` must stay valid until it is complete.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: a built-in operation, or never made.
-///         DTL_ERROR_INVALID_HANDLE: destroyed before. Threads: any. Equivalent: MPI_Op_free.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the operation is built-in, or was never created.
+///         DTL_ERROR_INVALID_HANDLE: it was destroyed before.
+/// Threads: any. Equivalent: MPI_Op_free.
 DTL_NODISCARD dtl_status_t dtl_op_destroy(dtl_reduce_op_t op);
 
-/// Name of an operation: as given, or "SUM" for DTL_OP_SUM.
+/// Returns the name of an operation: as passed to dtl_op_create, or "SUM" for DTL_OP_SUM.
 ///
 /// @param[out] out_name the text. It stays valid until the process ends; do not free it.
-/// @return DTL_ERROR_INVALID_ARGUMENT: never made. DTL_ERROR_INVALID_HANDLE: destroyed.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the operation was never created. DTL_ERROR_INVALID_HANDLE:
+///         it was destroyed.
 /// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **out_name);
 
@@ -2487,7 +2773,9 @@ DTL_NODISCARD dtl_status_t dtl_op_name(dtl_reduce_op_t op, const char **out_name
  * Communicators: open, describe, destroy.
  * -------------------------------------------------------------------------------------------- */
 
-/// A group of ranks that exchange messages (Equivalent: MPI_Comm).
+/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). DTL_COMM_WORLD is
+/// opened by the first call that uses it, so that even a local call may then wait for the other
+/// ranks, up to 30 s.
 struct dtl_comm_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -2503,8 +2791,10 @@ static const dtl_comm_t dtl_comm_null_ __attribute__((unused)) = {0};
 #define DTL_COMM_NULL ((dtl_comm_t){0})
 #endif
 
-/// The job's communicator: all ranks that the launcher started. Opened on first use; destroying it
-/// does nothing. Equivalent: MPI_COMM_WORLD.
+/// Communicator of the job: all ranks that the launcher started. It is opened by the first call
+/// that uses it, also by a local one. That call blocks until all ranks have opened it, for at most
+/// 30 s, or DTL_TIMEOUT if that is less (see dtl_comm_get_world). Destroying it has no effect.
+/// Equivalent: MPI_COMM_WORLD.
 #if defined(__cplusplus)
 #define DTL_COMM_WORLD (dtl_comm_t{UINT64_C(0x0600000000000000)})
 #elif defined(DTL_CONSTANT_OBJECTS)
@@ -2513,7 +2803,8 @@ static const dtl_comm_t dtl_comm_world_ __attribute__((unused)) = {UINT64_C(0x06
 #else
 #define DTL_COMM_WORLD ((dtl_comm_t){UINT64_C(0x0600000000000000)})
 #endif
-/// This process alone. Opened on first use; destroying it does nothing. Equivalent: MPI_COMM_SELF.
+/// Communicator of this process alone. It is opened at its first use. Destroying it has no effect.
+/// Equivalent: MPI_COMM_SELF.
 #if defined(__cplusplus)
 #define DTL_COMM_SELF (dtl_comm_t{UINT64_C(0x0600001000000000)})
 #elif defined(DTL_CONSTANT_OBJECTS)
@@ -2523,56 +2814,63 @@ static const dtl_comm_t dtl_comm_self_ __attribute__((unused)) = {UINT64_C(0x060
 #define DTL_COMM_SELF ((dtl_comm_t){UINT64_C(0x0600001000000000)})
 #endif
 
-/// Opens a communicator. Start from DTL_COMM_DESC_INIT.
+/// Description of a communicator for dtl_comm_open. Start from DTL_COMM_DESC_INIT.
 typedef struct dtl_comm_desc_t {
     /// sizeof(dtl_comm_desc_t), set by DTL_COMM_DESC_INIT.
     uint32_t struct_size;
-    /// This process' rank, 0 ... size-1. Read only if size is set.
+    /// Rank of this process, 0 ... size-1. Read only if size is not 0.
     int32_t rank;
-    /// Number of ranks; 0 = rank and size from the launcher's environment.
+    /// Number of ranks. 0: rank and size come from the launcher's environment.
     int32_t size;
     /// Must be 0.
     uint32_t reserved;
-    /// DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only), DTL_COMM_STAGE (kinds "mpi",
-    /// "nccl" and "rdma"), or 0.
+    /// 0, or an OR of DTL_COMM_DETERMINISTIC, DTL_COMM_NO_DUP (kind "mpi" only) and DTL_COMM_STAGE
+    /// (kinds "mpi", "nccl" and "rdma").
     uint64_t flags;
-    /// "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each, "mpi"
-    /// between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma`;
-    /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL =
-    /// "auto", which never takes "nccl" and "rdma". ("threads" is opened by dtl_comm_threads.)
-    /// "mpi": over whichever MPI the process has or the launcher fits, or DTL_MPI_LIBRARY names; it
-    /// is initialised if the program has not, and then finalised by the last dtl_finalize (see
-    /// dtl_comm_from_mpi_fint). If no rank has a time limit (timeout_ns, DTL_TIMEOUT) or wants
-    /// DTL_COMM_DETERMINISTIC, and MPI gave another level than MPI_THREAD_SERIALIZED, messages and
-    /// collectives are MPI's own: the texts of the functions say what MPI does not promise. Else
-    /// they are the library's, over MPI_Isend and MPI_Irecv, and everything in this file holds.
-    /// dtl_comm_info tells which. Table: docs/explanation/promises.md.
+    /// Kind: "auto", "self", "shm" (one node), "mpi", "hier" (several nodes: "shm" inside each,
+    /// "mpi" between them), "nccl" (see `over`), "rdma" (InfiniBand and RoCE, see `rdma` and
+    /// docs/how-to/use-rdma.md) or the name of a registered backend with a comm table. NULL means
+    /// "auto", which never selects "nccl" or "rdma". Kind "threads" is opened by dtl_comm_threads.
+    ///
+    /// Kind "mpi" uses the MPI that the process has loaded, that fits the launcher, or that
+    /// DTL_MPI_LIBRARY names. If the program has not initialised MPI, the library does, and the
+    /// last dtl_finalize finalises it (see dtl_comm_from_mpi_fint). Messages and collectives are
+    /// MPI's own if no rank has a time limit (timeout_ns, DTL_TIMEOUT) or requests
+    /// DTL_COMM_DETERMINISTIC, and MPI provides a thread level other than MPI_THREAD_SERIALIZED.
+    /// The texts of the functions then state which guarantees MPI does not give. Otherwise they are
+    /// the library's, over MPI_Isend and MPI_Irecv, and all guarantees of this header hold.
+    /// dtl_comm_info reports which of the two applies. docs/explanation/promises.md has a table.
     const char *kind;
-    /// Name that the ranks of one job share and no other job on this node uses; NULL = from the
+    /// Name that all ranks of the job share and that no other job on this node uses. NULL: from the
     /// launcher's environment.
     const char *job;
-    /// Time limit in nanoseconds of each blocking call on the communicator; 0 = from DTL_TIMEOUT,
-    /// else DTL_TIMEOUT_INFINITE. Collectives ask the other ranks where they are before it passes;
-    /// if it is below 100 ms, for up to 50 ms more.
+    /// Time limit of each blocking call on the communicator, in nanoseconds. 0: from DTL_TIMEOUT,
+    /// else DTL_TIMEOUT_INFINITE. Shortly before the limit a collective queries the state of the
+    /// other ranks; with limits below 100 ms this can add up to 50 ms.
     uint64_t timeout_ns;
-    /// Kind "mpi": address of the Fortran handle (MPI_Comm_c2f) of an intracommunicator of a
-    /// running MPI, whose rank and size are then used if size is 0. NULL: MPI_COMM_WORLD. With any
-    /// other kind it must be NULL.
+    /// Kind "mpi": address of the Fortran handle (MPI_Comm_c2f) of an intracommunicator of an
+    /// initialised MPI. If size is 0, rank and size are taken from that communicator. NULL:
+    /// MPI_COMM_WORLD. With any other kind it must be NULL.
     const int32_t *mpi_comm;
     /// Kind "rdma": its settings. NULL: the environment and the defaults. With any other kind it
     /// must be NULL.
     const dtl_rdma_config_t *rdma;
-    /// Registered kinds: passed unread to the backend's `open`. With any other kind it must be
-    /// NULL.
+    /// Registered kinds: pointer that is passed unread to the backend's `open`. With any other kind
+    /// it must be NULL.
     void *config;
-    /// Kind "nccl": the communicator that it is opened over, all of whose ranks call; null = over
-    /// one that "auto" opens. Collectives of device memory (which the host cannot reach) of backend
-    /// "cuda" are NCCL's then, on the device that is the calling thread's current one when it is
-    /// opened; one device for each rank. Everything else goes as over that communicator, which is
-    /// neither changed nor needed any longer. rank, size and job are 0 and NULL if it is named;
-    /// timeout_ns 0 = its own. Kind "rdma": the communicator over which its ranks meet while it is
-    /// opened (see dtl_rdma_config_t); the rest as said. Null for other kinds. What is whose:
-    /// docs/how-to/use-nccl.md.
+    /// Kinds "nccl" and "rdma": existing communicator to open this one over. All its ranks make the
+    /// call. Then rank and size must be 0 and job NULL, and timeout_ns 0 means the time limit of
+    /// `over`. The call does not change `over`, which is not needed afterwards. With any other kind
+    /// it must be null.
+    ///
+    /// Kind "nccl": if `over` is null, a communicator of kind "auto" is opened beneath. Collectives
+    /// on device memory of backend "cuda" that the host cannot access are performed by NCCL. They
+    /// use the device that is current in the calling thread when the communicator is opened; each
+    /// rank needs a device of its own. All other operations use the communicator beneath.
+    /// docs/how-to/use-nccl.md lists which does which.
+    ///
+    /// Kind "rdma": the ranks use `over` to exchange addresses while they open (see
+    /// dtl_rdma_config_t.meeting).
     dtl_comm_t over;
 } dtl_comm_desc_t;
 
@@ -2580,118 +2878,118 @@ typedef struct dtl_comm_desc_t {
 #define DTL_COMM_DESC_INIT \
     {sizeof(dtl_comm_desc_t), 0, 0, 0, 0, NULL, NULL, 0, NULL, NULL, NULL, {0}}
 
-/// Flag of dtl_comm_desc_t: collectives give results that are bitwise equal between kinds, runs and
-/// timings, also where there are faster ones that are not: over several nodes ("hier") reductions
-/// go node by node unless this is set, and over "mpi" they are MPI's own. Every rank gets the
-/// identical result with and without it. Also DTL_DETERMINISTIC=1.
+/// Flag of dtl_comm_desc_t: results of collectives are bitwise equal across kinds, runs and
+/// timings, even where faster algorithms exist that are not. Without it, reductions over several
+/// nodes ("hier") combine operands node by node, and over "mpi" they are MPI's own. Every rank gets
+/// the identical result with and without this flag. DTL_DETERMINISTIC=1 has the same effect.
 #define DTL_COMM_DETERMINISTIC UINT64_C(1)
 
-/// Flag of dtl_comm_desc_t, kind "mpi": messages of the communicator travel on the MPI communicator
-/// that is named, not on a duplicate: they match those that the program sends and receives through
-/// MPI itself, as MPI_BYTE with the same rank and tag. That communicator must then live longer than
-/// ours, and keep an error handler that returns if errors are to be seen here. The library's own
-/// messages have a duplicate all the same.
+/// Flag of dtl_comm_desc_t, kind "mpi": messages travel on the named MPI communicator, not on a
+/// duplicate. They match messages that the program sends and receives through MPI itself, as
+/// MPI_BYTE with the same rank and tag. The MPI communicator must outlive this one. It must keep an
+/// error handler that returns if errors are to be reported here. The library's internal messages
+/// use a duplicate in any case.
 #define DTL_COMM_NO_DUP UINT64_C(2)
 
-/// Flag of dtl_comm_desc_t, kind "nccl": collectives of device memory that NCCL does not have
-/// (DTL_ERROR_NOT_SUPPORTED else) are staged through host memory, over the communicator below.
-/// dtl_explain tells of the first. All ranks set it or none. Kind "mpi": messages of device memory
-/// are staged also where MPI would take the pointers (docs/how-to/send-device-memory.md); each rank
-/// as it likes. Kind "rdma": the same where dtl_rdma_config_t.device_memory would have large ones
-/// go directly.
+/// Flag of dtl_comm_desc_t: stages device memory through host memory. Kind "nccl": collectives on
+/// device memory that NCCL does not provide are staged over the communicator beneath; without the
+/// flag they are DTL_ERROR_NOT_SUPPORTED. dtl_explain reports the first one. All ranks must set the
+/// flag, or none. Kind "mpi": messages in device memory are staged even if MPI accepts device
+/// pointers (docs/how-to/send-device-memory.md). Kind "rdma": large messages are staged even if
+/// dtl_rdma_config_t.device_memory selects direct transfer. For both, each rank may choose.
 #define DTL_COMM_STAGE UINT64_C(4)
 
-/// What `dtl_comm_info` tells. Start from DTL_COMM_INFO_INIT.
+/// Properties of a communicator, filled by dtl_comm_info. Start from DTL_COMM_INFO_INIT.
 typedef struct dtl_comm_info_t {
     /// sizeof(dtl_comm_info_t), set by DTL_COMM_INFO_INIT.
     uint32_t struct_size;
-    /// This process' rank.
+    /// Rank of this process.
     int32_t rank;
     /// Number of ranks.
     int32_t size;
-    /// Ranks that are gone as far as this process knows: died, or left (destroyed their handle or
-    /// finalized). Grows with what calls on the communicator find out; never shrinks.
+    /// Number of ranks that this process has found gone: they died, or left (destroyed their handle
+    /// or finalized). Calls on the communicator detect them. The number never decreases.
     int32_t failed_count;
-    /// Time limit in nanoseconds of each blocking call.
+    /// Time limit of each blocking call, in nanoseconds.
     uint64_t timeout_ns;
-    /// The kind's name, e.g. "shm"; valid for ever.
+    /// Name of the kind, e.g. "shm". Valid forever.
     const char *kind;
-    /// How the data moves and why, NUL-terminated; for people.
+    /// How the data moves and why, NUL-terminated, for humans.
     char transport[128];
 } dtl_comm_info_t;
 
 /// Initial value of a dtl_comm_info_t.
 #define DTL_COMM_INFO_INIT {sizeof(dtl_comm_info_t), 0, 0, 0, 0, NULL, {0}}
 
-/// The job's communicator (the same as DTL_COMM_WORLD), opened now if nobody has used it yet. Its
-/// kind comes from dtl_init, DTL_COMM, else "auto": one rank without a launcher ("self"), shared
-/// memory if all ranks run on this node ("shm"), over several nodes "hier", else "mpi". Collective
-/// at the first use: all ranks open it.
+/// Returns the job's communicator, DTL_COMM_WORLD, and opens it if this is its first use. Its kind
+/// is that of dtl_init, else DTL_COMM, else "auto": "self" for one rank without a launcher, "shm"
+/// if all ranks run on this node, "hier" on several nodes, else "mpi". Collective at the first use:
+/// all ranks open it.
 ///
-/// @param[out] out DTL_COMM_WORLD. Nothing to free; dtl_finalize closes it.
-/// @return DTL_ERROR_UNAVAILABLE: no kind fits (the text names what is missing). DTL_ERROR_TIMEOUT:
-///         ranks are missing after 30 s (or DTL_TIMEOUT if that is less); the text names them.
-/// Equivalent: MPI_COMM_WORLD.
+/// @param[out] out DTL_COMM_WORLD. There is nothing to free; dtl_finalize closes it.
+/// @return DTL_ERROR_UNAVAILABLE: no kind is usable; the text names what is missing.
+///         DTL_ERROR_TIMEOUT: ranks are missing after 30 s, or DTL_TIMEOUT if that is less; the
+///         text names them. Equivalent: MPI_COMM_WORLD.
 DTL_NODISCARD dtl_status_t dtl_comm_get_world(dtl_comm_t *out);
 
-/// Opens a communicator. Collective: all its ranks call it, with descriptions that agree. All ranks
-/// must open the communicators of one job in the same order. Threads that open communicators at the
-/// same time must give each one a job of its own (desc.job).
+/// Opens a communicator. Collective: all its ranks call it, with descriptions that agree, and open
+/// the communicators of one job in the same order. Threads that open communicators at the same time
+/// must use different jobs (desc.job).
 ///
-/// @param[in] desc kind, ranks, time limit; start from DTL_COMM_DESC_INIT. NULL = all defaults.
-/// @param[out] out yours; end it with dtl_comm_destroy.
-/// @return DTL_ERROR_NOT_FOUND: no such kind (the text lists them). DTL_ERROR_UNAVAILABLE: it
-///         cannot run here. DTL_ERROR_TIMEOUT: ranks are missing (named) after 30 s, or
-///         desc.timeout_ns if that is less. DTL_ERROR_LIMIT: more ranks than the kind takes, or a
-///         limit of the system is reached (open files: "shm" takes one for each other rank, while
-///         it opens rank 0 takes two). DTL_ERROR_ALREADY_EXISTS: another process claims this rank.
-///         DTL_ERROR_INVALID_HANDLE: desc.over. DTL_ERROR_NCCL: NCCL failed (the text has its
-///         number and words). DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT (kind "nccl": also
-///         two ranks on one device). A failure is one on every rank that was there; nothing stays
-///         open. One exception: over a registered kind, and over an MPI where messages are the
-///         library's own, receives are posted after the ranks have met. A rank whose transport
-///         refuses them (`irecv` of dtl_comm_vtable_t) fails alone, with that status. On the other
-///         ranks what needs this rank ends with DTL_ERROR_RANK_FAILURE; or at the time limit, if
-///         this rank cannot send either.
+/// @param[in] desc kind, ranks and time limit; start from DTL_COMM_DESC_INIT. NULL: all defaults.
+/// @param[out] out the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_NOT_FOUND: no such kind; the text lists the known ones. DTL_ERROR_UNAVAILABLE:
+///         the kind cannot run here. DTL_ERROR_TIMEOUT: ranks are missing after 30 s, or
+///         desc.timeout_ns if that is less; the text names them. DTL_ERROR_LIMIT: more ranks than
+///         the kind supports, or a limit of the system (open files: "shm" needs one per other rank,
+///         on rank 0 two during the call). DTL_ERROR_ALREADY_EXISTS: another process claims this
+///         rank. DTL_ERROR_INVALID_HANDLE: desc.over is not a communicator. DTL_ERROR_NCCL: NCCL
+///         failed; the text has its number and message. DTL_ERROR_INVALID_RANK: desc.rank is not in
+///         0 ... size-1. DTL_ERROR_INVALID_ARGUMENT: a field is invalid (kind "nccl": also two
+///         ranks on one device). A failure is one on every rank that took part, and nothing stays
+///         open. Exception: over a registered kind, and over an MPI where messages are the
+///         library's own, receives are posted after the ranks have met. If the transport of a rank
+///         refuses them (`irecv` of dtl_comm_vtable_t), that rank alone fails, with that status. On
+///         the other ranks, operations that need this rank end with DTL_ERROR_RANK_FAILURE, or at
+///         the time limit if this rank cannot send either.
 /// Threads: any. Equivalent: MPI_Comm_create_from_group.
 DTL_NODISCARD dtl_status_t dtl_comm_open(const dtl_comm_desc_t *desc, dtl_comm_t *out);
 
-/// Destroys a communicator. Calls of other threads that wait on it return DTL_ERROR_CANCELED;
-/// requests in flight are withdrawn (one that has been matched finishes first) and all its
-/// requests' handles become stale; messages that were sent stay receivable by the peers. A
-/// collective that is in flight is given up on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF:
-/// nothing happens.
+/// Destroys a communicator. Waiting calls of other threads on it return DTL_ERROR_CANCELED.
+/// Requests in flight are cancelled (a matched one completes first), and all its request handles
+/// become stale. Sent messages can still be received by the peers. A collective in flight is
+/// abandoned on all ranks. Null, DTL_COMM_WORLD and DTL_COMM_SELF: no effect.
 ///
-/// The call waits for no other rank. What another rank still needs of this rank on this
-/// communicator ends there with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink leaves this rank out,
-/// where a rank that left is noticed (docs/explanation/promises.md: by which kinds, and of which
-/// communicators). Elsewhere it ends at the time limit.
+/// The call waits for no other rank. Operations of other ranks that still need this rank on this
+/// communicator end with DTL_ERROR_RANK_FAILURE, and dtl_comm_shrink excludes this rank, where the
+/// departure of a rank is detected (docs/explanation/promises.md: for which kinds and
+/// communicators). Elsewhere they end at the time limit.
 ///
-/// What MPI has begun it does not give back. So over MPI's own messages (see dtl_comm_desc_t) a
-/// communicator with sends or collectives in flight is not destroyed: wait for them, then call
-/// again. Its receives may have been withdrawn by then. A call of another thread that waits inside
-/// MPI goes on until MPI ends it. All that was sent must have been received, and nothing may be
-/// sent to a rank that has destroyed its own already: MPI gives the communicator's context to a
-/// later one, with what is left in it. Where the library has messages of its own in flight over an
-/// MPI, a registered kind or "rdma" (a time limit has passed, say), destroy gives them up to 5 s to
-/// end, whatever the time limit: their buffers are the transport's until then. Over "rdma" what was
-/// withdrawn is none of them.
+/// MPI does not release an operation that it has started. So with MPI's own messages (see
+/// dtl_comm_desc_t) a communicator with sends or collectives in flight is not destroyed: wait for
+/// them, then call again. Its receives may have been cancelled by then. A call of another thread
+/// that waits inside MPI continues until MPI ends it. All sent messages must have been received,
+/// and nothing may be sent to a rank that has already destroyed its handle: MPI reuses the context
+/// of the communicator, with everything left in it.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: MPI's own send is in flight. DTL_ERROR_BUSY: MPI's own
-///         collective is; or a call on it is further up this thread, in a function of the program's
-///         that it has called (see dtl_op_fn_t).
-///         DTL_ERROR_TIMEOUT: a registered kind has not given back what its requests have in flight
-///         for 5 s; the communicator stays.
+/// If the library's own messages are in flight over an MPI, a registered kind or "rdma" (for
+/// example after a time limit), the call waits up to 5 s for them, whatever the time limit: until
+/// then the transport uses their buffers. On kind "rdma", cancelled operations do not count.
+///
+/// @return DTL_ERROR_NOT_SUPPORTED: a send of MPI's own is in flight. DTL_ERROR_BUSY: a collective
+///         of MPI's own is in flight, or the call comes from a callback of a call on the
+///         communicator (see dtl_op_fn_t). DTL_ERROR_TIMEOUT: a registered kind has not released
+///         the operations of its requests within 5 s; the communicator stays.
 /// Equivalent: MPI_Comm_disconnect, but not collective.
 DTL_NODISCARD dtl_status_t dtl_comm_destroy(dtl_comm_t comm);
 
-/// This process' rank, 0 ... size-1. Equivalent: MPI_Comm_rank.
+/// Returns the rank of this process, 0 ... size-1. Equivalent: MPI_Comm_rank.
 DTL_NODISCARD dtl_status_t dtl_comm_rank(dtl_comm_t comm, int32_t *out_rank);
 
-/// Number of ranks. Equivalent: MPI_Comm_size.
+/// Returns the number of ranks. Equivalent: MPI_Comm_size.
 DTL_NODISCARD dtl_status_t dtl_comm_size(dtl_comm_t comm, int32_t *out_size);
 
-/// Describes a communicator: ranks, kind, how its data moves, how many ranks have failed.
+/// Describes a communicator: ranks, kind, how its data moves, and how many ranks have failed.
 ///
 /// @param[in,out] out_info start from DTL_COMM_INFO_INIT.
 DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_info);
@@ -2700,27 +2998,29 @@ DTL_NODISCARD dtl_status_t dtl_comm_info(dtl_comm_t comm, dtl_comm_info_t *out_i
  * Communicators: ranks that are threads of one process.
  * -------------------------------------------------------------------------------------------- */
 
-/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r,
-/// meant for one thread each, though any thread may use any of them; everything that a communicator
-/// can do works, between these ranks. Messages are copied once, from buffer to buffer, by whichever
-/// of sender and receiver comes second. A thread that waits long sleeps, so there may be far more
+/// Opens a communicator of kind "threads": all its ranks are in this process. out[r] is rank r.
+/// Each is meant for one thread, but any thread may use any of them. All operations on
+/// communicators work between these ranks. A message is copied once, from buffer to buffer, by the
+/// later one of sender and receiver. A thread that waits for long sleeps, so there may be many more
 /// threads than cores.
 ///
-/// Each rank is destroyed on its own (dtl_comm_destroy), and has left then: what it sent stays
-/// receivable, but what needs it from then on ends with DTL_ERROR_RANK_FAILURE at the others:
-/// receives from it, sends to it, collectives. A receive from DTL_ANY_SOURCE goes on waiting for
-/// the others until something has needed the rank that left; then it ends like that, too. A thread
-/// that merely ends has not left.
+/// Each rank is destroyed separately (dtl_comm_destroy) and has then left. Messages that it sent
+/// can still be received. Operations of other ranks that need it from then on end with
+/// DTL_ERROR_RANK_FAILURE: receives from it, sends to it, collectives. A receive from
+/// DTL_ANY_SOURCE continues to wait for the other ranks until an operation has needed the rank that
+/// left; then it ends with the same status. A thread that merely ends has not left.
 ///
-/// @param[in] size       number of ranks, 1 to 4096. The ranks' tables of each other take 4 bytes
-///                       for each pair: 256 KiB for 256 ranks, 64 MiB for 4096; pairs that talk
+/// @param[in] size       number of ranks, 1 to 4096. Their tables of each other take 4 bytes per
+///                       pair: 256 KiB for 256 ranks, 64 MiB for 4096. Pairs that communicate
 ///                       take more.
-/// @param[in] timeout_ns time limit in nanoseconds of each blocking call; 0 = from DTL_TIMEOUT,
+/// @param[in] timeout_ns time limit of each blocking call in nanoseconds. 0: from DTL_TIMEOUT,
 ///                       else DTL_TIMEOUT_INFINITE.
-/// @param[out] out       `size` communicators; yours. Written only if all are there.
-/// @return DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_LIMIT: size. DTL_ERROR_OUT_OF_MEMORY.
-///         DTL_ERROR_LIMIT: no handles left. After a failure nothing stays open.
-/// Threads: any; not collective, one call makes all ranks. Equivalent: none in MPI (endpoints were
+/// @param[out] out       room for `size` communicators, written only on success. The caller owns
+///                       them; destroy each with dtl_comm_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `size` is less than 1. DTL_ERROR_LIMIT: `size` is more than
+///         4096, or no handles are left. DTL_ERROR_OUT_OF_MEMORY: no memory for the tables. After a
+///         failure nothing stays open.
+/// Threads: any; not collective, one call opens all ranks. Equivalent: none in MPI (endpoints were
 /// proposed for it); ncclCommInitAll.
 DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, dtl_comm_t *out);
 
@@ -2728,50 +3028,48 @@ DTL_NODISCARD dtl_status_t dtl_comm_threads(int32_t size, uint64_t timeout_ns, d
  * Communicators: over an MPI communicator.
  * -------------------------------------------------------------------------------------------- */
 
-/// Opens a communicator of kind "mpi" over the ranks of one of the program's MPI communicators, in
-/// the same order. Needs no mpi.h here and no MPI at build time: the MPI that is in the process is
-/// used, be it Open MPI, MPICH, Intel MPI or another of MPICH's family, or one with the standard
-/// binary interface (libmpi_abi). Collective over the communicator.
+/// Opens a communicator of kind "mpi" over the ranks of an MPI communicator of the program, in the
+/// same order. Collective over that communicator. Needs neither mpi.h nor an MPI at build time: it
+/// uses the MPI in the process, which is Open MPI, MPICH, Intel MPI or another derivative of MPICH,
+/// or one with the standard ABI (libmpi_abi).
 ///
 ///     dtl_comm_from_mpi_fint(MPI_Comm_c2f(MPI_COMM_WORLD), &comm);              // C; libmpi_abi:
 ///                                                                               MPI_Comm_toint
 ///     lib.dtl_comm_from_mpi_fint(mpi4py.MPI.COMM_WORLD.py2f(), byref(comm))     # Python
 ///
-/// The communicator is duplicated, so its messages and those of `out` never meet; it stays yours,
-/// keeps its error handler, and may be freed while `out` lives. (With messages on the communicator
-/// itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
+/// The MPI communicator is duplicated, so its messages never match those of `out`. The caller still
+/// owns it; it keeps its error handler and may be freed while `out` exists. (For messages on the
+/// communicator itself: dtl_comm_open with kind "mpi", `mpi_comm` and DTL_COMM_NO_DUP.)
 ///
-/// Order. MPI must be initialised, and is never finalised by the library: it is yours. End `out`,
-/// or call dtl_finalize, before MPI_Finalize. The other way round nothing crashes: calls on `out`
-/// answer DTL_ERROR_INVALID_STATE from the beginning of MPI_Finalize on, and dtl_comm_destroy
-/// succeeds. (Without this function, dtl_comm_open with kind "mpi" initialises MPI if the program
-/// has not, with MPI_THREAD_MULTIPLE; the last dtl_finalize then finalises it, and MPI cannot be
-/// started again in this process. A rank that ends without is one that has failed to Open MPI's
-/// launcher.)
+/// Order of calls. MPI must be initialised. The library never finalises an MPI that the program has
+/// initialised. Destroy `out`, or call dtl_finalize, before MPI_Finalize. In the other order
+/// nothing crashes: from the beginning of MPI_Finalize, calls on `out` return
+/// DTL_ERROR_INVALID_STATE, and dtl_comm_destroy succeeds. (Without this function, dtl_comm_open
+/// with kind "mpi" initialises MPI with MPI_THREAD_MULTIPLE if the program has not. The last
+/// dtl_finalize then finalises it, and MPI cannot be initialised again in this process. Open MPI's
+/// launcher treats a rank that exits without it as failed.)
 ///
-/// @param[in] comm what MPI_Comm_c2f or MPI_Comm_toint gives (in Fortran the communicator itself,
+/// @param[in] comm result of MPI_Comm_c2f or MPI_Comm_toint (in Fortran the communicator itself,
 ///                 an MPI_Fint).
-/// @param[out] out yours; end it with dtl_comm_destroy.
+/// @param[out] out the communicator. The caller owns it; destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_INVALID_STATE: MPI is not initialised, or is finalised.
-///         DTL_ERROR_INVALID_ARGUMENT: MPI_COMM_NULL or an intercommunicator.
-///         DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be used (why is in the text).
-///         DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI answered an
-///         error (class and text in dtl_last_error). A number that is no communicator's, or that of
-///         one which was freed, is an error that MPI may end the process for.
-/// Threads: MPI_THREAD_MULTIPLE: any. MPI_THREAD_SERIALIZED: any; calls of the library take turns,
-/// calls of MPI by the program at the same time are yours to keep apart. Below: the thread that
+///         DTL_ERROR_INVALID_ARGUMENT: the communicator is MPI_COMM_NULL or an intercommunicator.
+///         DTL_ERROR_UNAVAILABLE: the MPI in the process cannot be used; the text gives the reason.
+///         DTL_ERROR_NOT_SUPPORTED: this thread may not call MPI. DTL_ERROR_MPI: MPI returned an
+///         error; dtl_last_error has its class and text. For a number that is not a communicator,
+///         or is that of a freed one, MPI may end the process.
+/// Threads: with MPI_THREAD_MULTIPLE any. With MPI_THREAD_SERIALIZED any; the library serialises
+/// its own calls, and the program must not call MPI at the same time. Below that: the thread that
 /// initialised MPI; others get DTL_ERROR_NOT_SUPPORTED. The same holds for all calls on `out`,
-/// except dtl_comm_destroy: with nothing in flight it succeeds in any thread, and MPI's
-/// communicator is then freed by the next call in a thread that may call MPI. Equivalent:
-/// MPI_Comm_dup.
+/// except dtl_comm_destroy: with nothing in flight it succeeds in any thread, and the next call in
+/// a thread that may call MPI then frees MPI's communicator. Equivalent: MPI_Comm_dup.
 DTL_NODISCARD dtl_status_t dtl_comm_from_mpi_fint(int32_t comm, dtl_comm_t *out);
 
 /* -----------------------------------------------------------------------------------------------
  * Point to point: blocking send, receive, exchange, probe.
  * -------------------------------------------------------------------------------------------- */
 
-/// A message that dtl_comm_mprobe has found and taken: dtl_comm_mrecv receives it (Equivalent:
-/// MPI_Message).
+/// Message that dtl_comm_mprobe has matched; dtl_comm_mrecv receives it (Equivalent: MPI_Message).
 struct dtl_message_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -2787,151 +3085,212 @@ static const dtl_message_t dtl_message_null_ __attribute__((unused)) = {0};
 #define DTL_MESSAGE_NULL ((dtl_message_t){0})
 #endif
 
-/// As the source of a receive: any rank.
+/// Source of a receive or probe: any rank. Equivalent: MPI_ANY_SOURCE.
 #define DTL_ANY_SOURCE (-2)
-/// As the tag of a receive: any tag.
+/// Tag of a receive or probe: any tag. Equivalent: MPI_ANY_TAG.
 #define DTL_ANY_TAG (-1)
-/// As a source or destination: nobody. The operation completes at once and moves nothing; the info
-/// of a receive, or of a probe, has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
+/// Source or destination that is no rank. The operation completes at once and transfers nothing.
+/// The info of a receive or probe then has source DTL_PROC_NULL, tag DTL_ANY_TAG and size 0.
+/// Equivalent: MPI_PROC_NULL.
 #define DTL_PROC_NULL (-3)
 
-/// The largest tag; the smallest is 0.
+/// Largest tag. The smallest is 0.
 #define DTL_TAG_MAX 268435455
 
-/// What a receive tells of its message. Frozen: this struct never grows (arrays of it are passed).
+/// Result of a receive or probe. Frozen: this struct never grows, because arrays of it are passed.
+/// Equivalent: MPI_Status.
 typedef struct dtl_recv_info_t {
-    /// Rank that sent it.
+    /// Rank of the sender.
     int32_t source;
-    /// Its tag.
+    /// Tag of the message.
     int32_t tag;
-    /// Its true size in bytes, also when it was truncated (then 0 over MPI's own messages, if MPI
-    /// does not tell).
+    /// Size of the whole message in bytes, also if it was truncated. With MPI's own messages it is
+    /// 0 after a truncation if MPI does not report the size.
     uint64_t size_bytes;
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED or why it failed.
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, or the status with which the receive failed.
     dtl_status_t status;
-    /// 0.
+    /// Always 0.
     uint32_t reserved0;
-    /// 0.
+    /// Always 0.
     uint64_t reserved1;
 } dtl_recv_info_t;
 
-/// Sends a message and returns when `buf` may be used again (which may be before it is received).
+/// Sends a message. Blocks until `buf` may be reused, which may be before the message is received.
 ///
-/// Of all messages and collectives: a buffer may be memory of any backend that this library
-/// allocated. What the host cannot reach is staged through host memory, or is an MPI's to reach
-/// that can (docs/how-to/send-device-memory.md; dtl_explain tells), and a copy that fails is the
-/// call's or request's failure, with the backend's status. The work that writes a buffer must be
-/// done before it is sent: dtl_event_wait, or dtl_comm_isend_on.
+/// For all messages and collectives: a buffer may be memory that this library allocated on any
+/// backend. Memory that the host cannot access is staged through host memory, or passed to an MPI
+/// that can access it (docs/how-to/send-device-memory.md; dtl_explain reports which). If a copy
+/// fails, the call or request fails with the backend's status. Work that writes a buffer must be
+/// complete before the buffer is sent: use dtl_event_wait, or dtl_comm_isend_on.
 ///
 /// @param[in] buf  `count` elements; NULL only for count 0.
 /// @param[in] dest a rank, or DTL_PROC_NULL (nothing is sent).
 /// @param[in] tag  0 ... DTL_TAG_MAX.
-/// @return DTL_ERROR_RANK_FAILURE: dest died or left, or takes no part in the communicator (the
-///         call that made it failed there, or it has destroyed it after a failure).
+/// @return DTL_ERROR_RANK_FAILURE: `dest` died, left or takes no part in the communicator (the call
+///         that created it failed there, or it destroyed the communicator after a failure).
 ///         DTL_ERROR_TIMEOUT: the communicator's time limit passed; the message was cancelled. A
-///         registered kind may be unable to cancel a message that has been matched. Then the call
-///         ends 5 s after its limit with this status, the text states that the transport has not
-///         given the buffer back, and the buffer must stay valid and unused as long as the process
-///         runs (the same text at another status means the same). DTL_ERROR_CANCELED: the
-///         communicator was destroyed meanwhile (not over MPI's own messages, see
-///         dtl_comm_destroy). DTL_ERROR_INVALID_RANK.
-///         DTL_ERROR_OUT_OF_BOUNDS: `buf` runs over the end of device memory.
-///         DTL_ERROR_OUT_OF_MEMORY: none to stage it in.
-///         DTL_ERROR_INVALID_ARGUMENT: tag, among others; over MPI's own messages also one above
-///         MPI_TAG_UB.
+///         registered kind may be unable to cancel a matched message. Then the call returns this
+///         status 5 s after its limit, the text states that the transport has not released the
+///         buffer, and the buffer must stay valid and unused as long as the process runs. The same
+///         text with another status means the same. DTL_ERROR_CANCELED: the communicator was
+///         destroyed meanwhile (not with MPI's own messages, see dtl_comm_destroy).
+///         DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: a buffer exceeds
+///         its device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage a buffer.
+///         DTL_ERROR_INVALID_ARGUMENT: `tag`, `count` or `dtype` is invalid; with MPI's own
+///         messages also a tag above MPI_TAG_UB.
 /// Threads: any, several at once. Equivalent: MPI_Send.
 DTL_NODISCARD dtl_status_t dtl_comm_send(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag);
 
-/// Sends a message and returns when a receive has begun to take it.
+/// Sends a message synchronously. Blocks until a matching receive has started to take it.
 ///
-/// @return as dtl_comm_send. Equivalent: MPI_Ssend.
+/// @param[in] buf  `count` elements; NULL only for count 0.
+/// @param[in] dest a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param[in] tag  0 ... DTL_TAG_MAX.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_send.
+/// Threads: any, several at once. Equivalent: MPI_Ssend.
 DTL_NODISCARD dtl_status_t dtl_comm_ssend(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag);
 
-/// Receives a message: the oldest of `source` (or any) with `tag` (or any).
+/// Receives a message: the oldest of `source` (or any rank) with `tag` (or any tag). Blocks until
+/// it is in `buf`.
 ///
-/// @param[out] buf      room for `count` elements; shorter messages are fine.
-/// @param[in] source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once, 0 bytes).
+/// @param[out] buf      room for `count` elements; the message may be shorter.
+/// @param[in] source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
 /// @param[in] tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
-/// @param[out] out_info NULL, or who sent it, its tag and its true size. Written also when
-///                      truncated.
-/// @return DTL_ERROR_TRUNCATED: it was longer; `buf` is full. (Over MPI's own messages, see
-///         dtl_comm_desc_t, the content of `buf` and the size in `out_info` are what MPI makes them,
-///         and there are MPIs that end the process or write past `buf`: have room for the longest
-///         message, or probe.) Else as dtl_comm_send (an ANY_SOURCE receive fails with
-///         DTL_ERROR_RANK_FAILURE when any rank dies).
+/// @param[out] out_info source, tag and size of the message, written also if it was truncated;
+///                      may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer; `buf` is full. With MPI's own messages (see
+///         dtl_comm_desc_t) the MPI determines the content of `buf` and the size in `out_info`, and
+///         some MPIs end the process or write past `buf`: provide room for the longest message, or
+///         probe. DTL_ERROR_RANK_FAILURE: `source` died or left; with DTL_ANY_SOURCE, any rank
+///         died. DTL_ERROR_TIMEOUT: the time limit passed; the receive was cancelled (for
+///         registered kinds see dtl_comm_send). DTL_ERROR_CANCELED: the communicator was destroyed
+///         meanwhile. DTL_ERROR_INVALID_RANK: `source` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: a
+///         buffer exceeds its device memory. DTL_ERROR_OUT_OF_MEMORY: no host memory to stage a
+///         buffer. DTL_ERROR_INVALID_ARGUMENT: `tag`, `count` or `dtype` is invalid.
 /// Threads: any, several at once. Equivalent: MPI_Recv.
 DTL_NODISCARD dtl_status_t dtl_comm_recv(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_recv_info_t *out_info);
 
-/// Sends one message and receives another at the same time, so that exchanges round a ring cannot
+/// Sends one message and receives another at the same time, so that exchanges in a ring cannot
 /// deadlock. The buffers must not overlap.
 ///
-/// @param[in] dtype of both messages. The other parameters: dtl_comm_send and dtl_comm_recv.
-/// @return as dtl_comm_send and dtl_comm_recv. Equivalent: MPI_Sendrecv.
+/// @param[in] sbuf      `scount` elements to send.
+/// @param[in] dest      a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param[out] rbuf     room for `rcount` elements.
+/// @param[in] source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param[in] dtype     dtype of both messages.
+/// @param[out] out_info source, tag and size of the received message; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and
+///         dtl_comm_recv. DTL_ERROR_INVALID_ARGUMENT is also returned if the buffers overlap.
+/// Equivalent: MPI_Sendrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_sendrecv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
     int32_t dest, int32_t stag, void *rbuf, uint64_t rcount, int32_t source, int32_t rtag,
     dtl_dtype_t dtype, dtl_recv_info_t *out_info);
 
-/// Sends the buffer's message and receives another into the same buffer, at the same time.
+/// Sends the message in a buffer and receives another one into the same buffer, at the same time.
 ///
-/// @param[in,out] buf `count` elements to send, replaced by at most as many received.
-/// @return as dtl_comm_sendrecv; DTL_ERROR_OUT_OF_MEMORY: no memory for a copy of the message.
+/// @param[in,out] buf   `count` elements to send, replaced by at most as many received ones.
+/// @param[in] dest      a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param[in] source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (nothing is received).
+/// @param[out] out_info source, tag and size of the received message; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the message is longer than the buffer. DTL_ERROR_OUT_OF_MEMORY: no
+///         memory for a copy of the message. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_send and dtl_comm_recv.
 /// Equivalent: MPI_Sendrecv_replace.
 DTL_NODISCARD dtl_status_t dtl_comm_sendrecv_replace(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t stag, int32_t source, int32_t rtag,
     dtl_recv_info_t *out_info);
 
-/// Waits for a message that a receive with these arguments would take. It stays to be received.
+/// Blocks until there is a message that a receive with these arguments would take. It is not
+/// received.
 ///
-/// @param[out] out_info source, tag and true size of the message; NULL if they do not matter.
-/// @return as dtl_comm_recv. Threads: another thread may receive it first: use dtl_comm_mprobe.
-/// Equivalent: MPI_Probe.
+/// @param[in] source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param[in] tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param[out] out_info source, tag and size of the message; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv.
+/// Threads: another thread may receive the message first: use dtl_comm_mprobe. Equivalent:
+/// MPI_Probe.
 DTL_NODISCARD dtl_status_t dtl_comm_probe(dtl_comm_t comm, int32_t source, int32_t tag,
     dtl_recv_info_t *out_info);
 
-/// Asks, without waiting, whether there is a message that a receive would take; makes progress.
+/// Checks whether there is a message that a receive with these arguments would take. Does not
+/// block; makes progress.
 ///
+/// @param[in] source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param[in] tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param[out] out_found 1 or 0.
-/// @param[out] out_info  NULL, or as in dtl_comm_probe; written if found.
-/// @return as dtl_comm_probe, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Iprobe.
+/// @param[out] out_info  source, tag and size of the message, written if there is one; may be
+///                       NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Iprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_iprobe(dtl_comm_t comm, int32_t source, int32_t tag,
     int32_t *out_found, dtl_recv_info_t *out_info);
 
-/// Waits for a message as dtl_comm_probe does, and takes it: only dtl_comm_mrecv or _imrecv with
-/// `out` gets it, whatever other threads receive.
+/// Blocks until there is a message, like dtl_comm_probe, and matches it: only dtl_comm_mrecv or
+/// dtl_comm_imrecv with `out` receives it, whatever other threads do.
 ///
-/// @param[out] out yours until it is received; ends with its communicator. The sender of a large
-///                 or synchronous message waits until its receive starts. If the sender's time
-///                 limit passes before that, or its request is cancelled or destroyed, the
-///                 message is cancelled and its receive returns DTL_ERROR_CANCELED. MPI's own
-///                 messages (see dtl_comm_desc_t) cannot be cancelled: the sender waits.
-/// @return as dtl_comm_probe. Equivalent: MPI_Mprobe.
+/// @param[in] source    a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param[in] tag       0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param[out] out      the message. The caller owns it until it is received; it ends with its
+///                      communicator. The sender of a large or synchronous message waits until
+///                      its receive starts. If the sender's time limit passes before that, or its
+///                      request is cancelled or destroyed, the message is cancelled and its
+///                      receive returns DTL_ERROR_CANCELED. MPI's own messages (see
+///                      dtl_comm_desc_t) cannot be cancelled: the sender waits.
+/// @param[out] out_info source, tag and size of the message; may be NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
+///         are not received. Equivalent: MPI_Mprobe.
 DTL_NODISCARD dtl_status_t dtl_comm_mprobe(dtl_comm_t comm, int32_t source, int32_t tag,
     dtl_message_t *out, dtl_recv_info_t *out_info);
 
-/// Takes a message as dtl_comm_mprobe does, without waiting: only dtl_comm_mrecv or _imrecv with
-/// `out` gets it, whatever other threads receive.
+/// Matches a message like dtl_comm_mprobe. Does not block; makes progress.
 ///
+/// @param[in] source     a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param[in] tag        0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
 /// @param[out] out_found 1 or 0.
-/// @param[out] out       written if found.
-/// @return as dtl_comm_iprobe. Equivalent: MPI_Improbe.
+/// @param[out] out       the message, written if there is one, with the same rules as for
+///                       dtl_comm_mprobe.
+/// @param[out] out_info  source, tag and size of the message, written if there is one; may be
+///                       NULL.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. DTL_ERROR_LIMIT: too many probed messages
+///         are not received. Equivalent: MPI_Improbe.
 DTL_NODISCARD dtl_status_t dtl_comm_improbe(dtl_comm_t comm, int32_t source, int32_t tag,
     int32_t *out_found, dtl_message_t *out, dtl_recv_info_t *out_info);
 
-/// Receives a message that was probed. Its handle is stale afterwards, also if the receive fails;
-/// only bad arguments (buf, count, dtype) leave the message to be received.
+/// Receives a probed message. Its handle is stale afterwards, also if the receive fails. Only if
+/// `buf`, `count` or `dtype` is invalid, the message can still be received.
 ///
-/// @return as dtl_comm_recv; DTL_ERROR_INVALID_HANDLE: received before; DTL_ERROR_CANCELED: the
-///         sender cancelled the message (see dtl_comm_mprobe); nothing was written. Equivalent:
-///         MPI_Mrecv.
+/// @param[out] buf      room for `count` elements; the message may be shorter.
+/// @param[out] out_info source, tag and size of the message, written also if it was truncated;
+///                      may be NULL.
+/// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_CANCELED: the
+///         sender cancelled the message (see dtl_comm_mprobe), and nothing was written; or the
+///         communicator was destroyed. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. Equivalent: MPI_Mrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_mrecv(dtl_message_t message, void *buf, uint64_t count,
     dtl_dtype_t dtype, dtl_recv_info_t *out_info);
 
-/// Starts to receive a message that was probed.
+/// Starts to receive a probed message. Does not block. The message handle is stale afterwards, as
+/// for dtl_comm_mrecv; `buf` must not be accessed until the request is complete.
 ///
-/// @return as dtl_comm_irecv and dtl_comm_mrecv. Equivalent: MPI_Imrecv.
+/// @param[out] buf room for `count` elements; the message may be shorter.
+/// @param[out] out the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_HANDLE: the message was received before. DTL_ERROR_LIMIT: too many
+///         requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_OUT_OF_MEMORY,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_recv. The request returns DTL_ERROR_TRUNCATED,
+///         DTL_ERROR_CANCELED or DTL_ERROR_RANK_FAILURE, see dtl_comm_mrecv.
+/// Equivalent: MPI_Imrecv.
 DTL_NODISCARD dtl_status_t dtl_comm_imrecv(dtl_message_t message, void *buf, uint64_t count,
     dtl_dtype_t dtype, dtl_request_t *out);
 
@@ -2939,24 +3298,29 @@ DTL_NODISCARD dtl_status_t dtl_comm_imrecv(dtl_message_t message, void *buf, uin
  * Point to point: messages in stream order.
  * -------------------------------------------------------------------------------------------- */
 
-/// Starts a send that begins when the work before an event's record is done, and returns at once: a
-/// kernel's result goes to another rank without this thread waiting for the kernel. The library
-/// looks after the event in every call that waits or tests, of this request or another. It begins
-/// when it is seen to be done, so sends that were started later may overtake it.
+/// Starts a send that begins when the work before an event's record is complete. Does not block:
+/// the result of a kernel is sent to another rank while this thread does not wait for the kernel.
+/// The library checks the event in every call that waits or tests, for this request or another. The
+/// send begins when the event is found complete, so sends that were started later may overtake it.
 ///
 /// @param[in] buf   `count` elements, unchanged from the event's record until the request is
-///                  done.
-/// @param[in] event its latest record counts; never recorded = done, so the send begins.
-///                  Destroying the event changes nothing. Record it anew only when the request is
-///                  done.
-/// @param[out] out  the request; dtl_request_wait or _test ends it. A failure of the work before
-///                  the record is the request's, and nothing is sent; the receiver goes on
-///                  waiting. dtl_request_cancel and _destroy withdraw it at any time before it
-///                  begins.
-/// @return as dtl_comm_isend. DTL_ERROR_INVALID_HANDLE: event. DTL_ERROR_INVALID_ARGUMENT: `buf` is
-///         memory that the host cannot reach (dtl_mem_kind_info) of another backend than the
-///         event's, among others.
-/// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, as far as there is one.
+///                  complete.
+/// @param[in] dest  a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param[in] tag   0 ... DTL_TAG_MAX.
+/// @param[in] event the latest record counts. An event that was never recorded is complete, so
+///                  the send begins. Destroying the event has no effect. Record it again only
+///                  after the request is complete.
+/// @param[out] out  the request; complete it with dtl_request_wait or dtl_request_test. A failure
+///                  of the work before the record is a failure of the request; nothing is sent,
+///                  and the receiver continues to wait. dtl_request_cancel and
+///                  dtl_request_destroy cancel the send at any time before it begins.
+/// @return DTL_ERROR_INVALID_HANDLE: `comm` or `event` does not exist. DTL_ERROR_INVALID_ARGUMENT:
+///         `buf` is memory that the host cannot access (dtl_mem_kind_info), of another backend than
+///         that of the event; or `tag`, `count` or `dtype` is invalid. DTL_ERROR_INVALID_RANK:
+///         `dest` is not a rank. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns later failures, such as DTL_ERROR_RANK_FAILURE.
+/// Threads: any, several at once. Equivalent: MPIX_Isend_enqueue, approximately.
 DTL_NODISCARD dtl_status_t dtl_comm_isend_on(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_event_t event, dtl_request_t *out);
 
@@ -2964,41 +3328,71 @@ DTL_NODISCARD dtl_status_t dtl_comm_isend_on(dtl_comm_t comm, const void *buf, u
  * Point to point: nonblocking and persistent messages.
  * -------------------------------------------------------------------------------------------- */
 
-/// Starts a send and returns at once. `buf` must stay unchanged until the request is done.
+/// Starts a send. Does not block. `buf` must stay unchanged until the request is complete.
 ///
-/// @param[out] out the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_send; failures of the message itself come with the request.
-/// Equivalent: MPI_Isend.
+/// @param[in] buf  `count` elements; NULL only for count 0.
+/// @param[in] dest a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param[in] tag  0 ... DTL_TAG_MAX.
+/// @param[out] out the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK: `dest` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`, `count`
+///         or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns the failure of the message: DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_CANCELED (see dtl_comm_send). Equivalent: MPI_Isend.
 DTL_NODISCARD dtl_status_t dtl_comm_isend(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_request_t *out);
 
-/// Starts a receive and returns at once. `buf` must stay untouched until the request is done.
+/// Starts a receive. Does not block. `buf` must not be accessed until the request is complete.
 ///
-/// @param[out] out the request; dtl_request_wait or _test ends it.
-/// @return as dtl_comm_recv; failures of the message itself come with the request.
-/// Equivalent: MPI_Irecv.
+/// @param[out] buf   room for `count` elements; the message may be shorter.
+/// @param[in] source a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param[in] tag    0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param[out] out   the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK: `source` is not a rank. DTL_ERROR_INVALID_ARGUMENT: `tag`,
+///         `count` or `dtype` is invalid. DTL_ERROR_OUT_OF_BOUNDS: `buf` exceeds its device memory.
+///         DTL_ERROR_OUT_OF_MEMORY: no host memory to stage it. DTL_ERROR_LIMIT: too many requests
+///         in flight. The request returns the failure of the message: DTL_ERROR_TRUNCATED,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED (see dtl_comm_recv). Equivalent: MPI_Irecv.
 DTL_NODISCARD dtl_status_t dtl_comm_irecv(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_request_t *out);
 
-/// Starts a synchronous send: the request is done when a receive has begun to take the message.
+/// Starts a synchronous send. Does not block. The request is complete when a matching receive has
+/// started to take the message.
 ///
-/// @return as dtl_comm_isend. Equivalent: MPI_Issend.
+/// @param[in] buf  `count` elements, unchanged until the request is complete; NULL only for count
+///                 0.
+/// @param[in] dest a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param[in] tag  0 ... DTL_TAG_MAX.
+/// @param[out] out the request; complete it with dtl_request_wait or dtl_request_test.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
+///         failures, see there. Equivalent: MPI_Issend.
 DTL_NODISCARD dtl_status_t dtl_comm_issend(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_request_t *out);
 
-/// Makes a persistent send, at rest: dtl_request_start starts it, as often as it is over.
+/// Creates an inactive persistent send. dtl_request_start starts it; it may be started again
+/// whenever it is complete.
 ///
-/// @param[in] buf  `count` elements, read anew by each start.
-/// @param[out] out yours; end it with dtl_request_destroy.
-/// @return as dtl_comm_isend. Equivalent: MPI_Send_init.
+/// @param[in] buf  `count` elements, read again by each start.
+/// @param[in] dest a rank, or DTL_PROC_NULL (nothing is sent).
+/// @param[in] tag  0 ... DTL_TAG_MAX.
+/// @param[out] out the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_isend. The request returns later
+///         failures, see there. Equivalent: MPI_Send_init.
 DTL_NODISCARD dtl_status_t dtl_comm_send_init(dtl_comm_t comm, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t dest, int32_t tag, dtl_request_t *out);
 
-/// Makes a persistent receive, at rest: dtl_request_start starts it, as often as it is over.
+/// Creates an inactive persistent receive. dtl_request_start starts it; it may be started again
+/// whenever it is complete.
 ///
-/// @param[out] buf room for `count` elements.
-/// @param[out] out yours; end it with dtl_request_destroy.
-/// @return as dtl_comm_irecv. Equivalent: MPI_Recv_init.
+/// @param[out] buf   room for `count` elements; the message may be shorter.
+/// @param[in] source a rank, DTL_ANY_SOURCE, or DTL_PROC_NULL (completes at once).
+/// @param[in] tag    0 ... DTL_TAG_MAX, or DTL_ANY_TAG.
+/// @param[out] out   the request. The caller owns it; destroy it with dtl_request_destroy.
+/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_OUT_OF_MEMORY, DTL_ERROR_LIMIT: see dtl_comm_irecv. The request returns later
+///         failures, see there. Equivalent: MPI_Recv_init.
 DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t source, int32_t tag, dtl_request_t *out);
 
@@ -3006,7 +3400,8 @@ DTL_NODISCARD dtl_status_t dtl_comm_recv_init(dtl_comm_t comm, void *buf, uint64
  * Requests: start, wait, test, cancel.
  * -------------------------------------------------------------------------------------------- */
 
-/// An operation in flight (Equivalent: MPI_Request). Stale once it has completed.
+/// Operation in progress (Equivalent: MPI_Request). The handle is stale once the operation has
+/// completed.
 struct dtl_request_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -3022,297 +3417,366 @@ static const dtl_request_t dtl_request_null_ __attribute__((unused)) = {0};
 #define DTL_REQUEST_NULL ((dtl_request_t){0})
 #endif
 
-/// What dtl_request_wait_any answers when no request is active.
+/// Index that dtl_request_wait_any returns if no request is active.
 #define DTL_NO_INDEX UINT64_MAX
 
-/// Waits until a request is done. Its handle is stale afterwards (a second wait answers
-/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it is still alive. A persistent
-/// one rests afterwards; waiting for one at rest returns at once.
+/// Waits until a request is complete. Its handle is stale afterwards (a second wait returns
+/// DTL_ERROR_INVALID_HANDLE), unless the time limit passed: then it stays valid. A persistent
+/// request is inactive afterwards. For an inactive one the call returns at once.
 ///
-/// @param[in] timeout_ns DTL_TIMEOUT_INFINITE, or nanoseconds; 0 polls once. The communicator's
-///                       time limit does not count here.
-/// @param[out] out_info  NULL, or where the outcome of a receive is written (also of a failed
-///                       one).
-/// @return how the operation ended (see dtl_comm_send, dtl_comm_recv); DTL_ERROR_CANCELED: it was
-///         cancelled by dtl_request_cancel, or its communicator was destroyed; DTL_ERROR_TIMEOUT:
-///         it goes on: wait again, or cancel it. For a collective, after a limit of 100 ms or more,
-///         the text lists where the other ranks are, as queried before the limit passed.
-/// Threads: any; of two waiting for one request, one gets the outcome. Equivalent: MPI_Wait.
+/// @param[in] timeout_ns nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once. The communicator's
+///                       time limit does not apply.
+/// @param[out] out_info  result of a receive, also of a failed one; may be NULL.
+/// @return DTL_ERROR_TRUNCATED: the received message is longer than the buffer.
+///         DTL_ERROR_RANK_FAILURE: a rank of the operation died or left. DTL_ERROR_CANCELED: the
+///         operation was cancelled by dtl_request_cancel, or its communicator was destroyed.
+///         DTL_ERROR_TIMEOUT: the operation continues: wait again, or cancel it. For a collective,
+///         after a limit of 100 ms or more, the text reports where the other ranks are, as queried
+///         before the limit passed. DTL_ERROR_BUSY: called from a callback of a call that polls
+///         this request. Otherwise a status of the call that started the operation.
+/// Threads: any; if two threads wait for one request, one gets the result. Equivalent: MPI_Wait.
 DTL_NODISCARD dtl_status_t dtl_request_wait(dtl_request_t request, uint64_t timeout_ns,
     dtl_recv_info_t *out_info);
 
-/// Asks whether a request is done, without waiting; makes progress. If done, its handle is stale.
+/// Checks whether a request is complete. Does not block; makes progress. If it is complete, its
+/// handle is stale afterwards, unless it is persistent.
 ///
-/// @param[out] out_done 1 or 0. Written on success and when the operation itself failed (then 1).
-/// @param[out] out_info NULL, or what a receive tells; written if done.
-/// @return as dtl_request_wait, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Test.
+/// @param[out] out_done 1 or 0. Written on success, and (with 1) if the operation failed.
+/// @param[out] out_info result of a receive, written if it is complete; may be NULL.
+/// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
+///         another status of the operation: see dtl_request_wait. Equivalent: MPI_Test.
 DTL_NODISCARD dtl_status_t dtl_request_test(dtl_request_t request, int32_t *out_done,
     dtl_recv_info_t *out_info);
 
-/// Tries to withdraw an operation that nothing has matched yet. The request still has to be waited
-/// for; it ends with DTL_ERROR_CANCELED, or as usual if it was too late. A probe may still find a
+/// Attempts to cancel an operation that has not been matched. The request must still be waited for:
+/// it ends with DTL_ERROR_CANCELED, or normally if it was too late. A probe may still find a
 /// cancelled send until the next message from the same rank on the communicator has arrived.
 ///
-/// @return DTL_ERROR_NOT_SUPPORTED: a collective, in which the other ranks are too; over MPI's own
-///         messages (see dtl_comm_desc_t) a send as well that was not over as it began. The request
-///         is unchanged. DTL_ERROR_INVALID_STATE: a persistent one at rest. DTL_ERROR_CANCELED:
-///         another thread is destroying the communicator.
-/// Equivalent: MPI_Cancel.
+/// @return DTL_ERROR_NOT_SUPPORTED: the request is a collective, which needs all ranks, or a
+///         one-sided operation (dtl_win_rput, dtl_win_rget); with MPI's own messages (see
+///         dtl_comm_desc_t) also a send that was not complete when it was started. The request is
+///         unchanged. DTL_ERROR_INVALID_STATE: the request is persistent and inactive.
+///         DTL_ERROR_CANCELED: another thread is destroying the communicator. DTL_ERROR_BUSY:
+///         called from a callback of a call that polls this request. Equivalent: MPI_Cancel.
 DTL_NODISCARD dtl_status_t dtl_request_cancel(dtl_request_t request);
 
-/// Waits until all requests are done. Each finished one becomes null in the array, unless it is
-/// persistent; null ones and persistent ones at rest are passed over. Each handle once: of one
-/// listed twice, the second is stale when its turn comes.
+/// Waits until all requests are complete. Each complete one becomes null in the array, unless it is
+/// persistent.
 ///
-/// @param[in,out] requests `count` handles. If one is stale at the start, nothing is waited for.
-/// @param[in] timeout_ns   for all together; the communicators' time limits do not count here. If
-///                         it passes, unfinished ones stay in the array.
-/// @param[out] out_infos   NULL, or `count` infos; those of null requests are left alone.
-/// @return the first failure (its text names the index); the others' are in out_infos[].status.
-///         DTL_ERROR_TIMEOUT: some are not done, and go on. Else as dtl_request_wait.
-///         Equivalent: MPI_Waitall.
+/// @param[in,out] requests `count` handles. Null ones and inactive persistent ones are skipped.
+///                         List each handle once: if one is listed twice, the second is stale
+///                         when its turn comes. If one is stale at the beginning, the call does
+///                         not wait.
+/// @param[in] timeout_ns   time limit for all of them in nanoseconds, or DTL_TIMEOUT_INFINITE.
+///                         The communicators' time limits do not apply. If it passes, incomplete
+///                         requests stay in the array.
+/// @param[out] out_infos   room for `count` results, or NULL. Those of null requests are not
+///                         written.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: some are not complete and
+///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
+///         than 2^20. Equivalent: MPI_Waitall.
 DTL_NODISCARD dtl_status_t dtl_request_wait_all(dtl_request_t *requests, uint64_t count,
     uint64_t timeout_ns, dtl_recv_info_t *out_infos);
 
-/// Asks after all requests, without waiting; makes progress.
+/// Checks whether all requests are complete. Does not block; makes progress.
 ///
-/// @param[out] out_done 1: all were done, and everything is as after dtl_request_wait_all. 0:
-///                      nothing else was written.
-/// @return as dtl_request_wait_all, without DTL_ERROR_TIMEOUT. Equivalent: MPI_Testall.
+/// @param[in,out] requests `count` handles. Null ones and inactive persistent ones are skipped.
+/// @param[out] out_done    1: all were complete, with the same effects as dtl_request_wait_all.
+///                         0: nothing else was written.
+/// @param[out] out_infos   room for `count` results, or NULL. Those of null requests are not
+///                         written.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_INVALID_HANDLE: a handle is stale.
+///         DTL_ERROR_LIMIT: `count` is more than 2^20. Equivalent: MPI_Testall.
 DTL_NODISCARD dtl_status_t dtl_request_test_all(dtl_request_t *requests, uint64_t count,
     int32_t *out_done, dtl_recv_info_t *out_infos);
 
-/// Waits until one of the requests is done, and ends that one.
+/// Waits until one of the requests is complete, and returns its index.
 ///
-/// @param[in,out] requests `count` handles; null ones and persistent ones at rest are passed
-///                         over. The one that is done becomes null, unless it is persistent.
-/// @param[out] out_index   which one; DTL_NO_INDEX: none is active. Written also if that one
-///                         failed.
-/// @param[out] out_info    NULL, or what a receive tells.
-/// @return as dtl_request_wait; DTL_ERROR_TIMEOUT: none is done, all go on.
-/// Equivalent: MPI_Waitany.
+/// @param[in,out] requests `count` handles. Null ones and inactive persistent ones are skipped.
+///                         The complete one becomes null, unless it is persistent.
+/// @param[in] timeout_ns   nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param[out] out_index   index of the complete request; DTL_NO_INDEX if none is active. Written
+///                         also if that request failed.
+/// @param[out] out_info    result of a receive; may be NULL.
+/// @return DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED, DTL_ERROR_BUSY, or
+///         another status of the operation: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is
+///         complete, and all continue. DTL_ERROR_INVALID_HANDLE: a handle is stale.
+///         DTL_ERROR_LIMIT: `count` is more than 2^20. Equivalent: MPI_Waitany.
 DTL_NODISCARD dtl_status_t dtl_request_wait_any(dtl_request_t *requests, uint64_t count,
     uint64_t timeout_ns, uint64_t *out_index, dtl_recv_info_t *out_info);
 
-/// Waits until at least one of the requests is done, and ends all that are.
+/// Waits until at least one of the requests is complete, and returns the indices of all complete
+/// ones.
 ///
-/// @param[in,out] requests as in dtl_request_wait_any.
-/// @param[out] out_count   how many were done; 0: none is active.
-/// @param[out] out_indices room for `count`: which ones.
-/// @param[out] out_infos   NULL, or room for `count`: what each tells, in the order of
-///                         `out_indices`.
-/// @return the first failure (its text names the index); the others' are in out_infos[].status.
-///         DTL_ERROR_TIMEOUT: none is done, all go on. Else as dtl_request_wait.
-///         Equivalent: MPI_Waitsome.
+/// @param[in,out] requests `count` handles. Null ones and inactive persistent ones are skipped.
+///                         The complete ones become null, unless they are persistent.
+/// @param[in] timeout_ns   nanoseconds, or DTL_TIMEOUT_INFINITE; 0 polls once.
+/// @param[out] out_count   number of complete requests; 0 if none is active.
+/// @param[out] out_indices room for `count` indices of complete requests.
+/// @param[out] out_infos   room for `count` results, in the order of `out_indices`; may be NULL.
+/// @return the first failure; its text has the index. The others' failures are in
+///         out_infos[].status. DTL_ERROR_TRUNCATED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_CANCELED,
+///         DTL_ERROR_BUSY: see dtl_request_wait. DTL_ERROR_TIMEOUT: none is complete, and all
+///         continue. DTL_ERROR_INVALID_HANDLE: a handle is stale. DTL_ERROR_LIMIT: `count` is more
+///         than 2^20. Equivalent: MPI_Waitsome.
 DTL_NODISCARD dtl_status_t dtl_request_wait_some(dtl_request_t *requests, uint64_t count,
     uint64_t timeout_ns, uint64_t *out_count, uint64_t *out_indices, dtl_recv_info_t *out_infos);
 
-/// Starts a persistent request that is at rest.
+/// Starts an inactive persistent request. Does not block.
 ///
-/// @return DTL_ERROR_INVALID_STATE: it is active, or not persistent. Else as the call that made it.
-/// Equivalent: MPI_Start.
+/// @return DTL_ERROR_INVALID_STATE: the request is active or not persistent, or its device buffer
+///         was freed. Otherwise a status of the call that created it. Equivalent: MPI_Start.
 DTL_NODISCARD dtl_status_t dtl_request_start(dtl_request_t request);
 
-/// Starts persistent requests, in their order. Null ones are failures here.
+/// Starts persistent requests in their order. Does not block.
 ///
-/// @return the first failure (its text names the index): those before it are active, the others are
-///         not; as dtl_request_start. Equivalent: MPI_Startall.
+/// @param[in] requests `count` handles, all inactive; a null one is a failure.
+/// @return the first failure; its text has the index. The requests before it are active, the others
+///         are not. DTL_ERROR_INVALID_STATE: a request is active or not persistent, or its device
+///         buffer was freed. DTL_ERROR_INVALID_HANDLE: a handle is null or stale. DTL_ERROR_LIMIT:
+///         `count` is more than 2^20. Equivalent: MPI_Startall.
 DTL_NODISCARD dtl_status_t dtl_request_start_all(dtl_request_t *requests, uint64_t count);
 
-/// Ends a request without its outcome: an operation in flight is withdrawn, or finishes first if it
-/// has been matched. Null: nothing happens.
+/// Destroys a request and discards its result. An operation in flight is cancelled; if it has been
+/// matched, the call waits until it is complete. Null: no effect.
 ///
-/// @return DTL_ERROR_BUSY: a collective is in flight; the other ranks are in it too, so wait for
-///         it.
-///         DTL_ERROR_NOT_SUPPORTED: a send over MPI's own messages (see dtl_comm_desc_t), which MPI
-///         does not give back: wait for it. DTL_ERROR_TIMEOUT: a registered kind has
-///         not given it back for 5 s. The request is unchanged after these. DTL_ERROR_CANCELED:
-///         another thread is destroying the communicator, and this request with it.
-/// Equivalent: MPI_Request_free, but nothing goes on in the background.
+/// @return DTL_ERROR_BUSY: a collective, which needs all ranks, or a one-sided operation
+///         (dtl_win_rput, dtl_win_rget) is in flight: wait for it. DTL_ERROR_NOT_SUPPORTED: a send
+///         with MPI's own messages (see dtl_comm_desc_t), which MPI does not release, is in flight:
+///         wait for it. DTL_ERROR_TIMEOUT: a registered kind has not released it within 5 s. After
+///         these the request is unchanged. DTL_ERROR_CANCELED: another thread is destroying the
+///         communicator, and this request with it.
+/// Equivalent: MPI_Request_free, but no operation continues in the background.
 DTL_NODISCARD dtl_status_t dtl_request_destroy(dtl_request_t request);
 
 /* -----------------------------------------------------------------------------------------------
  * Collectives: blocking (dtl_comm_barrier has the rules for all collectives).
  * -------------------------------------------------------------------------------------------- */
 
-/// Returns once every rank has called it.
+/// Blocks until every rank has called it.
 ///
-/// Rules for all collectives. Every rank of the communicator makes the same calls in the same
-/// order, with the same count, dtype, op and root. Results do not depend on the order in which
-/// messages arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is
-/// bitwise the same on every kind of communicator. Without, this holds on all but two, which group
-/// the operands in another way, so that floating-point results may differ in rounding: "hier" (node
-/// by node) and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines
-/// all of this. Buffers must not overlap. DTL_IN_PLACE where a call's text allows it (as sbuf, at
-/// the root where only the root receives; as rbuf of a scatter, at the root): this rank's part lies
-/// where its result goes. Anywhere else it is DTL_ERROR_INVALID_ARGUMENT.
+/// Rules for all collectives. All ranks of the communicator make the same calls in the same order,
+/// with the same count, dtype, op and root. Results do not depend on the order in which messages
+/// arrive, and all ranks get the identical result. With DTL_COMM_DETERMINISTIC it is bitwise the
+/// same on every kind of communicator. Without it, this holds for all kinds except two, which group
+/// the operands differently, so that floating-point results may differ in rounding: "hier" (node by
+/// node), and "mpi" with MPI's own collectives (see dtl_comm_desc_t), where the MPI determines all
+/// of this.
 ///
-/// The forms with an i return at once with a request (see dtl_comm_ibarrier).
+/// Buffers must not overlap. DTL_IN_PLACE is allowed where the text of a function states it: as
+/// `sbuf` (at the root, if only the root receives), or as `rbuf` of a scatter (at the root). This
+/// rank's part is then at the place of its result. Anywhere else DTL_IN_PLACE is
+/// DTL_ERROR_INVALID_ARGUMENT. For memory of devices see dtl_comm_send.
 ///
-/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent (named). A live rank is absent if
-///         the call that made the communicator failed on it alone, or if it destroyed the
-///         communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time limit; the text
-///         names the operation that each rank is in. DTL_ERROR_BUSY: another thread of this process
-///         is in a call of a collective on it (requests of collectives do not count), or this
-///         thread is, in a function of the program's that it has called (see dtl_op_fn_t).
-///         DTL_ERROR_INVALID_ARGUMENT: the ranks are not in the same collective, or with different
-///         counts (named, see dtl_comm_dump; what cannot be found out ends with the time limit).
-///         MPI's own collectives notice neither this nor deaths.
-///         DTL_ERROR_INVALID_STATE: an earlier collective failed, so the ranks are out of step:
-///         dtl_comm_shrink it, or destroy it.
-/// Equivalent: MPI_Barrier.
+/// The nonblocking forms (dtl_comm_i...) return a request, see dtl_comm_ibarrier.
+///
+/// @return DTL_ERROR_RANK_FAILURE: a rank died, left or is absent; the text names it. A live rank
+///         is absent if the call that created the communicator failed on it alone, or if it
+///         destroyed the communicator after a failure. DTL_ERROR_TIMEOUT: the communicator's time
+///         limit passed; the text names the operation that each rank is in. DTL_ERROR_BUSY: another
+///         thread of this process is in a collective on `comm` (requests of collectives do not
+///         count), or the call comes from a callback of a collective on `comm` (see dtl_op_fn_t).
+///         DTL_ERROR_INVALID_ARGUMENT: an argument is invalid, or the ranks are in different
+///         collectives or pass different counts; the text names them (see dtl_comm_dump).
+///         Differences that cannot be detected end at the time limit. MPI's own collectives detect
+///         neither differences nor deaths. DTL_ERROR_INVALID_STATE: an earlier collective failed,
+///         so the ranks are out of step: call dtl_comm_shrink, or destroy the communicator.
+///         DTL_ERROR_CANCELED: the communicator was destroyed meanwhile. DTL_ERROR_NOT_SUPPORTED:
+///         NCCL does not provide the collective for device memory (kind "nccl", see
+///         DTL_COMM_STAGE). Equivalent: MPI_Barrier.
 DTL_NODISCARD dtl_status_t dtl_comm_barrier(dtl_comm_t comm);
 
-/// Copies `count` elements from the root's `buf` into everybody's.
+/// Copies `count` elements from the `buf` of the root to the `buf` of every rank.
 ///
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Bcast.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Bcast.
 DTL_NODISCARD dtl_status_t dtl_comm_bcast(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t root);
 
-/// Folds everybody's `count` elements, one by one, into the root's `rbuf`.
+/// Reduces `count` elements of every rank, element by element, into the `rbuf` of the root.
 ///
 /// @param[in] sbuf     `count` elements; DTL_IN_PLACE at the root.
-/// @param[in,out] rbuf `count` elements at the root; not touched elsewhere (may be NULL there).
-/// @param[in] op       DTL_OP_...; see there which dtypes it goes with. Operands are folded in
-///                     the order of ranks unless the operation commutes.
-/// @return as dtl_comm_allreduce; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Reduce.
+/// @param[in,out] rbuf `count` elements at the root; not accessed elsewhere, where it may be
+///                     NULL.
+/// @param[in] op       DTL_OP_..., see there for the dtypes. Operands are combined in the order
+///                     of ranks unless the operation commutes.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
+///         together. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier.
+/// Equivalent: MPI_Reduce.
 DTL_NODISCARD dtl_status_t dtl_comm_reduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, int32_t root);
 
-/// Folds everybody's `count` elements, one by one, into everybody's `rbuf`.
+/// Reduces `count` elements of every rank, element by element, into the `rbuf` of every rank.
 ///
 /// @param[in] sbuf `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_barrier; DTL_ERROR_TYPE: op and dtype do not go together.
-///         Equivalent: MPI_Allreduce.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Allreduce.
 DTL_NODISCARD dtl_status_t dtl_comm_allreduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
-/// Folds everybody's size x `count` elements and gives rank r the r-th `count` of the result.
+/// Reduces size x `count` elements of every rank. Rank r gets the r-th `count` elements of the
+/// result.
 ///
-/// @param[in] sbuf     size x count elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
-///                     `count` are then the result.
-/// @param[in,out] rbuf `count` elements (size x count in place).
+/// @param[in] sbuf     size x `count` elements. DTL_IN_PLACE: they are at `rbuf`, and the first
+///                     `count` elements there are then the result.
+/// @param[in,out] rbuf `count` elements (in place size x `count`).
 /// @param[in] count    elements of one block.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter_block.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Reduce_scatter_block.
 DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter_block(dtl_comm_t comm, const void *sbuf,
     void *rbuf, uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
-/// Folds everybody's elements and gives rank r the r-th block of the result, of rcounts[r]
+/// Reduces the elements of every rank. Rank r gets the r-th block of the result, with rcounts[r]
 /// elements.
 ///
-/// @param[in] sbuf    the sum of rcounts elements; DTL_IN_PLACE: they lie at `rbuf`, whose first
-///                    rcounts[rank] are then the result.
+/// @param[in] sbuf    as many elements as the sum of `rcounts`. DTL_IN_PLACE: they are at `rbuf`,
+///                    and the first rcounts[rank] elements there are then the result.
 /// @param[in] rcounts size counts, the same on all ranks.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Reduce_scatter.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
+/// Equivalent: MPI_Reduce_scatter.
 DTL_NODISCARD dtl_status_t dtl_comm_reduce_scatter(dtl_comm_t comm, const void *sbuf, void *rbuf,
     const uint64_t *rcounts, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
-/// Folds, element by element, what ranks 0 ... this one give.
+/// Reduces the elements of ranks 0 ... this one, element by element (inclusive prefix reduction).
 ///
 /// @param[in] sbuf `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Scan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Scan.
 DTL_NODISCARD dtl_status_t dtl_comm_scan(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
-/// Folds, element by element, what the ranks before this one give. Rank 0's `rbuf` stays as it is.
+/// Reduces the elements of the ranks before this one, element by element (exclusive prefix
+/// reduction). The `rbuf` of rank 0 is unchanged.
 ///
 /// @param[in] sbuf `count` elements, or DTL_IN_PLACE.
-/// @return as dtl_comm_allreduce. Equivalent: MPI_Exscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT:
+///         see dtl_comm_barrier. Equivalent: MPI_Exscan.
 DTL_NODISCARD dtl_status_t dtl_comm_exscan(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op);
 
-/// Collects everybody's block at the root, in the order of ranks.
+/// Collects one block of every rank at the root, in the order of ranks.
 ///
 /// @param[in] sbuf           count_per_rank elements; DTL_IN_PLACE at the root.
-/// @param[in] count_per_rank elements in one block.
+/// @param[in] count_per_rank elements of one block.
 /// @param[in,out] rbuf       size x count_per_rank elements at the root; may be NULL elsewhere.
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_RANK: root. Equivalent: MPI_Gather.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Gather.
 DTL_NODISCARD dtl_status_t dtl_comm_gather(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root);
 
-/// Collects everybody's block at the root, each with its own size and place.
+/// Collects one block of every rank at the root. Sizes and positions of the blocks vary.
 ///
 /// @param[in] sbuf    `scount` elements; DTL_IN_PLACE at the root.
-/// @param[in] rcounts elements of each rank's block; read at the root only (may be NULL
-///                    elsewhere).
-/// @param[in] rdispls where each block begins in `rbuf`, in elements; NULL: one after the other.
-/// @return as dtl_comm_gather; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent: MPI_Gatherv.
+/// @param[in] rcounts elements of each rank's block; read at the root only, may be NULL
+///                    elsewhere.
+/// @param[in] rdispls position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. The last is also returned if blocks of `rbuf` overlap.
+/// Equivalent: MPI_Gatherv.
 DTL_NODISCARD dtl_status_t dtl_comm_gatherv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
     void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls, dtl_dtype_t dtype,
     int32_t root);
 
-/// Hands the root's blocks out, one to each rank in their order.
+/// Distributes the blocks of the root, one to each rank in the order of ranks.
 ///
 /// @param[in] sbuf           size x count_per_rank elements at the root; may be NULL elsewhere.
-/// @param[in] count_per_rank elements in one block.
+/// @param[in] count_per_rank elements of one block.
 /// @param[out] rbuf          count_per_rank elements; DTL_IN_PLACE at the root: its block stays
 ///                           in `sbuf`.
-/// @return as dtl_comm_gather. Equivalent: MPI_Scatter.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Scatter.
 DTL_NODISCARD dtl_status_t dtl_comm_scatter(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root);
 
-/// Hands the root's blocks out, each with its own size and place.
+/// Distributes the blocks of the root, one to each rank. Sizes and positions of the blocks vary.
 ///
-/// @param[in] scounts as rcounts and rdispls of dtl_comm_gatherv, of `sbuf` at the root.
-/// @param[in] sdispls as rcounts and rdispls of dtl_comm_gatherv, of `sbuf` at the root.
+/// @param[in] scounts elements of each rank's block; read at the root only, may be NULL
+///                    elsewhere.
+/// @param[in] sdispls position of each block in `sbuf`, in elements; NULL: one after the other.
 /// @param[out] rbuf   `rcount` elements; DTL_IN_PLACE at the root.
-/// @return as dtl_comm_gather. Equivalent: MPI_Scatterv.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_barrier. Equivalent: MPI_Scatterv.
 DTL_NODISCARD dtl_status_t dtl_comm_scatterv(dtl_comm_t comm, const void *sbuf,
     const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, uint64_t rcount,
     dtl_dtype_t dtype, int32_t root);
 
-/// Collects everybody's block at everybody, in the order of ranks.
+/// Collects one block of every rank at every rank, in the order of ranks.
 ///
 /// @param[in] sbuf     count_per_rank elements, or DTL_IN_PLACE.
 /// @param[in,out] rbuf size x count_per_rank elements.
-/// @return as dtl_comm_barrier. Equivalent: MPI_Allgather.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. Equivalent: MPI_Allgather.
 DTL_NODISCARD dtl_status_t dtl_comm_allgather(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype);
 
-/// Collects everybody's block at everybody, each with its own size and place.
+/// Collects one block of every rank at every rank. Sizes and positions of the blocks vary.
 ///
 /// @param[in] sbuf    `scount` elements, or DTL_IN_PLACE.
-/// @param[in] rcounts as in dtl_comm_gatherv, the same counts on all ranks.
-/// @param[in] rdispls as in dtl_comm_gatherv, the same counts on all ranks.
-/// @return as dtl_comm_gatherv. Equivalent: MPI_Allgatherv.
+/// @param[in] rcounts elements of each rank's block, the same on all ranks.
+/// @param[in] rdispls position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Allgatherv.
 DTL_NODISCARD dtl_status_t dtl_comm_allgatherv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
     void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls, dtl_dtype_t dtype);
 
-/// Block r of everybody's `sbuf` goes to rank r; block r of `rbuf` comes from rank r.
+/// Sends block r of `sbuf` to rank r, and receives block r of `rbuf` from rank r.
 ///
-/// @param[in] sbuf     size x count_per_rank elements; DTL_IN_PLACE: what is sent lies at `rbuf`.
+/// @param[in] sbuf     size x count_per_rank elements. DTL_IN_PLACE: the blocks to send are at
+///                     `rbuf`.
 /// @param[in,out] rbuf size x count_per_rank elements.
-/// @return as dtl_comm_barrier. Equivalent: MPI_Alltoall.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. Equivalent: MPI_Alltoall.
 DTL_NODISCARD dtl_status_t dtl_comm_alltoall(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype);
 
-/// Sends block r of `sbuf` to rank r, receives block r of `rbuf` from it. Sizes and places vary.
+/// Sends block r of `sbuf` to rank r, and receives block r of `rbuf` from it. Sizes and positions
+/// vary.
 ///
-/// @param[in] sbuf    DTL_IN_PLACE: what is sent lies at `rbuf` (scounts and sdispls are not
-///                    read).
-/// @param[in] scounts of the blocks to each rank, in elements; NULL sdispls: one after the other.
-/// @param[in] sdispls of the blocks to each rank, in elements; NULL sdispls: one after the other.
-/// @param[in] rcounts of the blocks from each rank.
-/// @param[in] rdispls of the blocks from each rank.
-/// @return as dtl_comm_barrier; DTL_ERROR_INVALID_ARGUMENT: blocks overlap. Equivalent:
-///         MPI_Alltoallv.
+/// @param[in] sbuf    DTL_IN_PLACE: the blocks to send are at `rbuf` (`scounts` and `sdispls` are
+///                    not read).
+/// @param[in] scounts elements of the block to each rank.
+/// @param[in] sdispls position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param[in] rcounts elements of the block from each rank.
+/// @param[in] rdispls position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Alltoallv.
 DTL_NODISCARD dtl_status_t dtl_comm_alltoallv(dtl_comm_t comm, const void *sbuf,
     const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, const uint64_t *rcounts,
     const uint64_t *rdispls, dtl_dtype_t dtype);
 
-/// One block to each of some ranks and one from each of some ranks. Every rank of the communicator
-/// calls it; the lists must fit: each rank is in dests here as often as this one is in sources
-/// there.
+/// Sends one block to each rank of a list and receives one block from each rank of another. Every
+/// rank of the communicator calls it. The lists must match: each rank is in `dests` here as often
+/// as this one is in `sources` there.
 ///
-/// @param[in] dest_count   ranks to send to; DTL_PROC_NULL is passed over.
-/// @param[in] dests        ranks to send to; DTL_PROC_NULL is passed over.
-/// @param[in] scounts      dest_count each, in elements; NULL sdispls: one after the other.
-/// @param[in] sdispls      dest_count each, in elements; NULL sdispls: one after the other.
-/// @param[in] source_count ranks to receive from; of several blocks from one rank the first is
-///                         the one that it sent first.
-/// @param[in] sources      ranks to receive from; of several blocks from one rank the first is
-///                         the one that it sent first.
-/// @return as dtl_comm_alltoallv; DTL_ERROR_INVALID_RANK. Equivalent: MPI_Neighbor_alltoallv.
+/// @param[in] dests   ranks to send to; DTL_PROC_NULL is skipped.
+/// @param[in] scounts elements of each of the `dest_count` blocks.
+/// @param[in] sdispls position of each block in `sbuf`, in elements; NULL: one after the other.
+/// @param[in] sources ranks to receive from. Of several blocks from one rank, the one sent first
+///                    is received first.
+/// @param[in] rcounts elements of each of the `source_count` blocks.
+/// @param[in] rdispls position of each block in `rbuf`, in elements; NULL: one after the other.
+/// @return DTL_ERROR_INVALID_RANK: an element of `dests` or `sources` is not a rank.
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if blocks of
+///         `rbuf` overlap. Equivalent: MPI_Neighbor_alltoallv.
 DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, const int32_t *dests,
     uint64_t dest_count, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
     const int32_t *sources, uint64_t source_count, void *rbuf, const uint64_t *rcounts,
@@ -3322,133 +3786,154 @@ DTL_NODISCARD dtl_status_t dtl_comm_neighbor_alltoallv(dtl_comm_t comm, const in
  * Collectives: nonblocking, completed by dtl_request_wait.
  * -------------------------------------------------------------------------------------------- */
 
-/// Begins a barrier and returns at once; the request is done when every rank has begun it.
+/// Starts a barrier. Does not block. The request is complete when every rank has started the
+/// barrier.
 ///
-/// Of all collectives with an i: the arguments are those of the form without it, and the buffers
-/// must stay untouched until the request is done (the arrays of counts, places and ranks only until
-/// the call returns). Every rank begins its collectives, of both forms, in the same order. Any call
-/// that waits, and dtl_request_test, moves them on. The communicator's time limit does not end
-/// them; a death does.
+/// Rules for all nonblocking collectives. The parameters are those of the blocking form. The
+/// buffers must not be accessed until the request is complete; arrays of counts, displacements and
+/// ranks may be reused when the call returns. Every rank starts its collectives, blocking and
+/// nonblocking, in the same order. Every waiting call, and dtl_request_test, makes progress on
+/// them. The communicator's time limit does not end them; the death of a rank does. Failures of
+/// this rank's arguments are returned by the call, failures of other ranks by the request.
 ///
-/// @param[out] out the request; dtl_request_wait or _test ends it. It cannot be cancelled.
-/// @return as dtl_comm_barrier, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many requests in
-///         flight. Failures of other ranks are returned when the request is waited for.
-///         Equivalent: MPI_Ibarrier.
+/// @param[out] out the request; complete it with dtl_request_wait or dtl_request_test. It cannot
+///                 be cancelled.
+/// @return DTL_ERROR_LIMIT: too many requests in flight. DTL_ERROR_RANK_FAILURE: a rank died, left
+///         or is absent. DTL_ERROR_BUSY: another thread is in a collective on `comm`.
+///         DTL_ERROR_INVALID_STATE: an earlier collective on `comm` failed.
+///         DTL_ERROR_INVALID_ARGUMENT: an argument is invalid, or the calls of the ranks differ.
+/// Equivalent: MPI_Ibarrier.
 DTL_NODISCARD dtl_status_t dtl_comm_ibarrier(dtl_comm_t comm, dtl_request_t *out);
 
-/// Begins a dtl_comm_bcast as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_bcast: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_bcast, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ibcast.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Ibcast.
 DTL_NODISCARD dtl_status_t dtl_comm_ibcast(dtl_comm_t comm, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
 
-/// Begins a dtl_comm_reduce as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_reduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ireduce.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_TYPE: `op` and `dtype` do not go
+///         together. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
+/// Equivalent: MPI_Ireduce.
 DTL_NODISCARD dtl_status_t dtl_comm_ireduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, int32_t root, dtl_request_t *out);
 
-/// Begins a dtl_comm_allreduce as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allreduce: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allreduce, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallreduce.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallreduce.
 DTL_NODISCARD dtl_status_t dtl_comm_iallreduce(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_reduce_scatter_block as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce_scatter_block: see there for the parameters, dtl_comm_ibarrier for the
+/// rules.
 ///
-/// @return as dtl_comm_reduce_scatter_block, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ireduce_scatter_block.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier.
+/// Equivalent: MPI_Ireduce_scatter_block.
 DTL_NODISCARD dtl_status_t dtl_comm_ireduce_scatter_block(dtl_comm_t comm, const void *sbuf,
     void *rbuf, uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_reduce_scatter as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_reduce_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_reduce_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ireduce_scatter.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ireduce_scatter.
 DTL_NODISCARD dtl_status_t dtl_comm_ireduce_scatter(dtl_comm_t comm, const void *sbuf, void *rbuf,
     const uint64_t *rcounts, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_scan as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scan: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iscan.
 DTL_NODISCARD dtl_status_t dtl_comm_iscan(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_exscan as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_exscan: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_exscan, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iexscan.
+/// @return DTL_ERROR_TYPE: `op` and `dtype` do not go together. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iexscan.
 DTL_NODISCARD dtl_status_t dtl_comm_iexscan(dtl_comm_t comm, const void *sbuf, void *rbuf,
     uint64_t count, dtl_dtype_t dtype, dtl_reduce_op_t op, dtl_request_t *out);
 
-/// Begins a dtl_comm_gather as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_gather: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_gather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Igather.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Igather.
 DTL_NODISCARD dtl_status_t dtl_comm_igather(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
 
-/// Begins a dtl_comm_gatherv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_gatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_gatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Igatherv.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Igatherv.
 DTL_NODISCARD dtl_status_t dtl_comm_igatherv(dtl_comm_t comm, const void *sbuf, uint64_t scount,
     void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls, dtl_dtype_t dtype, int32_t root,
     dtl_request_t *out);
 
-/// Begins a dtl_comm_scatter as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scatter: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scatter, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscatter.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iscatter.
 DTL_NODISCARD dtl_status_t dtl_comm_iscatter(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
 
-/// Begins a dtl_comm_scatterv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_scatterv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_scatterv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iscatterv.
+/// @return DTL_ERROR_INVALID_RANK: `root` is not a rank. DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_ARGUMENT: see
+///         dtl_comm_ibarrier. Equivalent: MPI_Iscatterv.
 DTL_NODISCARD dtl_status_t dtl_comm_iscatterv(dtl_comm_t comm, const void *sbuf,
     const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, uint64_t rcount,
     dtl_dtype_t dtype, int32_t root, dtl_request_t *out);
 
-/// Begins a dtl_comm_allgather as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allgather: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allgather, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallgather.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgather.
 DTL_NODISCARD dtl_status_t dtl_comm_iallgather(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, dtl_request_t *out);
 
-/// Begins a dtl_comm_allgatherv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_allgatherv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_allgatherv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Iallgatherv.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Iallgatherv.
 DTL_NODISCARD dtl_status_t dtl_comm_iallgatherv(dtl_comm_t comm, const void *sbuf,
     uint64_t scount, void *rbuf, const uint64_t *rcounts, const uint64_t *rdispls,
     dtl_dtype_t dtype, dtl_request_t *out);
 
-/// Begins a dtl_comm_alltoall as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_alltoall: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_alltoall, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ialltoall.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoall.
 DTL_NODISCARD dtl_status_t dtl_comm_ialltoall(dtl_comm_t comm, const void *sbuf,
     uint64_t count_per_rank, void *rbuf, dtl_dtype_t dtype, dtl_request_t *out);
 
-/// Begins a dtl_comm_alltoallv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_alltoallv: see there for the parameters, dtl_comm_ibarrier for the rules.
 ///
-/// @return as dtl_comm_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT: too many
-///         requests in flight. Equivalent: MPI_Ialltoallv.
+/// @return DTL_ERROR_LIMIT, DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ialltoallv.
 DTL_NODISCARD dtl_status_t dtl_comm_ialltoallv(dtl_comm_t comm, const void *sbuf,
     const uint64_t *scounts, const uint64_t *sdispls, void *rbuf, const uint64_t *rcounts,
     const uint64_t *rdispls, dtl_dtype_t dtype, dtl_request_t *out);
 
-/// Begins a dtl_comm_neighbor_alltoallv as a request: see dtl_comm_ibarrier.
+/// Starts a dtl_comm_neighbor_alltoallv: see there for the parameters, dtl_comm_ibarrier for the
+/// rules.
 ///
-/// @return as dtl_comm_neighbor_alltoallv, without DTL_ERROR_TIMEOUT; DTL_ERROR_LIMIT:
-///         too many requests in flight. Equivalent: MPI_Ineighbor_alltoallv.
+/// @return DTL_ERROR_INVALID_RANK: a neighbor is not a rank. DTL_ERROR_LIMIT,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_ibarrier. Equivalent: MPI_Ineighbor_alltoallv.
 DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, const int32_t *dests,
     uint64_t dest_count, const void *sbuf, const uint64_t *scounts, const uint64_t *sdispls,
     const int32_t *sources, uint64_t source_count, void *rbuf, const uint64_t *rcounts,
@@ -3458,79 +3943,106 @@ DTL_NODISCARD dtl_status_t dtl_comm_ineighbor_alltoallv(dtl_comm_t comm, const i
  * Communicators: duplicate, split, shrink; attributes; reports.
  * -------------------------------------------------------------------------------------------- */
 
-/// As the color of dtl_comm_split: no communicator for this rank.
+/// Color of dtl_comm_split: this rank gets no communicator. Equivalent: MPI_UNDEFINED.
 #define DTL_UNDEFINED (-4)
 
 /// Copies an attribute when its communicator is duplicated.
 ///
-/// Runs in the thread of dtl_comm_dup, and may call the library, but must not destroy `comm`. Locks
-/// held: none. It may block, but then other ranks wait in dtl_comm_dup.
-/// @param[in] value      the attribute on `comm`.
-/// @param[out] out_value what the duplicate gets.
-/// @param[out] out_copy  1 = the duplicate gets it, 0 = it does not.
+/// Runs in the thread that calls dtl_comm_dup. It may call the library, but must not destroy
+/// `comm`. No lock is held. It may block, but then the other ranks wait in dtl_comm_dup.
+///
+/// @param[in] comm       communicator that is duplicated.
+/// @param[in] key        key of the attribute.
+/// @param[in] user       pointer that was passed to dtl_comm_key_create.
+/// @param[in] value      attribute of `comm`.
+/// @param[out] out_value attribute of the duplicate.
+/// @param[out] out_copy  1: the duplicate gets the attribute. 0: it does not.
 /// @return DTL_SUCCESS, or a status with which dtl_comm_dup then fails.
 typedef dtl_status_t (*dtl_attribute_copy_fn_t)(dtl_comm_t comm, int32_t key, void *user,
     void *value, void **out_value, int32_t *out_copy);
 
-/// Ends an attribute: it was deleted or replaced, or its communicator was destroyed (`comm` is
-/// stale then). Runs in the thread that did so; for DTL_COMM_WORLD, DTL_COMM_SELF and whatever else
-/// is left, that is the one in the last dtl_finalize. Locks held: none. It may block and call the
-/// library (within dtl_finalize, calls answer DTL_ERROR_INVALID_STATE).
+/// Releases an attribute that was deleted or replaced, or that was on a destroyed communicator.
+///
+/// In the last case `comm` is stale. Runs in the thread that made the call. For DTL_COMM_WORLD,
+/// DTL_COMM_SELF and all remaining communicators, that is the thread in the last dtl_finalize. No
+/// lock is held. It may block and call the library; within dtl_finalize, calls return
+/// DTL_ERROR_INVALID_STATE.
+///
+/// @param[in] comm  communicator that had the attribute.
+/// @param[in] key   key of the attribute.
+/// @param[in] user  pointer that was passed to dtl_comm_key_create.
+/// @param[in] value the attribute.
 typedef void (*dtl_attribute_delete_fn_t)(dtl_comm_t comm, int32_t key, void *user, void *value);
 
-/// Makes a communicator of the same ranks, whose messages are never matched with those of `comm`.
-/// Collective. Like all communicators that are made from another one, it shares the connection, has
-/// the same time limit, and lives on when `comm` is destroyed. Each rank uses about 9 KiB for it,
-/// and on kinds "shm" and "threads" shared memory for small collectives (see
-/// docs/explanation/memory.md). A communicator that does not have all ranks in the order of the
-/// opened one uses another 4 bytes for each rank of both. The time to make one does not depend on
-/// how many communicators there are.
+/// Creates a communicator with the same ranks. Its messages never match those of `comm`.
+/// Collective. Like all communicators that are created from another one, it shares the connections
+/// of `comm`, has its time limit, and stays valid when `comm` is destroyed.
 ///
-/// @param[out] out yours; end it with dtl_comm_destroy. Attributes are copied as their keys say.
-/// @return as dtl_comm_barrier; DTL_ERROR_LIMIT: 2^32 / size were made already; the status of an
-///         attribute's copy function, on this rank alone. If the call fails on some ranks only, the
-///         others get a duplicate on which collectives end with DTL_ERROR_RANK_FAILURE. `comm` is
-///         then as before, unless a rank died. Equivalent: MPI_Comm_dup.
+/// It uses about 9 KiB per rank and, on kinds "shm" and "threads", shared memory for small
+/// collectives (see docs/explanation/memory.md). A communicator without all ranks in the order of
+/// the opened one uses another 4 bytes per rank of both. The time for the call does not depend on
+/// the number of communicators.
+///
+/// @param[out] out the communicator. The caller owns it; destroy it with dtl_comm_destroy. Its
+///                 attributes are those that the copy functions of their keys copy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
+///         communicators were created already. Otherwise the status of an attribute's copy
+///         function, on this rank only. If the call fails on some ranks only, the others get a
+///         duplicate on which collectives fail with DTL_ERROR_RANK_FAILURE. `comm` is then
+///         unchanged, unless a rank died. Equivalent: MPI_Comm_dup.
 DTL_NODISCARD dtl_status_t dtl_comm_dup(dtl_comm_t comm, dtl_comm_t *out);
 
-/// Makes one communicator for each color. Collective over `comm`.
+/// Creates one communicator per color. Collective over `comm`. For the rules see dtl_comm_dup;
+/// attributes are not copied.
 ///
-/// @param[in] color 0 or more; DTL_UNDEFINED: none for this rank.
-/// @param[in] key   ranks of the new one are in the order of keys, equal ones in that of `comm`.
-/// @param[out] out  yours, or DTL_COMM_NULL for DTL_UNDEFINED.
-/// @return as dtl_comm_dup; DTL_ERROR_INVALID_ARGUMENT: color. Equivalent: MPI_Comm_split.
+/// @param[in] color 0 or more, or DTL_UNDEFINED: no communicator for this rank.
+/// @param[in] key   the new ranks are ordered by key, then by rank in `comm`.
+/// @param[out] out  the communicator, or DTL_COMM_NULL for DTL_UNDEFINED. The caller owns it;
+///                  destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. The last is also returned if `color`
+///         is invalid. DTL_ERROR_LIMIT: 2^32 / size communicators were created already.
+/// Equivalent: MPI_Comm_split.
 DTL_NODISCARD dtl_status_t dtl_comm_split(dtl_comm_t comm, int32_t color, int32_t key,
     dtl_comm_t *out);
 
-/// Makes one communicator for each node: of the ranks that run under one kernel (kind "hier": that
-/// it counts as one node). Collective over `comm`.
+/// Creates one communicator per node, with the ranks that run under one kernel (kind "hier": that
+/// it counts as one node). Collective over `comm`. For the rules see dtl_comm_dup; attributes are
+/// not copied.
 ///
-/// @param[in] key  as in dtl_comm_split.
-/// @param[out] out yours.
-/// @return as dtl_comm_dup; DTL_ERROR_NOT_SUPPORTED: a rank cannot tell its node (named).
-/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
+/// @param[in] key  the new ranks are ordered by key, then by rank in `comm`.
+/// @param[out] out the communicator. The caller owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_LIMIT: 2^32 / size
+///         communicators were created already. DTL_ERROR_NOT_SUPPORTED: a rank cannot identify its
+///         node; the text names it. Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED.
 DTL_NODISCARD dtl_status_t dtl_comm_split_node(dtl_comm_t comm, int32_t key, dtl_comm_t *out);
 
-/// Makes a communicator of the listed ranks, in the list's order. Collective over `comm`: all its
-/// ranks pass the same list.
+/// Creates a communicator of the listed ranks, in the order of the list. Collective over `comm`:
+/// all its ranks pass the same list. For the rules see dtl_comm_dup; attributes are not copied.
 ///
 /// @param[in] ranks `count` different ranks of `comm`.
-/// @param[out] out  yours, or DTL_COMM_NULL on ranks that are not listed.
-/// @return as dtl_comm_dup; DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT: one is listed
-///         twice.
+/// @param[in] count number of ranks, 1 ... size of `comm`.
+/// @param[out] out  the communicator, or DTL_COMM_NULL on ranks that are not listed. The caller
+///                  owns it; destroy it with dtl_comm_destroy.
+/// @return DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_ARGUMENT: see dtl_comm_barrier. DTL_ERROR_INVALID_RANK: a listed rank
+///         is not in `comm`. DTL_ERROR_INVALID_ARGUMENT: `count` is out of range, or a rank is
+///         listed twice. DTL_ERROR_LIMIT: 2^32 / size communicators were created already.
 /// Equivalent: MPI_Group_incl and MPI_Comm_create.
 DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t *ranks,
     uint64_t count, dtl_comm_t *out);
 
-/// Makes a working communicator of the ranks that survived a failure, in their order. Every
-/// survivor calls it. The call first ends all operations that wait on `comm`, on every rank, with
-/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on who is left. Ranks that die meanwhile and
-/// ranks that destroy `comm` instead are left out, if it is noticed that they do (after a failure:
+/// Creates a working communicator of the ranks that survived a failure, in their order. Every
+/// survivor calls it. The call first ends all waiting operations on `comm`, on every rank, with
+/// DTL_ERROR_RANK_FAILURE. Then the survivors agree on the remaining ranks. Excluded are ranks that
+/// die meanwhile and ranks that destroy `comm` instead, if that is detected (after a failure:
 /// always; without one: docs/explanation/promises.md); else the call ends with DTL_ERROR_TIMEOUT.
-/// Without a failure, all other ranks are survivors. Afterwards `comm` is of no use: destroy it.
+/// Without a failure, all other ranks are survivors. Afterwards `comm` cannot be used: destroy it.
 ///
-/// The call is collective, and only one thread of a process may be in it for a communicator. Calls
-/// of other threads that wait on `comm` end.
+/// The call is collective. Only one thread of a process may be in it for one communicator. Waiting
+/// calls of other threads on `comm` end.
 ///
 /// The call may be repeated after DTL_ERROR_TIMEOUT. A shrink that times out is suspended, not
 /// failed: the next call on this rank continues it. The ranks need not repeat it at the same time.
@@ -3539,75 +4051,83 @@ DTL_NODISCARD dtl_status_t dtl_comm_group_create(dtl_comm_t comm, const int32_t 
 /// communicator. If this rank destroys `comm` instead, collectives on the new communicator end with
 /// DTL_ERROR_RANK_FAILURE.
 ///
-/// @param[out] out new communicator, yours, with the survivors as ranks 0 to n-1.
+/// @param[out] out the new communicator, with the survivors as ranks 0 to n-1. The caller owns
+///                 it; destroy it with dtl_comm_destroy.
 /// @return DTL_ERROR_TIMEOUT: a survivor did not call dtl_comm_shrink within the communicator's
 ///         time limit (the text reports where that rank is); call it again to continue.
 ///         DTL_ERROR_RANK_FAILURE: the other ranks have agreed that this rank failed.
-///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or a collective on it is
-///         further up this thread, in a function of the program's that it has called (see
-///         dtl_op_fn_t). DTL_ERROR_CANCELED: another thread destroyed `comm`. Equivalent:
-///         MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
+///         DTL_ERROR_BUSY: another thread is in this call on `comm`, or the call comes from a
+///         callback of a collective on `comm` (see dtl_op_fn_t). DTL_ERROR_CANCELED: another thread
+///         destroyed `comm`. Equivalent: MPIX_Comm_revoke and MPIX_Comm_shrink (ULFM).
 DTL_NODISCARD dtl_status_t dtl_comm_shrink(dtl_comm_t comm, dtl_comm_t *out);
 
-/// Ends this process at once with an exit code (no atexit functions, no destructors), after a line
-/// in the log. The launcher ends the other ranks (dtlrun and mpirun do). Does not return unless it
+/// Exits this process at once with an exit code, after a message in the log. No atexit functions or
+/// destructors run. The launcher ends the other ranks (dtlrun and mpirun do). Returns only if it
 /// fails.
 ///
-/// @param[in] code the exit code, 1 ... 255.
-/// Equivalent: MPI_Abort.
+/// @param[in] code exit code, 1 ... 255.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `code` is out of range. There is no other return than a
+///         failure. Equivalent: MPI_Abort.
 DTL_NODISCARD dtl_status_t dtl_comm_abort(dtl_comm_t comm, int32_t code);
 
-/// Tells where the ranks are: which operation each is in, as far as it answers within half a second
-/// (a rank answers while it waits in a call of this library), and each rank's last operations. Any
-/// rank may ask at any time, also from another thread while the first one waits.
+/// Reports where the ranks are: the operation that each rank is in, if it replies within half a
+/// second (a rank replies while it waits in a call of this library), and the last operations of
+/// each rank. Any rank may call it at any time, also from another thread while the first one waits.
 ///
-/// @param[out] buf     `cap` bytes for the text and its NUL; NULL with cap 0 asks for the length
-///                     only (the text may be another one the next time: pass a few KiB).
-/// @param[out] out_len length needed without the NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: nothing written but *out_len.
+/// @param[out] buf     `cap` bytes for the text and its NUL. NULL with cap 0: only the length is
+///                     returned (the next text may differ: pass a few KiB).
+/// @param[in] cap      size of `buf` in bytes.
+/// @param[out] out_len length of the text without the NUL; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: only *out_len was written.
 DTL_NODISCARD dtl_status_t dtl_comm_dump(dtl_comm_t comm, char *buf, uint64_t cap,
     uint64_t *out_len);
 
-/// Makes a key for attributes: pointers of the program's own on communicators.
+/// Creates a key for attributes: pointers that the program attaches to communicators.
 ///
-/// @param[in] copy_fn   called by dtl_comm_dup; NULL: duplicates do not get the attribute.
-/// @param[in] delete_fn called when an attribute ends; NULL: nothing to do.
-/// @param[in] user      passed to both.
-/// @param[out] out_key  yours; end it with dtl_comm_key_destroy. dtl_finalize ends all keys.
-/// @return DTL_ERROR_LIMIT. Equivalent: MPI_Comm_create_keyval.
+/// @param[in] copy_fn   called by dtl_comm_dup. NULL: duplicates do not get the attribute.
+/// @param[in] delete_fn called when an attribute is released. NULL: no call.
+/// @param[in] user      pointer that is passed to both functions.
+/// @param[out] out_key  the key. The caller owns it; destroy it with dtl_comm_key_destroy.
+///                      dtl_finalize destroys all.
+/// @return DTL_ERROR_LIMIT: no key is left. Equivalent: MPI_Comm_create_keyval.
 DTL_NODISCARD dtl_status_t dtl_comm_key_create(dtl_attribute_copy_fn_t copy_fn,
     dtl_attribute_delete_fn_t delete_fn, void *user, int32_t *out_key);
 
-/// Ends a key. Attributes under it stay, and dtl_comm_get_attr finds them, until their
-/// communicators are destroyed; none can be set any more.
+/// Destroys a key. Its attributes stay, and dtl_comm_get_attr finds them, until their communicators
+/// are destroyed. No further ones can be set.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: no such key. Equivalent: MPI_Comm_free_keyval.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such key. Equivalent: MPI_Comm_free_keyval.
 DTL_NODISCARD dtl_status_t dtl_comm_key_destroy(int32_t key);
 
-/// Puts a pointer on a communicator, of this process only. One that was there under the key ends.
+/// Attaches a pointer to a communicator, in this process only. A previous one with this key is
+/// released.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_set_attr.
+/// @param[in] value the pointer. The library does not dereference it.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
+/// Equivalent: MPI_Comm_set_attr.
 DTL_NODISCARD dtl_status_t dtl_comm_set_attr(dtl_comm_t comm, int32_t key, void *value);
 
-/// Reads an attribute.
+/// Returns the attribute of a communicator for a key.
 ///
 /// @param[out] out_value the pointer; NULL if there is none.
-/// @param[out] out_found 1 or 0.
-/// @return DTL_ERROR_INVALID_HANDLE: communicator or key. Equivalent: MPI_Comm_get_attr.
+/// @param[out] out_found 1 if there is one, else 0.
+/// @return DTL_ERROR_INVALID_HANDLE: there is no such communicator or key.
+/// Equivalent: MPI_Comm_get_attr.
 DTL_NODISCARD dtl_status_t dtl_comm_get_attr(dtl_comm_t comm, int32_t key, void **out_value,
     int32_t *out_found);
 
-/// Ends an attribute: its key's delete_fn is called.
+/// Deletes an attribute and calls the delete_fn of its key.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: communicator or key.
-/// Equivalent: MPI_Comm_delete_attr.
+/// @return DTL_ERROR_NOT_FOUND: there is none. DTL_ERROR_INVALID_HANDLE: there is no such
+///         communicator or key. Equivalent: MPI_Comm_delete_attr.
 DTL_NODISCARD dtl_status_t dtl_comm_delete_attr(dtl_comm_t comm, int32_t key);
 
 /* -----------------------------------------------------------------------------------------------
  * Windows: create, fence, lock, flush (one-sided communication).
  * -------------------------------------------------------------------------------------------- */
 
-/// Memory of each rank of a communicator that the others read and change (Equivalent: MPI_Win).
+/// Window: memory of each rank of a communicator that the other ranks read and modify (Equivalent:
+/// MPI_Win).
 struct dtl_win_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -3623,98 +4143,115 @@ static const dtl_win_t dtl_win_null_ __attribute__((unused)) = {0};
 #define DTL_WIN_NULL ((dtl_win_t){0})
 #endif
 
-/// For dtl_win_lock: others may hold shared locks of the same target meanwhile. Equivalent:
-/// MPI_LOCK_SHARED.
+/// Type of dtl_win_lock: other ranks may hold shared locks on the same target at the same time.
+/// Equivalent: MPI_LOCK_SHARED.
 #define DTL_LOCK_SHARED 1
-/// For dtl_win_lock: nobody else holds a lock of the target meanwhile. Equivalent:
+/// Type of dtl_win_lock: no other rank holds a lock on the target at the same time. Equivalent:
 /// MPI_LOCK_EXCLUSIVE.
 #define DTL_LOCK_EXCLUSIVE 2
 
-/// What `dtl_win_info` tells of one rank's part of a window. Start from DTL_WIN_INFO_INIT.
+/// Properties of one rank's part of a window, filled by dtl_win_info. Start from DTL_WIN_INFO_INIT.
 typedef struct dtl_win_info_t {
     /// sizeof(dtl_win_info_t), set by DTL_WIN_INFO_INIT.
     uint32_t struct_size;
-    /// This process' rank in the window: that in the communicator it was made of.
+    /// Rank of this process in the window, the same as in the communicator of dtl_win_create.
     int32_t rank;
     /// Number of ranks.
     int32_t ranks;
-    /// 0.
+    /// Always 0.
     uint32_t reserved;
-    /// Bytes of the queried part.
+    /// Size of the queried part, in bytes.
     uint64_t size_bytes;
-    /// Bytes of one step of a displacement there.
+    /// Size of one step of a displacement in that part, in bytes.
     uint64_t disp_unit;
-    /// First byte of this process' own part; NULL for other ranks' parts, and if it has no bytes.
+    /// First byte of this process' own part. NULL for parts of other ranks and for an empty part.
     void *base;
-    /// How operations reach the targets, NUL-terminated; for people. Where it begins with "loads"
-    /// an operation is done when its call returns: what it fetches is there, and a flush finds
-    /// nothing to wait for.
+    /// Path by which operations reach the targets, NUL-terminated, for humans. If it begins with
+    /// "loads", an operation is complete when its call returns: fetched values are available, and a
+    /// flush does not wait.
     char way[64];
 } dtl_win_info_t;
 
 /// Initial value of a dtl_win_info_t.
 #define DTL_WIN_INFO_INIT {sizeof(dtl_win_info_t), 0, 0, 0, 0, 0, NULL, {0}}
 
-/// Makes a window: memory of each rank that the others read and change by dtl_win_put, dtl_win_get,
-/// dtl_win_accumulate and their kin, without calls of this rank. Collective: all ranks call it,
-/// each with memory, size and unit of its own.
+/// Creates a window: memory of each rank that the other ranks access with dtl_win_put, dtl_win_get,
+/// dtl_win_accumulate and the like, without calls of this rank. Collective: every rank calls it,
+/// each with its own memory, size and unit.
 ///
-/// Operations belong into epochs: between two calls of dtl_win_fence, or between dtl_win_lock (or
-/// dtl_win_lock_all) and its unlock. What a rank stores to its own memory with plain stores, others
-/// see after the next fence, or if the rank locks itself meanwhile. docs/explanation/one-sided.md
-/// has the whole story: memory, progress, costs.
+/// Operations belong to epochs: between two calls of dtl_win_fence, or between dtl_win_lock (or
+/// dtl_win_lock_all) and its unlock. Plain stores of a rank to its own memory are visible to the
+/// others after the next fence, or if the rank holds a lock on itself meanwhile. See
+/// docs/explanation/one-sided.md for memory, progress and costs.
 ///
-/// The window has a communicator of its own within: `comm` may be destroyed while it lives, and its
-/// messages meet nobody else's. `comm`'s time limit counts for every call on the window that waits;
-/// dtl_win_fence, dtl_win_destroy and the making of a window tell where the other ranks are when it
-/// has passed, and ask them before.
+/// The window has an internal communicator. So `comm` may be destroyed while the window exists, and
+/// their messages never match. The time limit of `comm` applies to every blocking call on the
+/// window. The calls that create a window, dtl_win_fence and dtl_win_destroy query the state of the
+/// other ranks shortly before the limit and report it.
 ///
-/// Ranks that are threads of one process reach each other's memory by themselves; so do ranks of
-/// one node (kind "shm") that of dtl_win_allocate. Between processes of one node (kinds "shm" and
-/// "hier") the kernel copies puts and gets of other memory, if the system permits that; if not,
-/// dtl_explain gives the reason. dtl_win_info reports which of these applies. Otherwise, and for
-/// locks and accumulating operations on memory that the kernel copies, a rank serves the others in
-/// its calls of this library, and a thread of the library does while there is none, from the first
-/// such window to the last one's end. Over an MPI below MPI_THREAD_MULTIPLE it may not, as it would
-/// meet the program's own calls of MPI: then a rank serves only within calls of this library, and
-/// dtl_win_info reports that.
+/// Ranks that are threads of one process access each other's memory directly. So do ranks of one
+/// node (kind "shm") for memory of dtl_win_allocate. Between processes of one node (kinds "shm" and
+/// "hier") the kernel copies puts and gets of other memory if the system permits it; if not,
+/// dtl_explain gives the reason. dtl_win_info reports which path is used.
 ///
-/// @param[in] comm       any kind.
-/// @param[in,out] base   `size_bytes` bytes of host memory, yours, that stay until
-///                       dtl_win_destroy; NULL only for 0. No other rank gives the same bytes (of
-///                       a block that several have imported, say).
-/// @param[in] size_bytes of this rank's part; may differ between ranks.
-/// @param[in] disp_unit  bytes of one step of a displacement in this rank's part, at least 1: the
-///                       element's size, say.
-/// @param[out] out       yours; end it with dtl_win_destroy.
-/// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot reach.
-///         DTL_ERROR_INVALID_ARGUMENT, DTL_ERROR_NULL_POINTER, DTL_ERROR_OUT_OF_MEMORY,
-///         DTL_ERROR_LIMIT. What is wrong on one rank is a failure on all of them; it names the
-///         rank. Else as dtl_comm_barrier.
+/// Otherwise, and for locks and accumulate operations on memory that the kernel copies, the target
+/// rank serves the others within its calls of this library. While it makes none, a thread of the
+/// library serves them; that thread exists from the first such window to the end of the last. Over
+/// an MPI below MPI_THREAD_MULTIPLE there is no such thread, as it could collide with MPI calls of
+/// the program. Then a rank serves only within calls of this library, and dtl_win_info reports
+/// that.
+///
+/// @param[in] comm       communicator of any kind.
+/// @param[in,out] base   `size_bytes` bytes of host memory, which the caller owns and keeps until
+///                       dtl_win_destroy. NULL only for 0 bytes. No other rank may pass the same
+///                       bytes (for example of a block that several ranks have imported).
+/// @param[in] size_bytes size of this rank's part; may differ between ranks.
+/// @param[in] disp_unit  bytes of one step of a displacement in this rank's part, at least 1; for
+///                       example the size of an element.
+/// @param[out] out       the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @return DTL_ERROR_NOT_SUPPORTED: `base` is device memory that the host cannot access.
+///         DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
+///         DTL_ERROR_NULL_POINTER: `base` is NULL for more than 0 bytes, or `out` is NULL.
+///         DTL_ERROR_OUT_OF_MEMORY: no memory for the window. DTL_ERROR_LIMIT: no window handle is
+///         left, or the serving thread cannot start. An error on one rank is a failure on all of
+///         them, and the text names the rank. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see dtl_comm_barrier.
 /// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_create.
 DTL_NODISCARD dtl_status_t dtl_win_create(dtl_comm_t comm, void *base, uint64_t size_bytes,
     uint64_t disp_unit, dtl_win_t *out);
 
-/// As dtl_win_create, with memory that the library allocates: zeroed, aligned to 64 bytes, freed by
-/// dtl_win_destroy. Prefer it where you can: on one node it is memory that others reach without
-/// this rank's help, in nanoseconds.
+/// Creates a window with memory that the library allocates. The memory is zeroed, aligned to
+/// 64 bytes, and freed by dtl_win_destroy. Prefer it to dtl_win_create where possible: on one node
+/// other ranks access this memory directly, in nanoseconds. The rules for windows are those of
+/// dtl_win_create.
 ///
-/// @param[out] out_base its first byte; not to be freed. NULL for 0 bytes.
-/// @return as dtl_win_create. Equivalent: MPI_Win_allocate.
+/// @param[in] comm       communicator of any kind.
+/// @param[in] size_bytes size of this rank's part; may differ between ranks.
+/// @param[in] disp_unit  bytes of one step of a displacement in this rank's part, at least 1.
+/// @param[out] out_base  first byte of this rank's part; do not free it. NULL for 0 bytes.
+/// @param[out] out       the window. The caller owns it; destroy it with dtl_win_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `disp_unit` is 0, or the ranks are in different collectives.
+///         DTL_ERROR_NULL_POINTER: `out_base` or `out` is NULL. DTL_ERROR_OUT_OF_MEMORY: no memory
+///         for this part. DTL_ERROR_LIMIT: no window handle is left, or the serving thread cannot
+///         start. An error on one rank is a failure on all of them, and the text names the rank.
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT, DTL_ERROR_BUSY, DTL_ERROR_INVALID_STATE: see
+///         dtl_comm_barrier.
+/// Threads: any; one collective on `comm` at a time. Equivalent: MPI_Win_allocate.
 DTL_NODISCARD dtl_status_t dtl_win_allocate(dtl_comm_t comm, uint64_t size_bytes,
     uint64_t disp_unit, void **out_base, dtl_win_t *out);
 
-/// Destroys a window. Collective: it returns once all ranks have called it, and nothing touches the
-/// memory any more. Requests of dtl_win_rput and dtl_win_rget that were not waited for become
-/// stale. Null: nothing happens.
+/// Destroys a window. Collective: it returns when all ranks have called it and nothing accesses the
+/// memory any more. Incomplete requests of dtl_win_rput and dtl_win_rget become stale. Null: no
+/// effect.
 ///
-/// After a rank has died, or a fence has failed, the other ranks are not waited for: the window
-/// ends here, and the call succeeds. So it does if one dies meanwhile. After an unlock that did not
-/// end in time too: the locks are given back unseen, and what was begun may or may not be done.
+/// After the death of a rank, or a failed fence, the call does not wait for the other ranks: it
+/// destroys the window and succeeds. The same applies if a rank dies during the call. It also
+/// applies after an unlock that timed out: the locks are then released unchecked, and the
+/// operations that were started may or may not be done.
 ///
-/// @return DTL_ERROR_INVALID_STATE: an epoch is open: a lock, or a fence after which operations
-///         were called. DTL_ERROR_TIMEOUT: the other ranks do not come; the window lives on, and a
-///         second call does not wait for them.
+/// @return DTL_ERROR_INVALID_STATE: an epoch is open, either by a lock or by a fence after which
+///         operations were called. DTL_ERROR_TIMEOUT: the other ranks have not called it; the
+///         window still exists, and a second call does not wait for them.
 /// Threads: any; no other call on the window at the same time. Equivalent: MPI_Win_free.
 DTL_NODISCARD dtl_status_t dtl_win_destroy(dtl_win_t win);
 
@@ -3722,202 +4259,270 @@ DTL_NODISCARD dtl_status_t dtl_win_destroy(dtl_win_t win);
 ///
 /// @param[in] rank         0 ... ranks-1.
 /// @param[in,out] out_info start from DTL_WIN_INFO_INIT.
-/// @return DTL_ERROR_INVALID_RANK, DTL_ERROR_NULL_POINTER, DTL_ERROR_INVALID_ARGUMENT
-///         (struct_size).
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the window. DTL_ERROR_NULL_POINTER: `out_info`
+///         is NULL. DTL_ERROR_INVALID_ARGUMENT: struct_size is invalid.
 /// Threads: any. Equivalent: MPI_Win_get_attr.
 DTL_NODISCARD dtl_status_t dtl_win_info(dtl_win_t win, int32_t rank, dtl_win_info_t *out_info);
 
-/// Ends the epoch of the fence before, on all ranks, and opens another. Collective. All operations
-/// of the epoch that ends are done, here and at their targets; what ranks have stored to their own
-/// memory is seen by all. The epoch of the last fence needs no end if nothing is done in it: locks
-/// and dtl_win_destroy may follow.
+/// Ends the current fence epoch on all ranks and opens the next one. Collective. All operations of
+/// the ended epoch are complete, here and at their targets, and stores of all ranks to their own
+/// memory are visible to all. An epoch in which nothing was done need not be ended: locks and
+/// dtl_win_destroy may follow.
 ///
-/// After a failure no epoch of a fence is open, and none will be: operations need a lock, or the
-/// window ends. What was begun before may still be on its way, with its buffers in use, until an
-/// unlock or a flush of the target, or the window's end.
+/// After a failure no fence epoch is open, and none can be opened: use locks, or destroy the
+/// window. Operations that were started may still be in flight, with their buffers in use, until an
+/// unlock or a flush of the target, or the end of the window.
 ///
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock, or another thread asks for one or is in a
-///         fence; or an earlier fence has failed. A failure of an operation of this epoch. Else as
-///         dtl_comm_barrier.
-/// Threads: any. Calls that open or end epochs are claimed before they wait: two for one target, or
-/// a fence and any
-///          other, do not go together, and the second is DTL_ERROR_INVALID_STATE. Equivalent:
-///          MPI_Win_fence(0, win).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds a lock, another thread waits for a lock or is
+///         in a fence, or an earlier fence failed. DTL_ERROR_RANK_FAILURE: a rank died, left or is
+///         absent. DTL_ERROR_TIMEOUT: the time limit passed. DTL_ERROR_INVALID_ARGUMENT: the ranks
+///         are in different collectives. Otherwise the failure of an operation of the epoch.
+/// Threads: any. Calls that open or end epochs are registered before they wait. Two of them for one
+/// target exclude each other, and so do a fence and any other; the second returns
+/// DTL_ERROR_INVALID_STATE. Equivalent: MPI_Win_fence(0, win).
 DTL_NODISCARD dtl_status_t dtl_win_fence(dtl_win_t win);
 
-/// Opens an epoch to one target, which need not call anything. Waits until the lock is granted:
-/// first come, first served, or, where ranks reach the memory by themselves, nearly so: nobody is
-/// kept out by the others' turns. Several targets may be locked at the same time. A lock of a rank
-/// that dies, or leaves by dtl_finalize, becomes free. (Over kind "mpi" nobody tells of deaths:
-/// there it stays taken.)
+/// Opens an epoch to one target, which makes no call itself. Blocks until the lock is granted, in
+/// the order of the requests; where ranks access the memory directly, approximately so, and no rank
+/// starves. Several targets may be locked at the same time. The lock of a rank that dies, or leaves
+/// by dtl_finalize, is released. (Kind "mpi" does not report deaths: there it stays locked.)
 ///
-/// A lock that is granted ends the epoch of a fence in which nothing was done. One that is not
-/// leaves all as it was: if a fence's epoch was open, it still is.
+/// A granted lock ends a fence epoch in which nothing was done. A lock that is not granted changes
+/// nothing: an open fence epoch stays open.
 ///
-/// @param[in] type   DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: nobody else has a lock of the target
-///                   meanwhile.
-/// @param[in] target a rank, this one too, or DTL_PROC_NULL (nothing happens).
-/// @return DTL_ERROR_INVALID_STATE: this rank has a lock of it already, another thread asks for it,
-///         or operations since the last fence are not over.
-///         DTL_ERROR_TIMEOUT: not granted within the time limit; the request is cancelled.
+/// @param[in] type   DTL_LOCK_SHARED, or DTL_LOCK_EXCLUSIVE: no other rank holds a lock on the
+///                   target meanwhile.
+/// @param[in] target a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds a lock on the target already, another thread
+///         waits for one, or operations since the last fence are not complete. DTL_ERROR_TIMEOUT:
+///         the lock was not granted within the time limit; the request is cancelled.
 ///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure.
-///         DTL_ERROR_INVALID_RANK, DTL_ERROR_INVALID_ARGUMENT.
-/// Threads: as dtl_win_fence. Equivalent: MPI_Win_lock.
+///         DTL_ERROR_INVALID_RANK: `target` is not in the window. DTL_ERROR_INVALID_ARGUMENT:
+///         `type` is invalid.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock.
 DTL_NODISCARD dtl_status_t dtl_win_lock(dtl_win_t win, int32_t type, int32_t target);
 
-/// Ends the epoch of dtl_win_lock: all operations on the target are done, here and there.
+/// Ends the epoch of dtl_win_lock. Blocks until all operations on the target are complete, here and
+/// there.
 ///
-/// @param[in] target as for dtl_win_lock.
-/// @return DTL_ERROR_INVALID_STATE: this rank has no lock of it. DTL_ERROR_TIMEOUT: operations are
-///         not over: the epoch goes on, call it again, or give the window up by dtl_win_destroy.
-///         DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the window after a failure;
-///         the epoch is over.
-/// Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock.
+/// @param[in] target a rank that this rank has locked, or DTL_PROC_NULL (no effect).
+/// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target. DTL_ERROR_TIMEOUT:
+///         operations are not complete. The epoch continues: call it again, or abandon the window
+///         with dtl_win_destroy. DTL_ERROR_RANK_FAILURE: the target died, left, or destroyed the
+///         window after a failure; the epoch has ended. DTL_ERROR_INVALID_RANK: `target` is not in
+///         the window. Otherwise the failure of an operation.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock.
 DTL_NODISCARD dtl_status_t dtl_win_unlock(dtl_win_t win, int32_t target);
 
-/// Opens an epoch to all targets, by a shared lock of each. Not collective. It gets them in the
-/// order of ranks, so it waits in no ring with others that lock one target at a time, or several in
-/// that order.
+/// Opens an epoch to all targets, with a shared lock on each. Not collective. Blocks until all
+/// locks are granted. They are acquired in the order of ranks, so there is no deadlock with ranks
+/// that lock one target at a time, or several in that order.
 ///
-/// @return as dtl_win_lock. Threads: as dtl_win_fence. Equivalent: MPI_Win_lock_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE: see dtl_win_lock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_lock_all.
 DTL_NODISCARD dtl_status_t dtl_win_lock_all(dtl_win_t win);
 
-/// Ends the epoch of dtl_win_lock_all.
+/// Ends the epoch of dtl_win_lock_all. Blocks until all operations are complete, here and at the
+/// targets.
 ///
-/// @return as dtl_win_unlock. Threads: as dtl_win_fence. Equivalent: MPI_Win_unlock_all.
+/// @return DTL_ERROR_INVALID_STATE: there was no dtl_win_lock_all. DTL_ERROR_TIMEOUT,
+///         DTL_ERROR_RANK_FAILURE, or the failure of an operation: see dtl_win_unlock.
+/// Threads: any, with the rule of dtl_win_fence. Equivalent: MPI_Win_unlock_all.
 DTL_NODISCARD dtl_status_t dtl_win_unlock_all(dtl_win_t win);
 
-/// Waits until this rank's operations on a target are done, here and there. The lock stays.
+/// Blocks until this rank's operations on a target are complete, here and there. The lock stays.
 ///
-/// @param[in] target one that this rank has a lock of (dtl_win_lock or dtl_win_lock_all), or
+/// @param[in] target a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
 ///                   DTL_PROC_NULL.
-/// @return the first failure of one of the operations. DTL_ERROR_INVALID_STATE: no lock (between
-///         fences only a fence waits). DTL_ERROR_TIMEOUT: they go on, and their buffers stay in
-///         use; flush again. DTL_ERROR_RANK_FAILURE: the target has died (each flush of it returns
-///         this status), or has destroyed the window after a failure. DTL_ERROR_INVALID_RANK.
+/// @return DTL_ERROR_INVALID_STATE: this rank holds no lock on the target (between fences only a
+///         fence completes operations). DTL_ERROR_TIMEOUT: the operations continue, and their
+///         buffers stay in use; flush again. DTL_ERROR_RANK_FAILURE: the target has died (each
+///         flush of it returns this status), or has destroyed the window after a failure.
+///         DTL_ERROR_INVALID_RANK: `target` is not in the window. Otherwise the first failure of an
+///         operation.
 /// Threads: any, several at once. Equivalent: MPI_Win_flush.
 DTL_NODISCARD dtl_status_t dtl_win_flush(dtl_win_t win, int32_t target);
 
-/// Waits until this rank's operations on a target are done here: buffers may be used again, and
-/// what was fetched is there. What was put may not have reached the target yet.
+/// Blocks until this rank's operations on a target are complete locally. Buffers may then be
+/// reused, and fetched values are available. Data of a put may not have reached the target yet.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local.
+/// @param[in] target a rank that this rank has locked (dtl_win_lock or dtl_win_lock_all), or
+///                   DTL_PROC_NULL.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_INVALID_RANK, or the first failure of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_local.
 DTL_NODISCARD dtl_status_t dtl_win_flush_local(dtl_win_t win, int32_t target);
 
-/// As dtl_win_flush, for all targets.
+/// Blocks until this rank's operations on all targets are complete, here and there. The locks stay.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
+///         of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_all.
 DTL_NODISCARD dtl_status_t dtl_win_flush_all(dtl_win_t win);
 
-/// As dtl_win_flush_local, for all targets.
+/// Blocks until this rank's operations on all targets are complete locally, as for
+/// dtl_win_flush_local.
 ///
-/// @return as dtl_win_flush. Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
+/// @return DTL_ERROR_INVALID_STATE, DTL_ERROR_TIMEOUT, DTL_ERROR_RANK_FAILURE, or the first failure
+///         of an operation: see dtl_win_flush.
+/// Threads: any, several at once. Equivalent: MPI_Win_flush_local_all.
 DTL_NODISCARD dtl_status_t dtl_win_flush_local_all(dtl_win_t win);
 
 /* -----------------------------------------------------------------------------------------------
  * Windows: put, get, accumulate, atomic operations.
  * -------------------------------------------------------------------------------------------- */
 
-/// Copies elements to a target's part of a window. Returns at once or when there is room for one
+/// Copies elements to a target's part of a window. Returns at once, or when there is room for one
 /// more operation. `buf` must stay unchanged until dtl_win_flush_local, dtl_win_flush,
 /// dtl_win_unlock or dtl_win_fence.
 ///
 /// @param[in] buf    `count` elements; NULL only for count 0.
-/// @param[in] dtype  any, also one of dtl_dtype_create. It determines the size of `count`
-///                   elements.
-/// @param[in] target a rank, this one too, or DTL_PROC_NULL (nothing happens).
-/// @param[in] disp   where in the target's part, in steps of the target's disp_unit.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part has no such bytes. DTL_ERROR_INVALID_STATE:
-///         no epoch is open for the target. DTL_ERROR_INVALID_RANK. DTL_ERROR_NULL_POINTER: `buf`.
-///         DTL_ERROR_INVALID_ARGUMENT: `dtype` is none, `buf` is DTL_IN_PLACE, or `count` more than
-///         memory has. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host cannot reach.
-///         All before anything moves. DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT (no room within the
-///         time limit). A later failure is returned by the flush, unlock or fence.
+/// @param[in] dtype  any dtype, also one of dtl_dtype_create. It determines the size of an
+///                   element.
+/// @param[in] target a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param[in] disp   offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: the target's part does not have these bytes.
+///         DTL_ERROR_INVALID_STATE: no epoch is open for the target. DTL_ERROR_INVALID_RANK:
+///         `target` is not in the window. DTL_ERROR_NULL_POINTER: `buf` is NULL.
+///         DTL_ERROR_INVALID_ARGUMENT: `dtype` does not exist, `buf` is DTL_IN_PLACE, or `count` is
+///         more than memory can hold. DTL_ERROR_NOT_SUPPORTED: `buf` is device memory that the host
+///         cannot access. If one of these is returned, no data has moved. DTL_ERROR_RANK_FAILURE:
+///         the target died or left. DTL_ERROR_TIMEOUT: no room for the operation within the time
+///         limit. The flush, unlock or fence returns a later failure.
 /// Threads: any, several at once. Equivalent: MPI_Put.
 DTL_NODISCARD dtl_status_t dtl_win_put(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp);
 
-/// Copies elements from a target's part of a window. They are there after dtl_win_flush_local,
-/// dtl_win_flush, dtl_win_unlock or dtl_win_fence; until then `buf` is the library's.
+/// Copies elements from a target's part of a window. They are available after dtl_win_flush_local,
+/// dtl_win_flush, dtl_win_unlock or dtl_win_fence. Until then `buf` must not be accessed.
 ///
-/// @param[out] buf room for `count` elements. The other parameters: dtl_win_put.
-/// @return as dtl_win_put.
+/// @param[out] buf   room for `count` elements; NULL only for count 0.
+/// @param[in] dtype  any dtype, also one of dtl_dtype_create.
+/// @param[in] target a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param[in] disp   offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get.
 DTL_NODISCARD dtl_status_t dtl_win_get(dtl_win_t win, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp);
 
-/// As dtl_win_put, with a request that is done when `buf` may be used again; at the target it is
-/// done after a flush, unlock or fence. Between fences too, where MPI has it under locks only.
+/// Copies elements to a target's part of a window, like dtl_win_put, and returns a request. The
+/// request is complete when `buf` may be reused. At the target the operation is complete after a
+/// flush, unlock or fence. Also allowed between fences, where MPI requires a lock.
 ///
-/// @param[out] out yours: wait for it (dtl_request_wait and its kin) before the window's end.
-///                 Until it is done it can be neither cancelled (DTL_ERROR_NOT_SUPPORTED) nor
-///                 destroyed (DTL_ERROR_BUSY); where memory is reached by loads and stores it is
-///                 done when this call returns. Its info tells nothing.
-/// @return as dtl_win_put; DTL_ERROR_NULL_POINTER: `out`; DTL_ERROR_LIMIT: too many
-///         requests in flight.
+/// @param[in] buf    `count` elements; NULL only for count 0.
+/// @param[in] dtype  any dtype, also one of dtl_dtype_create.
+/// @param[in] target a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param[in] disp   offset in the target's part, in steps of the target's disp_unit.
+/// @param[out] out   the request. Complete it with dtl_request_wait or a similar call before the
+///                   window is destroyed. While active it can be neither cancelled
+///                   (DTL_ERROR_NOT_SUPPORTED) nor destroyed (DTL_ERROR_BUSY). If memory is
+///                   accessed by loads and stores, it is complete when this call returns. Its
+///                   dtl_recv_info_t has no information.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
+///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Rput.
 DTL_NODISCARD dtl_status_t dtl_win_rput(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out);
 
-/// As dtl_win_get, with a request that is done when the elements are there.
+/// Copies elements from a target's part of a window, like dtl_win_get, and returns a request. The
+/// request is complete when the elements are available.
 ///
-/// @param[out] out as for dtl_win_rput.
-/// @return as dtl_win_rput. Threads: any, several at once. Equivalent: MPI_Rget.
+/// @param[out] buf   room for `count` elements; NULL only for count 0.
+/// @param[in] dtype  any dtype, also one of dtl_dtype_create.
+/// @param[in] target a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param[in] disp   offset in the target's part, in steps of the target's disp_unit.
+/// @param[out] out   the request, with the same rules as for dtl_win_rput.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count` or `dtype` is invalid. DTL_ERROR_LIMIT: too
+///         many requests in flight. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
+/// Threads: any, several at once. Equivalent: MPI_Rget.
 DTL_NODISCARD dtl_status_t dtl_win_rget(dtl_win_t win, void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_request_t *out);
 
-/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element as a
-/// whole, whoever else accumulates to it meanwhile (by this or one of the next three calls, with
-/// the same dtype); operations of one rank on one target's element happen in the order of the
-/// calls.
+/// Combines elements with those of a target: there[i] = there[i] op buf[i]. Each element is updated
+/// atomically with respect to other accumulate operations on it (dtl_win_accumulate,
+/// dtl_win_get_accumulate, dtl_win_fetch_op, dtl_win_compare_and_swap) with the same dtype.
+/// Operations of one rank on one element of a target happen in the order of the calls.
 ///
-/// @param[in] buf   `count` elements, as for dtl_win_put.
-/// @param[in] dtype a built-in one.
-/// @param[in] op    a built-in one that goes with it (the table at dtl_reduce_op_t). REPLACE is
-///                  an atomic put.
-/// @return as dtl_win_put; DTL_ERROR_TYPE: dtype and op do not go together, or are of
-///         dtl_dtype_create or dtl_op_create.
-///         DTL_ERROR_INVALID_ARGUMENT: also an op that is none; or this rank is the target, and
-///         `buf` overlaps the elements there.
+/// @param[in] buf    `count` elements; NULL only for count 0. Must stay unchanged as for
+///                   dtl_win_put.
+/// @param[in] dtype  a built-in dtype.
+/// @param[in] target a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param[in] disp   offset in the target's part, in steps of the target's disp_unit.
+/// @param[in] op     a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+///                   DTL_OP_REPLACE is an atomic put.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `buf`, `count`, `dtype` or `op` is invalid; or this rank is
+///         the target and `buf` overlaps the elements there. DTL_ERROR_TYPE: `dtype` and `op` do
+///         not go together, or one of them is user-defined. DTL_ERROR_OUT_OF_BOUNDS,
+///         DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED,
+///         DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Accumulate.
 DTL_NODISCARD dtl_status_t dtl_win_accumulate(dtl_win_t win, const void *buf, uint64_t count,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// As dtl_win_accumulate, and `out_result` gets what was there before; both as one step for each
-/// element.
+/// Combines elements with those of a target, like dtl_win_accumulate, and fetches the previous
+/// values. Both are one atomic step per element.
 ///
-/// @param[in] buf         not read, and may be NULL, for DTL_OP_NO_OP, which makes this an atomic
-///                        get.
-/// @param[out] out_result room for `count` elements, apart from `buf`; there after a flush
-///                        (dtl_win_flush_local is enough), unlock or fence, until then the
-///                        library's.
-/// @return as dtl_win_accumulate; DTL_ERROR_INVALID_ARGUMENT: or the two buffers overlap.
+/// @param[in] buf         `count` elements. With DTL_OP_NO_OP, an atomic get, it is not read and
+///                        may be NULL.
+/// @param[out] out_result room for `count` elements, separate from `buf`. They are available
+///                        after a flush (dtl_win_flush_local is sufficient), unlock or fence;
+///                        until then the buffer must not be accessed.
+/// @param[in] dtype       a built-in dtype.
+/// @param[in] target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param[in] disp        offset in the target's part, in steps of the target's disp_unit.
+/// @param[in] op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `count`, `dtype`, `op` or a buffer is invalid; the buffers
+///         overlap; or this rank is the target and one of them overlaps the elements there.
+///         DTL_ERROR_TYPE: `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Get_accumulate.
 DTL_NODISCARD dtl_status_t dtl_win_get_accumulate(dtl_win_t win, const void *buf,
     void *out_result, uint64_t count, dtl_dtype_t dtype, int32_t target, uint64_t disp,
     dtl_reduce_op_t op);
 
-/// dtl_win_get_accumulate of one element: counters, queues. Where memory is reached by loads and
-/// stores (`way` of dtl_win_info) the value is there when this call returns.
+/// Combines one element with that of a target and fetches the previous value in one atomic step,
+/// for counters and queues. Like dtl_win_get_accumulate with count 1. If memory is accessed by
+/// loads and stores (`way` of dtl_win_info), the value is available when this call returns.
 ///
-/// @param[in] value       one element, as `buf` there.
-/// @param[out] out_result room for one element, as there.
-/// @return as dtl_win_get_accumulate. Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
+/// @param[in] value       one element; not read with DTL_OP_NO_OP, and may then be NULL.
+/// @param[out] out_result room for one element, separate from `value`; available after a flush,
+///                        unlock or fence.
+/// @param[in] dtype       a built-in dtype.
+/// @param[in] target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param[in] disp        offset in the target's part, in steps of the target's disp_unit.
+/// @param[in] op          a built-in operation for `dtype`, see the table at dtl_reduce_op_t.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `dtype`, `op` or a buffer is invalid; the buffers overlap;
+///         or this rank is the target and one of them overlaps the element there. DTL_ERROR_TYPE:
+///         `dtype` and `op` do not go together, or one of them is user-defined.
+///         DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE, DTL_ERROR_INVALID_RANK,
+///         DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE, DTL_ERROR_TIMEOUT: see dtl_win_put.
+/// Threads: any, several at once. Equivalent: MPI_Fetch_and_op.
 DTL_NODISCARD dtl_status_t dtl_win_fetch_op(dtl_win_t win, const void *value, void *out_result,
     dtl_dtype_t dtype, int32_t target, uint64_t disp, dtl_reduce_op_t op);
 
-/// Stores `value` in a target's element if that is equal to `expected`, as one step; `out_result` gets
-/// what was there before: it was stored if that equals `expected`. Elements are equal if their
-/// bytes are; so two BOOLs that are both true need not be.
+/// Stores `value` in a target's element if the element equals `expected`, in one atomic step, and
+/// fetches the previous value. The store was done if the fetched value equals `expected`. Elements
+/// are equal if their bytes are equal; so two BOOLs that are both true may differ.
 ///
-/// @param[in] value       one element each, which must stay unchanged until a flush, unlock or
-///                        fence.
-/// @param[in] expected    one element each, which must stay unchanged until a flush, unlock or
-///                        fence.
-/// @param[out] out_result room for one element, apart from the other two; as for
-///                        dtl_win_get_accumulate.
+/// @param[in] value       one element; must stay unchanged until a flush, unlock or fence.
+/// @param[in] expected    one element; must stay unchanged until a flush, unlock or fence.
+/// @param[out] out_result room for one element, separate from the other two; available after a
+///                        flush, unlock or fence.
 /// @param[in] dtype       an integer dtype, BYTE or BOOL.
-/// @return as dtl_win_get_accumulate; DTL_ERROR_TYPE: dtype.
+/// @param[in] target      a rank, which may be this one, or DTL_PROC_NULL (no effect).
+/// @param[in] disp        offset in the target's part, in steps of the target's disp_unit.
+/// @return DTL_ERROR_TYPE: `dtype` is none of these. DTL_ERROR_INVALID_ARGUMENT: a buffer is
+///         invalid, `out_result` overlaps another one, or this rank is the target and one of them
+///         overlaps the element there. DTL_ERROR_OUT_OF_BOUNDS, DTL_ERROR_INVALID_STATE,
+///         DTL_ERROR_INVALID_RANK, DTL_ERROR_NOT_SUPPORTED, DTL_ERROR_RANK_FAILURE,
+///         DTL_ERROR_TIMEOUT: see dtl_win_put.
 /// Threads: any, several at once. Equivalent: MPI_Compare_and_swap.
 DTL_NODISCARD dtl_status_t dtl_win_compare_and_swap(dtl_win_t win, const void *value,
     const void *expected, void *out_result, dtl_dtype_t dtype, int32_t target, uint64_t disp);
@@ -3926,154 +4531,162 @@ DTL_NODISCARD dtl_status_t dtl_win_compare_and_swap(dtl_win_t win, const void *v
  * Placement: the node, the CPUs of a thread, the nodes of a communicator (local calls).
  * -------------------------------------------------------------------------------------------- */
 
-/// What `dtl_topology` tells of this node. Start from DTL_TOPOLOGY_INIT. 0 = the system does not
-/// tell.
+/// Properties of this node, filled by dtl_topology. Start from DTL_TOPOLOGY_INIT. A field is 0 if
+/// the system does not report it.
 typedef struct dtl_topology_t {
     /// sizeof(dtl_topology_t), set by DTL_TOPOLOGY_INIT.
     uint32_t struct_size;
-    /// CPUs (hardware threads) that are online.
+    /// Number of CPUs (hardware threads) that are online.
     int32_t cpus_online;
-    /// CPUs that the calling thread may run on: how many dtl_affinity lists.
+    /// Number of CPUs that the calling thread may run on, as listed by dtl_affinity.
     int32_t cpus_allowed;
-    /// Physical cores that are online.
+    /// Number of physical cores that are online.
     int32_t cores;
-    /// Hardware threads of one core; 1 = no simultaneous multithreading.
+    /// Hardware threads per core. 1: no simultaneous multithreading.
     int32_t threads_per_core;
-    /// Processor packages.
+    /// Number of processor packages.
     int32_t sockets;
-    /// NUMA nodes; 1 also where the kernel knows none.
+    /// Number of NUMA nodes. 1 also if the kernel has no NUMA support.
     int32_t numa_nodes;
-    /// 0.
+    /// Always 0.
     uint32_t reserved;
     /// Thousandths of a CPU that the control groups (a container, a batch system) allow this
-    /// process; 0 = no limit.
+    /// process. 0: no limit.
     uint64_t cpu_quota_milli;
-    /// Bytes of the first-level data cache of a core.
+    /// Size of the first-level data cache of a core, in bytes.
     uint64_t l1d_bytes;
-    /// Bytes of the second-level cache of a core (or of the cores that share it).
+    /// Size of the second-level cache of a core, or of the cores that share it, in bytes.
     uint64_t l2_bytes;
-    /// Bytes of one third-level cache.
+    /// Size of one third-level cache, in bytes.
     uint64_t l3_bytes;
-    /// Bytes of memory of the node.
+    /// Memory of the node, in bytes.
     uint64_t memory_bytes;
-    /// Bytes of memory that the control groups allow this process; 0 = no limit below memory_bytes.
+    /// Memory that the control groups allow this process, in bytes. 0: no limit below memory_bytes.
     uint64_t memory_limit_bytes;
-    /// The node's name, NUL-terminated.
+    /// Name of the node, NUL-terminated.
     char hostname[256];
 } dtl_topology_t;
 
 /// Initial value of a dtl_topology_t.
 #define DTL_TOPOLOGY_INIT {sizeof(dtl_topology_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}}
 
-/// What `dtl_comm_topology` tells. Start from DTL_COMM_TOPOLOGY_INIT.
+/// Placement of this rank among the nodes, filled by dtl_comm_topology. Start from
+/// DTL_COMM_TOPOLOGY_INIT.
 typedef struct dtl_comm_topology_t {
     /// sizeof(dtl_comm_topology_t), set by DTL_COMM_TOPOLOGY_INIT.
     uint32_t struct_size;
-    /// The node that this rank runs on, 0 ... nodes-1; -1 = not known.
+    /// Node that this rank runs on, 0 ... nodes-1. -1: not known.
     int32_t node;
-    /// Nodes that the communicator's ranks run on; -1 = not known.
+    /// Number of nodes that the communicator's ranks run on. -1: not known.
     int32_t nodes;
-    /// This rank's place among the communicator's ranks on its node, 0 ... local_size-1.
+    /// Position of this rank among the communicator's ranks on its node, 0 ... local_size-1.
     int32_t local_rank;
-    /// Ranks of the communicator on this rank's node.
+    /// Number of the communicator's ranks on this rank's node.
     int32_t local_size;
-    /// 0.
+    /// Always 0.
     uint32_t reserved;
 } dtl_comm_topology_t;
 
 /// Initial value of a dtl_comm_topology_t.
 #define DTL_COMM_TOPOLOGY_INIT {sizeof(dtl_comm_topology_t), 0, 0, 0, 0, 0}
 
-/// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, the limits of the control
-/// groups (a container, a batch system), its name. Reads the system's files at each call (some 100
-/// us).
+/// Describes this node: CPUs, cores, sockets, NUMA nodes, caches, memory, limits of the control
+/// groups (a container, a batch system), and name. Each call reads system files, which takes some
+/// 100 us.
 ///
-/// @param[in,out] out_topology start from DTL_TOPOLOGY_INIT. What the system does not tell is 0;
-///                             that is no failure.
-/// Threads: any; cpus_allowed is that of the calling one. Equivalent: hwloc_topology_load, in part.
+/// @param[in,out] out_topology start from DTL_TOPOLOGY_INIT. A value that the system does not
+///                             report is 0; this is no failure.
+/// Threads: any; cpus_allowed is that of the calling thread. Equivalent: hwloc_topology_load, in
+/// part.
 DTL_NODISCARD dtl_status_t dtl_topology(dtl_topology_t *out_topology);
 
 /// Lists the CPUs (hardware threads, as the system numbers them) that the calling thread may run
 /// on.
 ///
-/// @param[out] out_cpus room for `cap` numbers, filled in ascending order. NULL with cap 0 asks
-///                      for the count.
+/// @param[out] out_cpus room for `cap` numbers, in ascending order. NULL with cap 0: only the
+///                      number is returned.
 /// @param[in] cap       length of `out_cpus`, in elements.
-/// @param[out] out_len  how many there are; written also when they do not fit.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than *out_len. DTL_ERROR_NOT_SUPPORTED:
-///         the kernel does not tell. Equivalent: sched_getaffinity.
+/// @param[out] out_len  number of CPUs; written also if they do not fit.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than *out_len. DTL_ERROR_NOT_SUPPORTED: the
+///         kernel does not report the CPUs. Equivalent: sched_getaffinity.
 DTL_NODISCARD dtl_status_t dtl_affinity(int32_t *out_cpus, uint64_t cap, uint64_t *out_len);
 
-/// Tells how a communicator's ranks lie on nodes, as seen from this rank. A local call. Kinds
-/// "self", "threads", "shm" and "hier" know; for any other the launcher's environment answers, if
-/// it speaks of the same rank and size.
+/// Describes how the ranks of a communicator are placed on nodes, as seen from this rank. A local
+/// call. Kinds "self", "threads", "shm" and "hier" have this information. For every other kind it
+/// comes from the launcher's environment, if that describes the same rank and size.
 ///
-/// @param[in,out] out_topology start from DTL_COMM_TOPOLOGY_INIT. On several nodes the launchers
-///                             provide only local_rank and local_size: node and nodes are then
+/// @param[in,out] out_topology start from DTL_COMM_TOPOLOGY_INIT. For several nodes, launchers
+///                             provide only local_rank and local_size; node and nodes are then
 ///                             -1.
-/// @return DTL_ERROR_NOT_SUPPORTED: neither kind nor launcher has it (the text gives the reason).
-/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of that.
+/// @return DTL_ERROR_NOT_SUPPORTED: neither the kind nor the launcher provides it; the text gives
+///         the reason.
+/// Equivalent: MPI_Comm_split_type with MPI_COMM_TYPE_SHARED, then rank and size of the result.
 DTL_NODISCARD dtl_status_t dtl_comm_topology(dtl_comm_t comm, dtl_comm_topology_t *out_topology);
 
-/// The node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A local
-/// call.
+/// Returns the node that a rank runs on, 0 ... nodes-1. Ranks with the same number share memory. A
+/// local call.
 ///
-/// @param[in] rank 0 ... size-1.
-/// @return DTL_ERROR_INVALID_RANK. DTL_ERROR_NOT_SUPPORTED: not known, see dtl_comm_topology.
+/// @param[in] rank      0 ... size-1.
+/// @param[out] out_node number of the node.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the communicator. DTL_ERROR_NOT_SUPPORTED: the
+///         node is not known, see dtl_comm_topology.
 DTL_NODISCARD dtl_status_t dtl_comm_node_of(dtl_comm_t comm, int32_t rank, int32_t *out_node);
 
 /* -----------------------------------------------------------------------------------------------
  * Cartesian grids: local arithmetic without a communicator.
  * -------------------------------------------------------------------------------------------- */
 
-/// Chooses a grid for a number of ranks: each dimension that is 0 gets a size, so that the largest
-/// is as small as possible (then the next, and so on), in descending order. A local call.
+/// Selects the dimensions of a grid for a number of ranks. Each dimension that is 0 gets a size
+/// such that the largest is as small as possible (then the next, and so on), in descending order. A
+/// local call.
 ///
-/// @param[in] size     number of ranks, from 1.
-/// @param[in,out] dims ndim sizes: those that are not 0 stay. Unchanged after a failure.
-/// @param[in] ndim     1 to 16.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the sizes that are given do not divide `size`; size, ndim.
-/// Equivalent: MPI_Dims_create.
+/// @param[in] size     number of ranks, at least 1.
+/// @param[in,out] dims `ndim` sizes. Those that are not 0 stay. Unchanged after a failure.
+/// @param[in] ndim     number of dimensions, 1 to 16.
+/// @return DTL_ERROR_INVALID_ARGUMENT: the given sizes do not divide `size`, or `size` or `ndim` is
+///         out of range. Equivalent: MPI_Dims_create.
 DTL_NODISCARD dtl_status_t dtl_cart_dims(int32_t size, int32_t *dims, int32_t ndim);
 
-/// The rank at a place of a grid. Row-major: the last coordinate varies fastest. A local call.
+/// Returns the rank at a position of a grid. The order is row-major: the last coordinate varies
+/// fastest. A local call.
 ///
-/// @param[in] dims      ndim sizes, each 1 or more; all together at most INT32_MAX ranks.
-/// @param[in] periods   ndim numbers: not 0 = that dimension wraps around. NULL: none does.
-/// @param[in] coords    ndim coordinates, 0 ... size of the dimension - 1, or any in a periodic
-///                      one.
-/// @param[in] ndim      1 to 16.
+/// @param[in] dims      `ndim` sizes, each at least 1, with at most INT32_MAX ranks in total.
+/// @param[in] periods   `ndim` flags: not 0 means that the dimension is periodic. NULL: no
+///                      dimension is.
+/// @param[in] coords    `ndim` coordinates, 0 ... size of the dimension - 1; any number in a
+///                      periodic dimension.
+/// @param[in] ndim      number of dimensions, 1 to 16.
 /// @param[out] out_rank the rank.
-/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate beyond an open border; dims, ndim.
-/// Equivalent: MPI_Cart_rank.
+/// @return DTL_ERROR_INVALID_ARGUMENT: a coordinate is outside of a dimension that is not periodic,
+///         or `dims` or `ndim` is out of range. Equivalent: MPI_Cart_rank.
 DTL_NODISCARD dtl_status_t dtl_cart_rank(const int32_t *dims, const int32_t *periods,
     const int32_t *coords, int32_t ndim, int32_t *out_rank);
 
-/// The place of a rank in a grid, the inverse of dtl_cart_rank. A local call.
+/// Returns the position of a rank in a grid, the inverse of dtl_cart_rank. A local call.
 ///
-/// @param[in] dims        as for dtl_cart_rank.
-/// @param[in] ndim        as for dtl_cart_rank.
+/// @param[in] dims        `ndim` sizes, as for dtl_cart_rank.
+/// @param[in] ndim        number of dimensions, 1 to 16.
 /// @param[in] rank        0 ... product of dims - 1.
-/// @param[out] out_coords room for ndim coordinates.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dims, ndim. Equivalent:
-///         MPI_Cart_coords.
+/// @param[out] out_coords room for `ndim` coordinates.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT: `dims` or
+///         `ndim` is out of range. Equivalent: MPI_Cart_coords.
 DTL_NODISCARD dtl_status_t dtl_cart_coords(const int32_t *dims, int32_t ndim, int32_t rank,
     int32_t *out_coords);
 
-/// Partners of a shift along a dimension, for dtl_comm_sendrecv: every rank sends to the one
-/// `displacement` further and receives from the one as far before. DTL_PROC_NULL beyond an open
-/// border. A local call.
+/// Returns the source and destination of a shift along a dimension, for dtl_comm_sendrecv. Every
+/// rank sends to the rank that is `displacement` steps further and receives from the rank as many
+/// steps before. Beyond an open border the result is DTL_PROC_NULL. A local call.
 ///
-/// @param[in] dims         as for dtl_cart_rank.
-/// @param[in] periods      as for dtl_cart_rank.
-/// @param[in] ndim         as for dtl_cart_rank.
-/// @param[in] rank         whose partners.
+/// @param[in] dims         `ndim` sizes, as for dtl_cart_rank.
+/// @param[in] periods      `ndim` flags, as for dtl_cart_rank; NULL: no dimension is periodic.
+/// @param[in] ndim         number of dimensions, 1 to 16.
+/// @param[in] rank         rank that shifts.
 /// @param[in] dimension    0 ... ndim-1.
-/// @param[in] displacement steps; negative: the other way.
-/// @param[out] out_source  whom to receive from.
-/// @param[out] out_dest    whom to send to.
-/// @return DTL_ERROR_INVALID_RANK; DTL_ERROR_INVALID_ARGUMENT: dimension, dims, ndim.
-/// Equivalent: MPI_Cart_shift.
+/// @param[in] displacement number of steps; negative: in the other direction.
+/// @param[out] out_source  rank to receive from.
+/// @param[out] out_dest    rank to send to.
+/// @return DTL_ERROR_INVALID_RANK: `rank` is not in the grid. DTL_ERROR_INVALID_ARGUMENT:
+///         `dimension`, `dims` or `ndim` is out of range. Equivalent: MPI_Cart_shift.
 DTL_NODISCARD dtl_status_t dtl_cart_shift(const int32_t *dims, const int32_t *periods,
     int32_t ndim, int32_t rank, int32_t dimension, int32_t displacement, int32_t *out_source,
     int32_t *out_dest);
@@ -4082,64 +4695,67 @@ DTL_NODISCARD dtl_status_t dtl_cart_shift(const int32_t *dims, const int32_t *pe
  * Time and tracing: monotonic clock, trace file, callbacks for tools.
  * -------------------------------------------------------------------------------------------- */
 
-/// A call of a dtl_ function: begin and end in one thread, properly nested. Its category is the
-/// noun in its name.
+/// Kind of trace event: a call of a dtl_ function. Begin and end are in one thread and properly
+/// nested. The category is the noun in the name of the function.
 #define DTL_TRACE_CALL 1
-/// A part of a call, or work of one of the library's own threads: as a call.
+/// Kind of trace event: a part of a call, or work of one of the library's threads. Begin and end
+/// are in one thread and properly nested.
 #define DTL_TRACE_SPAN 2
-/// An operation of a communicator, from its start until the library sees its end: several at once,
-/// and the end may be in another call and thread than the begin. Its category is "operation".
+/// Kind of trace event: an operation of a communicator, from its start until the library observes
+/// its end. Operations overlap, and begin and end may be in different calls and threads. The
+/// category is "operation".
 #define DTL_TRACE_OPERATION 3
 
-/// dtl_trace_event_t.bytes is known.
+/// Flag: dtl_trace_event_t.bytes is set.
 #define DTL_TRACE_HAS_BYTES 1u
-/// dtl_trace_event_t.peer is known: the other rank, or a collective's root.
+/// Flag: dtl_trace_event_t.peer is set, to the other rank or the root of a collective.
 #define DTL_TRACE_HAS_PEER 2u
-/// dtl_trace_event_t.tag is known: a message's tag, or a collective's number.
+/// Flag: dtl_trace_event_t.tag is set, to the tag of a message or the number of a collective.
 #define DTL_TRACE_HAS_TAG 4u
-/// dtl_trace_event_t.comm is known.
+/// Flag: dtl_trace_event_t.comm is set.
 #define DTL_TRACE_HAS_COMM 8u
-/// dtl_trace_event_t.dtype is known.
+/// Flag: dtl_trace_event_t.dtype is set.
 #define DTL_TRACE_HAS_DTYPE 16u
-/// dtl_trace_event_t.op is known.
+/// Flag: dtl_trace_event_t.op is set.
 #define DTL_TRACE_HAS_OP 32u
-/// dtl_trace_event_t.what is known: the backend, kernel, file ... that it is about, at most 31
-/// bytes of it.
+/// Flag: dtl_trace_event_t.what is set, to the name of the backend, kernel, file or similar object,
+/// cut to 31 bytes.
 #define DTL_TRACE_HAS_WHAT 64u
 
-/// A begin or an end, as passed to tools. Grows at its end: use no more than struct_size bytes.
+/// Begin or end of an event, as passed to tools. The struct grows at its end: use no more than
+/// struct_size bytes.
 typedef struct dtl_trace_event_t {
-    /// What the library has filled in.
+    /// Number of bytes that the library has filled in.
     uint32_t struct_size;
-    /// DTL_TRACE_CALL, _SPAN or _OPERATION; ignore others.
+    /// DTL_TRACE_CALL, DTL_TRACE_SPAN or DTL_TRACE_OPERATION. Ignore other values.
     int32_t kind;
-    /// Pairs a begin with its end: both have this number, which nothing else in this process has
-    /// that has begun and not ended. Not 0.
+    /// Number that pairs a begin with its end, not 0. No other event in progress in this process
+    /// has it.
     uint64_t id;
-    /// When, in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
+    /// Time in nanoseconds of the node's monotonic clock (CLOCK_MONOTONIC).
     uint64_t time_ns;
-    /// "comm", "mem", "operation" ... Lives for ever.
+    /// Category, for example "comm", "mem" or "operation". Valid until the process ends.
     const char *category;
-    /// "dtl_comm_send", "allreduce" ... Lives for ever.
+    /// Name, for example "dtl_comm_send" or "allreduce". Valid until the process ends.
     const char *name;
-    /// Which of the fields below are set: DTL_TRACE_HAS_... For a call most are known at its
+    /// Flags DTL_TRACE_HAS_... of the fields below that are set. For a call, most are set at its
     /// end only.
     uint32_t has;
-    /// At an end: how the call returned. Else DTL_SUCCESS.
+    /// Status that the call returned, at an end; otherwise DTL_SUCCESS.
     dtl_status_t status;
-    /// Bytes that are moved or taken.
+    /// Number of bytes moved or allocated.
     uint64_t bytes;
-    /// Rank.
+    /// Rank of the peer, or root.
     int32_t peer;
-    /// Tag or number.
+    /// Tag of a message, or number of a collective.
     int32_t tag;
     /// Communicator.
     dtl_comm_t comm;
     /// Type of the elements.
     dtl_dtype_t dtype;
-    /// Reduction.
+    /// Reduction operation.
     dtl_reduce_op_t op;
-    /// Text, "" if there is none. Valid during the call only.
+    /// Name of the object, "" if there is none. Valid during the call only.
     const char *what;
 } dtl_trace_event_t;
 
@@ -4147,77 +4763,89 @@ typedef struct dtl_trace_event_t {
 #define DTL_TRACE_EVENT_INIT \
     {sizeof(dtl_trace_event_t), 0, 0, 0, NULL, NULL, 0, 0, 0, 0, 0, {0}, 0, 0, NULL}
 
-/// Receives a begin or an end. Thread: the one whose begin or end it is (of operations: whichever
-/// starts it or sees its end), several at once. Locks held: the library's own short ones may be, so
-/// it must return soon, not wait for another thread that calls the library, not throw, and call no
-/// dtl_ function but those that work in every state. Its time counts as the call's.
+/// Receives a begin or an end. It runs in the thread in which the event begins or ends (for
+/// operations: the thread that starts the operation or observes its end), possibly in several
+/// threads at once. Short internal locks of the library may be held. So it must return soon, must
+/// not wait for another thread that calls the library, must not throw, and may call only those dtl_
+/// functions that work in every state. Its duration counts as part of the call.
 typedef void (*dtl_trace_fn_t)(const dtl_trace_event_t *event, void *user);
 
-/// What dtl_trace_set_callbacks takes. Start from DTL_TRACE_CALLBACKS_INIT.
+/// Functions for dtl_trace_set_callbacks. Start from DTL_TRACE_CALLBACKS_INIT.
 typedef struct dtl_trace_callbacks_t {
     /// sizeof(dtl_trace_callbacks_t), set by DTL_TRACE_CALLBACKS_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// Passed to both.
+    /// Passed to both functions.
     void *user;
-    /// Something begins; may be NULL.
+    /// Called when an event begins; may be NULL.
     dtl_trace_fn_t begin;
-    /// It has ended; may be NULL.
+    /// Called when an event ends; may be NULL.
     dtl_trace_fn_t end;
 } dtl_trace_callbacks_t;
 
 /// Initial value of a dtl_trace_callbacks_t.
 #define DTL_TRACE_CALLBACKS_INIT {sizeof(dtl_trace_callbacks_t), 0, NULL, NULL, NULL}
 
-/// Writes a file with what the library does from now on in this process, and how long it takes:
-/// every call, what is within, operations of communicators from start to end. Open it with Perfetto
-/// (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes its content and its cost.
-/// DTL_TRACE=path does the same from the first use on, without a change of the program; a file that
-/// cannot be made (or whose path is no UTF-8) is then a warning. If the program finalises the
-/// library and initialises it again, each further life has a file of its own: trace.json is
-/// trace-2.json, then trace-3.json.
+/// Starts a trace file that records the calls of this process and their durations.
 ///
-/// @param[in] path a new file; %r stands for the rank that the launcher assigned, %p for the
-///                 process id, %% for a %. In a job of several ranks without %r or %p, the rank
-///                 goes before the ending: trace.json is trace.3.json. Copied.
-/// @return DTL_ERROR_INVALID_STATE: one is being written, or has ended with an error:
-///         dtl_trace_stop first. DTL_ERROR_ALREADY_EXISTS: the file is there; remove it, or take
-///         another name. DTL_ERROR_NOT_FOUND: its folder is not there.
-///         DTL_ERROR_INVALID_ARGUMENT: `path` has another %, is no UTF-8, or names no file (but a
-///         folder or a device). DTL_ERROR_UNAVAILABLE: it cannot be written (the text has the
-///         system's reason). DTL_ERROR_LIMIT: no room on the disk, descriptor, or thread left.
-///         DTL_ERROR_OUT_OF_MEMORY: none for the file's text.
-/// Threads: any. Calls of other threads that have begun before are not in it. If the disk fills up
-/// later, the trace ends with a warning, and the program goes on, untraced; dtl_trace_stop then
-/// returns the reason. A forked child does not write to it.
+/// The trace contains every dtl_ call, its parts, and operations of communicators from start to
+/// end. Open it with Perfetto (ui.perfetto.dev) or chrome://tracing. docs/how-to/trace.md describes
+/// its content and its cost. DTL_TRACE=path starts a trace at the first use, without a change to
+/// the program; a file that cannot be created (or whose path is not UTF-8) is then only a warning.
+/// If the program finalises the library and initialises it again, each later life writes a file of
+/// its own: trace.json is followed by trace-2.json, then trace-3.json.
+///
+/// Calls of other threads that began earlier are not recorded. If the disk fills up later, the
+/// trace ends with a warning and the program continues untraced; dtl_trace_stop then returns the
+/// reason. A forked child does not write to the file.
+///
+/// @param[in] path A new file. %r is replaced by the rank that the launcher assigned, %p by the
+///                 process id, %% by %. In a job of several ranks whose path has neither %r nor
+///                 %p, the rank is inserted before the extension: trace.json becomes
+///                 trace.3.json. Copied.
+/// @return DTL_ERROR_INVALID_STATE: a trace is being written, or has ended with an error. Call
+///         dtl_trace_stop first.
+///         DTL_ERROR_ALREADY_EXISTS: the file exists. Remove it, or choose another name.
+///         DTL_ERROR_NOT_FOUND: the folder of the file does not exist.
+///         DTL_ERROR_INVALID_ARGUMENT: `path` contains another %, is not UTF-8, or does not name a
+///         file (but a folder or a device).
+///         DTL_ERROR_UNAVAILABLE: the file cannot be written. The text has the reason of the
+///         operating system. DTL_ERROR_LIMIT: no disk space, file descriptor or thread is left.
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the buffers of the trace. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_trace_start(const char *path);
 
-/// Ends the file of dtl_trace_start or DTL_TRACE and closes it, whole: what other threads are in
-/// ends here with "unfinished". dtl_finalize does the same.
+/// Completes and closes the file of dtl_trace_start or DTL_TRACE.
 ///
-/// @return DTL_ERROR_INVALID_STATE: none is being written. DTL_ERROR_LIMIT, DTL_ERROR_UNAVAILABLE:
-///         it could not be written to its end (disk full, file size limit); what was written before
-///         is there. Tracing has ended then, too.
+/// Calls in progress in other threads end in the file here, marked "unfinished". dtl_finalize does
+/// the same.
+///
+/// @return DTL_ERROR_INVALID_STATE: no trace is being written.
+///         DTL_ERROR_LIMIT: the file could not be completed (disk full, file size limit). It has
+///         what was written before, and tracing has ended.
+///         DTL_ERROR_UNAVAILABLE: the file could not be completed for another reason, with the same
+///         consequences.
 ///         DTL_ERROR_OUT_OF_MEMORY: threads that began while there was no memory (384 KiB each) are
-///         not in it; the file is whole.
-/// Threads: any.
+///         missing in the trace. The file is complete otherwise. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_trace_stop(void);
 
-/// Tells another tool (a profiler, a tracer) of everything that a trace would have, as it happens,
-/// whether a file is written or not. One tool at a time: the last one given. Until dtl_finalize.
+/// Installs functions that receive trace events as they happen, for a profiler or a tracer.
 ///
-/// @param[in] callbacks copied; NULL = no callbacks any more. `user` stays valid until it is
-///                      replaced, and one call longer: another thread may be inside. See
-///                      dtl_trace_fn_t for what the functions may do.
-/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0.
-/// Threads: any. Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling
-/// interface.
+/// They receive everything that a trace file would contain, whether a file is written or not. Only
+/// one set of callbacks is active: the last one installed. It stays active until dtl_finalize.
+///
+/// @param[in] callbacks NULL removes the callbacks. Copied. `user` and the functions must stay
+///                      valid until they are replaced and for one call longer, because another
+///                      thread may be inside. dtl_trace_fn_t describes the functions.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `reserved` is not 0. Threads: any.
+/// Equivalent: the begin and end callbacks of Kokkos Tools; MPI's profiling interface.
 DTL_NODISCARD dtl_status_t dtl_trace_set_callbacks(const dtl_trace_callbacks_t *callbacks);
 
-/// Seconds since some point in the past that stays the same for this process (other processes have
-/// others). The monotonic clock: setting the time of day does not change it; resolution about 1 ns.
-/// Works in every state. Threads: any. Equivalent: MPI_Wtime.
+/// Returns the seconds since a fixed point in the past, which differs between processes. The clock
+/// is monotonic: setting the time of day does not change it. Its resolution is about 1 ns. Works in
+/// every state.
+///
+/// Threads: any. Equivalent: MPI_Wtime.
 double dtl_comm_wtime(void);
 
 #ifdef __cplusplus

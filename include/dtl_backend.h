@@ -20,128 +20,145 @@ extern "C" {
  * Backend tables: communication.
  * -------------------------------------------------------------------------------------------- */
 
-/// Arguments of a comm table's `open`.
+/// Arguments of the slot `open` of a comm table.
 typedef struct dtl_comm_open_t {
-    /// sizeof(dtl_comm_open_t) of the library; read only fields inside it.
+    /// sizeof(dtl_comm_open_t) of the library. Read only fields inside it.
     uint32_t struct_size;
-    /// Rank that the caller or launcher names, below size; -1 = none did.
+    /// Rank that the caller or the launcher assigned, below `size`; -1 = none.
     int32_t rank;
-    /// Number of ranks that the caller or launcher names; -1 = none did, then rank is -1, too.
+    /// Number of ranks that the caller or the launcher specified; -1 = none, and then `rank` is -1
+    /// too.
     int32_t size;
     /// 0.
     uint32_t reserved;
     /// Flags of the dtl_comm_desc_t.
     uint64_t flags;
-    /// The job's name: the same on all ranks and in every open of the job, and no other job on this
-    /// node has it. Any length, any characters ('/', too). Never NULL; empty = neither the caller
-    /// nor the launcher names one, so a transport whose ranks meet by it refuses more than one rank
-    /// with DTL_ERROR_INVALID_ARGUMENT.
+    /// Name of the job: the same on all ranks and in every open of the job, and different from the
+    /// names of all other jobs on this node. It has any length and any characters ('/' too), and is
+    /// never NULL. It is empty if neither the caller nor the launcher set one; a transport whose
+    /// ranks find each other by the name then refuses more than one rank with
+    /// DTL_ERROR_INVALID_ARGUMENT.
     const char *job;
-    /// How long to wait for the other ranks, in nanoseconds; at most 30 s.
+    /// Time limit of the wait for the other ranks, in nanoseconds; at most 30 s.
     uint64_t timeout_ns;
-    /// `config` of the dtl_comm_desc_t, unread.
+    /// `config` of the dtl_comm_desc_t, which the library does not read.
     void *config;
 } dtl_comm_open_t;
 
-/// What a comm table's `test` tells of a completed operation.
+/// Result of a completed operation, as the slot `test` of a comm table reports it.
 typedef struct dtl_comm_done_t {
-    /// For a completed receive, the rank that sent. With DTL_ERROR_RANK_FAILURE, the rank that
-    /// failed. Zeroed before the call.
+    /// For a completed receive, the rank that sent the message. With DTL_ERROR_RANK_FAILURE, the
+    /// rank that failed. Zeroed before the call.
     int32_t source;
-    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE ...
+    /// DTL_SUCCESS, DTL_ERROR_TRUNCATED, DTL_ERROR_CANCELED, DTL_ERROR_RANK_FAILURE or another
+    /// failure.
     dtl_status_t status;
-    /// A receive: the message's match word.
+    /// For a receive, the match word of the message.
     uint64_t match_word;
-    /// A receive: the message's true size, also when truncated.
+    /// For a receive, the true size of the message, also if it was truncated.
     uint64_t size_bytes;
 } dtl_comm_done_t;
 
-/// Most bytes of the key that a comm table's `win_create` gives.
+/// Maximum size in bytes of the key that the slot `win_create` of a comm table writes.
 #define DTL_WIN_KEY_BYTES 256u
 
-/// Flag of dtl_comm_vtable_t: the slots are called in calls of the program only, never by a thread
-/// of the library's own, which nothing would keep apart from the program's calls of what is below
-/// (an MPI that gave MPI_THREAD_SERIALIZED, say). Windows are then served by the target's calls
-/// only.
+/// Flag of dtl_comm_vtable_t: slots are called only inside calls of the program, never by a thread
+/// of the library. For transports whose lower layer the program also calls and that need these
+/// calls serialised (for example an MPI that provides MPI_THREAD_SERIALIZED). Windows are then
+/// served only by calls of the target.
 #define DTL_COMM_ONLY_IN_CALLS UINT64_C(1)
 
-/// The comm component: five required slots move bytes. The library makes all the rest of them:
-/// matching of tags, any tag and communicators in one table's messages, probing, synchronous sends,
-/// withdrawal, truncation, collectives.
+/// Component of communication: five required slots move bytes.
 ///
-/// For that it packs small messages and its own control words into frames of at most 8192 bytes,
-/// which travel under match word 0 and are received by up to 8 receives from DTL_ANY_SOURCE that
-/// are always posted. A larger message travels alone, straight from and to the program's buffers,
-/// under a word of its own, to a receive that names its source, has exactly its size and is posted
-/// before the message is sent. So a table sees nothing but: sends to any rank, match words below
-/// 2^28, receives of exactly one word from one rank or from any, messages that fit. A rank may send
-/// to itself (close does so, with no bytes).
+/// The library builds everything else on them: matching of tags, any-tag receives and several
+/// communicators over one open table, probing, synchronous sends, cancellation, truncation and
+/// collectives.
 ///
-/// What the slots must keep: two messages of one rank under one word are received in the order
-/// sent, by receives in the order posted, whichever of them names its source.
+/// Messages. The library packs small messages and its control data into frames of at most 8192
+/// bytes. Frames have match word 0, and up to 8 receives from DTL_ANY_SOURCE are always posted for
+/// them. A larger message is sent separately, directly between the program's buffers, under a match
+/// word of its own. Its receive names the source, has exactly the size of the message, and is
+/// posted before the message is sent. So a table handles only: sends to any rank; match words below
+/// 2^28; receives of exactly one match word from one rank or from any; messages that fit the
+/// buffer. A rank may send to itself (close does so, with 0 bytes).
 ///
-/// Failures: a death that the transport notices is DTL_ERROR_RANK_FAILURE on every operation that
-/// can no longer complete, and on one or all receives from any source that are posted at that time
-/// (if none is, on the next), with `source` set to the rank that died; others take messages of the
-/// living. Any other failure of a receive from any source, or of a frame's send, means that the
-/// transport is done for: it touches no buffer any more, and all operations end with that status.
-/// After an output that cannot be (a number that is no status, another match word or source than
-/// the receive's) nothing can be sent or received either, but the library keeps each buffer that
-/// `test` has not given back, and never frees its own.
+/// Order. Messages from one rank under one match word must be received in the order in which they
+/// were sent, by the receives in the order in which they were posted, whether these name the source
+/// or not.
 ///
-/// Windows: two groups of slots for transports that reach other ranks' memory without their help,
-/// each whole or absent: transfers (win_create, win_attach, win_destroy, win_put, win_get,
-/// win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap), which need the
-/// transfers. NULL: what is absent is made of messages that the target serves. So are fences and
-/// locks in any case. The slots are used for windows of all of the communicator's ranks in their
-/// order (those of dtl_comm_dup too); for windows of some of them messages are. Bounds are checked
-/// before. An operation is polled by `test`, as any other is, and has a word of the same kind (of
-/// its result only the status is read). Operations have no order among themselves, except where
-/// win_flush and win_accumulate define one. The work that they need of their target's process may
-/// be done by `test` there: the library calls it in every call that waits, and in a thread of its
-/// own while none does (but see DTL_COMM_ONLY_IN_CALLS). On a dead rank they end with
-/// DTL_ERROR_RANK_FAILURE.
+/// Failures. If the transport detects that a rank died, it completes with DTL_ERROR_RANK_FAILURE
+/// every operation that can no longer complete. It completes in the same way one or all of the
+/// receives from any source that are posted at that time, or the next one if none is posted.
+/// `source` is the rank that died. Other receives from any source accept messages from the living
+/// ranks. Any other failure of a receive from any source, or of the send of a frame, means that the
+/// whole transport has failed: it must not access any buffer any more, and all operations end with
+/// that status. After an invalid output (a number that is not a status, or a match word or source
+/// that differs from those of the receive) nothing can be sent or received either. The library then
+/// keeps every buffer whose operation `test` has not completed, and never frees its own.
 ///
-/// Thread: any, but one at a time for each communicator that `open` gave. Only open, close and
-/// win_destroy may block. A slot must not throw. It must not call dtl_comm_, dtl_win_ and
-/// dtl_request_ functions, on any communicator: such a call may wait for a lock that the slot's own
-/// caller holds. `test` also makes progress on all operations of its comm.
+/// Windows. Two groups of slots are for transports that access the memory of other ranks without
+/// their help. Each group is complete or absent: transfers (win_create, win_attach, win_destroy,
+/// win_put, win_get, win_flush), and atomics (win_atomics, win_accumulate, win_compare_and_swap),
+/// which need the transfers. If a group is absent, the library implements it by messages that the
+/// target serves. It always implements fences and locks in this way. The slots are used for windows
+/// over all ranks of the communicator in their order (also on a dtl_comm_dup); windows over some of
+/// the ranks use messages. The library checks bounds before a call. `test` completes these
+/// operations like any other; of the result, only the status is read. Operations are unordered,
+/// except where win_flush and win_accumulate define an order. If an operation needs help from the
+/// process of its target, `test` there may give it: the library calls `test` in every waiting call
+/// and, while there is none, from a thread of its own (but see DTL_COMM_ONLY_IN_CALLS). Operations
+/// on a dead rank end with DTL_ERROR_RANK_FAILURE.
+///
+/// Threads. The slots are called from any thread, but by one thread at a time for each communicator
+/// of `open`. Only open, close and win_destroy may block. A slot must not throw. It must not call
+/// dtl_comm_, dtl_win_ and dtl_request_ functions on any communicator, because such a call may wait
+/// for a lock that the caller of the slot holds.
 typedef struct dtl_comm_vtable_t {
     /// sizeof(dtl_comm_vtable_t).
     uint32_t struct_size;
-    /// Bits of the match word that the transport matches, 28 to 64; 0 = 64. All words are below
-    /// 2^28.
+    /// Number of bits of the match word that the transport compares, 28 to 64; 0 = 64. All match
+    /// words are below 2^28.
     uint32_t match_bits;
     /// DTL_COMM_ONLY_IN_CALLS or 0.
     uint64_t flags;
-    /// (required) Opens the communicator: its own pointer, this process' rank and the number of
-    /// ranks. Collective over the ranks, and called as often as the program opens one of this kind:
-    /// each is a communicator of its own, though `args` may be the same. All ranks of a job open in
-    /// one order. (dup and split do not open: they share one.) May wait, until args->timeout_ns has
-    /// passed: then DTL_ERROR_TIMEOUT, ranks are missing; name them. A failed open leaves nothing
-    /// behind. While it waits, this thread calls no other slot. Just before, the library calls
-    /// `test` some 30 times on each communicator that is open, so messages that were sent on them
-    /// and find room can leave. Do not rely on more than that: a message that is still queued then
-    /// may stay queued until open returns, and a rank that waits for it reaches its own open late
-    /// or never. To be independent of this, send the queued messages while open waits.
-    /// DTL_ERROR_NOT_SUPPORTED, on every rank: it opens only once in a process.
+    /// (required) Opens a communicator, and writes the transport's pointer to it, the rank of this
+    /// process and the number of ranks.
+    ///
+    /// It is collective over the ranks. It is called each time the program opens a communicator of
+    /// this kind, and creates an independent one each time, even if `args` are the same. All ranks
+    /// of a job open in the same order. (dup and split do not call it: they share an open
+    /// communicator.) It may wait for the other ranks up to args->timeout_ns; then it returns
+    /// DTL_ERROR_TIMEOUT with a text that names the missing ranks. A failed open must not leave
+    /// anything behind. A transport that opens only once in a process returns
+    /// DTL_ERROR_NOT_SUPPORTED on every rank.
+    ///
+    /// Progress during open: this thread calls no other slot while open waits. Immediately before
+    /// open, the library calls `test` about 30 times on each open communicator, so that queued
+    /// messages can leave if there is room for them. Messages that are still queued after that may
+    /// stay queued until open returns. A rank that waits for such a message then reaches its own
+    /// open late or never, so that open can time out. A transport prevents this by sending its
+    /// queued messages while open waits.
     dtl_status_t (*open)(void *self,
                          const dtl_comm_open_t *args,
                          void **out_comm,
                          int32_t *out_rank,
                          int32_t *out_size);
-    /// (required) Closes what open gave. No operation is pending, unless the transport has not
-    /// ended them within a second; their buffers then stay valid for ever. What was sent must still
-    /// arrive: each send that `test` called done, also at ranks that read it later. Not collective:
-    /// others close when they do, and may see a rank that closed as one that died, once they have
-    /// what it sent.
+    /// (required) Closes a communicator.
+    ///
+    /// No operation is pending, unless the transport has not completed it within a second; its
+    /// buffer then stays valid until the process ends. Every send that `test` reported as done must
+    /// still arrive, also at ranks that receive it later. The call is not collective: other ranks
+    /// close at other times. They may treat a closed rank as one that died, after they have
+    /// received what it sent.
     dtl_status_t (*close)(void *self, void *comm);
-    /// (required) Starts a send of size_bytes (0 allowed; `buf` may then be NULL). `buf` stays
-    /// untouched until the operation is done. *out_op is the transport's own word for it. The order
-    /// of sends to one rank under one word is the order of the calls. Move at once what there is
-    /// room for: to the program a small send is over now, and its next call may be far away, or an
-    /// `open` that waits for ranks which wait for this message. DTL_ERROR_BUSY: no room now; the
-    /// library calls again later. Any other failure is that of the send.
+    /// (required) Starts a send of size_bytes (0 is allowed; `buf` may then be NULL).
+    ///
+    /// `buf` must not change until the operation is done. *out_op is any number by which the
+    /// transport identifies the operation. Sends to one rank under one match word are ordered as
+    /// the calls. Transmit immediately what there is room for: for the program a small send is
+    /// complete now, and its next call may be much later, or may be an `open` that waits for ranks
+    /// which wait for this message. DTL_ERROR_BUSY means that there is no room now; the library
+    /// calls again later. Any other failure is that of the send.
     dtl_status_t (*isend)(void *self,
                           void *comm,
                           const void *buf,
@@ -150,9 +167,11 @@ typedef struct dtl_comm_vtable_t {
                           uint64_t match_word,
                           uint64_t *out_op);
     /// (required) Starts a receive of at most size_bytes from `source` (a rank or DTL_ANY_SOURCE)
-    /// under exactly this match word; `ignore` is 0. DTL_ERROR_BUSY: no room now; the library calls
-    /// again later. Any other failure of the first ones, which follow `open`, is that of
-    /// dtl_comm_open on this rank only: make `open` fail where it is known before, on every rank.
+    /// under exactly this match word; `ignore` is 0.
+    ///
+    /// DTL_ERROR_BUSY means that there is no room now; the library calls again later. If one of the
+    /// first receives, which follow `open`, fails otherwise, dtl_comm_open fails on this rank only.
+    /// Where such a failure is predictable, `open` must fail on every rank instead.
     dtl_status_t (*irecv)(void *self,
                           void *comm,
                           void *buf,
@@ -161,28 +180,33 @@ typedef struct dtl_comm_vtable_t {
                           uint64_t match_word,
                           uint64_t ignore,
                           uint64_t *out_op);
-    /// (required) Makes progress and asks after one operation. Done: *out_done = 1, *out_result
-    /// filled, the operation is over; its word may be used for another one. A status other than
-    /// success means that asking failed and the operation lives on; a failed operation is done with
-    /// its status in the result. Any other number than 0 and 1 in *out_done is a failed call too,
-    /// with DTL_ERROR_NATIVE_BACKEND.
+    /// (required) Makes progress on all operations of the communicator and tests one.
+    ///
+    /// *out_done = 1: the operation is complete, and *out_result is filled. Its number may be used
+    /// for another operation. *out_done = 0: it continues. A failed operation is complete, with its
+    /// status in the result. If the slot itself returns a status other than DTL_SUCCESS, the test
+    /// failed and the operation continues. Any other number in *out_done is treated as such a
+    /// failure, with DTL_ERROR_NATIVE_BACKEND.
     dtl_status_t (*test)(void *self,
                          void *comm,
                          uint64_t op,
                          int32_t *out_done,
                          dtl_comm_done_t *out_result);
-    /// Tries to withdraw a receive. It then completes through `test`, with DTL_ERROR_CANCELED if it
-    /// was withdrawn and as usual if it was too late. Used before close only. NULL: a message from
-    /// this rank to itself ends each receive that is still posted.
+    /// Requests cancellation of a receive. The receive then completes through `test`: with
+    /// DTL_ERROR_CANCELED if it was cancelled, otherwise normally. Used before close only. NULL: a
+    /// message from this rank to itself completes each receive that is still posted.
     dtl_status_t (*cancel)(void *self, void *comm, uint64_t op);
-    /// (transfers) Makes memory of this rank reachable for the others: *out_win is the transport's
-    /// own pointer for this rank's side of a window, not NULL; `key` gets up to DTL_WIN_KEY_BYTES
-    /// bytes with which other ranks find the memory, *out_key_bytes how many. Not collective, must
-    /// not block: the library carries the keys. `base` has size_bytes and stays valid until
-    /// win_destroy. Any memory of the program's, any alignment; NULL and 0 on a rank that has none
-    /// (it puts and gets like the others, nobody reaches it). A failure (not of this memory; no
-    /// more windows): messages do it, on all ranks, and dtl_explain has the text. Equivalents:
-    /// ibv_reg_mr, ucp_mem_map with ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
+    /// (transfers) Makes memory of this rank accessible to the others.
+    ///
+    /// *out_win is the transport's pointer for this rank's side of a window, not NULL. `key`
+    /// receives up to DTL_WIN_KEY_BYTES bytes with which other ranks access the memory,
+    /// *out_key_bytes their number. The call is not collective and must not block; the library
+    /// distributes the keys. `base` has size_bytes and stays valid until win_destroy. It is any
+    /// memory of the program with any alignment; NULL and 0 on a rank that exposes none (it puts
+    /// and gets like the others, and nothing accesses it). If the slot fails (for example for this
+    /// kind of memory, or because there are too many windows), the window uses messages on all
+    /// ranks, and dtl_explain has the text. Equivalents: ibv_reg_mr, ucp_mem_map with
+    /// ucp_rkey_pack, fi_mr_reg, MPI_Win_attach.
     dtl_status_t (*win_create)(void *self,
                                void *comm,
                                void *base,
@@ -190,28 +214,35 @@ typedef struct dtl_comm_vtable_t {
                                void **out_win,
                                void *key,
                                uint32_t *out_key_bytes);
-    /// (transfers) Tells a window how a rank's memory is found: `key` is what that rank's
-    /// win_create gave, the same bytes, aligned to 8. Called once for each rank of the window (this
-    /// one too), before anything else but win_destroy, when all of them have made theirs. Ranks
-    /// that it is not called for are not in the window. Must not block. A failure: as for
-    /// win_create. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
+    /// (transfers) Passes the key of a rank's memory to a window: the bytes that win_create wrote
+    /// on that rank, aligned to 8.
+    ///
+    /// It is called once for each rank of the window (this one too), after all of them have called
+    /// win_create and before any other call on the window except win_destroy. Ranks for which it is
+    /// not called are not in the window. It must not block. If it fails, the window uses messages
+    /// on all ranks. Equivalents: ucp_ep_rkey_unpack; copying address and rkey.
     dtl_status_t (*win_attach)(void *self,
                                void *comm,
                                void *win,
                                int32_t rank,
                                const void *key,
                                uint32_t key_bytes);
-    /// (transfers) Ends what win_create gave. When it returns, nobody changes the memory any more,
-    /// whatever other ranks are at, and no buffer of this rank's operations on it is touched; those
-    /// that are not over never will be, and their words are free. Usually all are over, and all
-    /// ranks have come here; not so after a failure. Not collective; may block for a moment, but
-    /// not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
+    /// (transfers) Destroys what win_create created.
+    ///
+    /// After it returns, no rank changes the memory any more, whatever the other ranks do, and no
+    /// buffer of this rank's operations on it is accessed. Operations that are not complete never
+    /// complete, and their numbers are free. Usually all operations are complete, and all ranks
+    /// have reached this call; not so after a failure. It is not collective. It may block briefly,
+    /// but not for other ranks. Equivalents: ibv_dereg_mr, fi_close, MPI_Win_detach.
     dtl_status_t (*win_destroy)(void *self, void *comm, void *win);
-    /// (transfers) Starts a copy of size_bytes (at least 1) to `offset` bytes behind the beginning
-    /// of the target's memory, inside of it; the target may be this rank. *out_op as for isend. It
-    /// is done when `buf`, unchanged until then, is needed no longer; there only with a later
-    /// win_flush. DTL_ERROR_BUSY: no room now; the library calls again later. Any other failure is
-    /// that of the operation. Equivalents: IBV_WR_RDMA_WRITE, ucp_put_nbx, fi_write, MPI_Rput.
+    /// (transfers) Starts a copy of size_bytes (at least 1) to the target's memory.
+    ///
+    /// The destination begins `offset` bytes after the beginning of the target's memory, and lies
+    /// inside it. The target may be this rank. *out_op identifies the operation, as in isend. It is
+    /// done when `buf`, which does not change until then, is no longer needed; the bytes are at the
+    /// target only after a later win_flush. DTL_ERROR_BUSY means that there is no room now; the
+    /// library calls again later. Any other failure is that of the operation. Equivalents:
+    /// IBV_WR_RDMA_WRITE, ucp_put_nbx, fi_write, MPI_Rput.
     dtl_status_t (*win_put)(void *self,
                             void *comm,
                             void *win,
@@ -220,8 +251,10 @@ typedef struct dtl_comm_vtable_t {
                             int32_t target,
                             uint64_t offset,
                             uint64_t *out_op);
-    /// (transfers) The reverse, else as win_put: done when the bytes are in `buf`. Equivalents:
-    /// IBV_WR_RDMA_READ, ucp_get_nbx, fi_read, MPI_Rget.
+    /// (transfers) Starts a copy of size_bytes (at least 1) from the target's memory, at `offset`
+    /// bytes after its beginning. It is done when the bytes are in `buf`. Target, *out_op and
+    /// failures are those of win_put. Equivalents: IBV_WR_RDMA_READ, ucp_get_nbx, fi_read,
+    /// MPI_Rget.
     dtl_status_t (*win_get)(void *self,
                             void *comm,
                             void *win,
@@ -230,31 +263,39 @@ typedef struct dtl_comm_vtable_t {
                             int32_t target,
                             uint64_t offset,
                             uint64_t *out_op);
-    /// (transfers) Starts an operation that is done when all operations on this window that this
-    /// rank started before on that target are done there: a load by the target itself, or any
-    /// rank's operation that starts afterwards, finds what they left. It fails if one of them has
-    /// failed without having been reported. DTL_ERROR_BUSY as for win_put. Equivalents: a read
-    /// behind the writes, ucp_ep_flush_nbx, MPI_Win_flush.
+    /// (transfers) Starts an operation that is done when all earlier operations of this rank on
+    /// this window and target are complete at the target.
+    ///
+    /// A load by the target itself, and any rank's operation that starts afterwards, then finds
+    /// their effects. It fails if one of them has failed without a report. DTL_ERROR_BUSY means
+    /// that there is no room now; the library calls again later. Equivalents: a read after the
+    /// writes, ucp_ep_flush_nbx, MPI_Win_flush.
     dtl_status_t (*win_flush)(void *self, void *comm, void *win, int32_t target, uint64_t *out_op);
-    /// (atomics) Whether the next two slots do all of a dtype on this window: each operation of the
-    /// table at dtl_reduce_op_t, and compare and swap if it is an integer, BYTE or BOOL. *out_yes =
-    /// 0 or 1. Called when the window is made, once for each built-in dtype. If one rank writes 0,
-    /// the targets apply all operations of that dtype, by messages, so that the two ways never mix.
-    /// An operation that the hardware lacks can be made here of its compare and swap. Must not
-    /// block. A failure: as for win_create.
+    /// (atomics) Reports whether the next two slots support a dtype on this window completely:
+    /// *out_yes = 0 or 1.
+    ///
+    /// Support means each operation of the table at dtl_reduce_op_t, and compare-and-swap if the
+    /// dtype is an integer, BYTE or BOOL. An operation that the hardware lacks can be implemented
+    /// here by compare-and-swap. The slot is called once for each built-in dtype when the window is
+    /// created. If one rank writes 0, the targets apply all operations of that dtype, by messages,
+    /// so that the two methods never mix. It must not block. If it fails, the window uses messages
+    /// on all ranks.
     dtl_status_t (*win_atomics)(void *self,
                                 void *comm,
                                 void *win,
                                 dtl_dtype_t dtype,
                                 int32_t *out_yes);
-    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) from
-    /// `offset` bytes on, which may be no multiple of their size. The results are those of the
-    /// library's reductions (DTL_OP_SUM and its kin). `result`: NULL, or room for what was there
-    /// before, not overlapping `buf`; which may be NULL for NO_OP. Each element is changed as a
-    /// whole, whoever else uses these two slots on it with that dtype, the target itself included;
-    /// those of one rank happen in the order of the calls. Done when `buf` is needed no longer and
-    /// `result` is there. DTL_ERROR_BUSY as for win_put. Equivalents: IBV_WR_ATOMIC_FETCH_AND_ADD,
-    /// ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
+    /// (atomics) Starts there[i] = there[i] op buf[i] for `count` elements (at least 1) at `offset`
+    /// bytes after the beginning of the target's memory.
+    ///
+    /// The offset need not be a multiple of the element size. The results are those of the
+    /// library's reductions (DTL_OP_SUM and the others). `result` is NULL, or receives the previous
+    /// values; it does not overlap `buf`. `buf` may be NULL for NO_OP. Each element changes
+    /// atomically with respect to all uses of these two slots on it with that dtype, including
+    /// those of the target itself. Operations of one rank take place in the order of the calls. The
+    /// operation is done when `buf` is no longer needed and `result` is filled. DTL_ERROR_BUSY
+    /// means that there is no room now; the library calls again later. Equivalents:
+    /// IBV_WR_ATOMIC_FETCH_AND_ADD, ucp_atomic_op_nbx, fi_fetch_atomic, MPI_Rget_accumulate.
     dtl_status_t (*win_accumulate)(void *self,
                                    void *comm,
                                    void *win,
@@ -266,8 +307,9 @@ typedef struct dtl_comm_vtable_t {
                                    uint64_t offset,
                                    dtl_reduce_op_t op,
                                    uint64_t *out_op);
-    /// (atomics) Starts on one element: if it equals *expected, *value is stored; *result gets what
-    /// it was. Else as win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
+    /// (atomics) Starts a compare-and-swap of one element: if it equals *expected, *value is
+    /// stored. *result receives the previous value. Offset, atomicity, order and failures are those
+    /// of win_accumulate. Equivalents: IBV_WR_ATOMIC_CMP_AND_SWP, fi_compare_atomic,
     /// MPI_Compare_and_swap.
     dtl_status_t (*win_compare_and_swap)(void *self,
                                          void *comm,
@@ -290,35 +332,42 @@ typedef struct dtl_comm_vtable_t {
  * Backend tables: devices, memory, transfers.
  * -------------------------------------------------------------------------------------------- */
 
-/// The device component. Slots marked (required) must be there. All slots: any thread, no locks
-/// held, may block, must not call dtl_ functions on this backend, must not throw. `self` is the
-/// pointer given to `dtl_backend_register`. Outputs are read only after DTL_SUCCESS. Boolean
-/// outputs must be 0 or 1; any other value, a device that does not exist and a number that is not a
-/// status make the call fail with DTL_ERROR_NATIVE_BACKEND.
+/// Component of devices. Slots marked (required) must not be NULL.
+///
+/// These rules apply to the slots of all components except where a text differs. They are called
+/// from any thread, with no lock held. They may block. They must not call dtl_ functions on this
+/// backend, and must not throw. `self` is the pointer that was given to `dtl_backend_register`.
+/// Outputs are read only after DTL_SUCCESS. Boolean outputs must be 0 or 1. Any other value, a
+/// device that does not exist, and a number that is not a status make the call fail with
+/// DTL_ERROR_NATIVE_BACKEND.
 typedef struct dtl_device_vtable_t {
     /// sizeof(dtl_device_vtable_t).
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// (required) Number of devices, 0 or more.
+    /// (required) Writes the number of devices, 0 or more.
     dtl_status_t (*count)(void *self, int32_t *out_count);
-    /// (required) Makes a device the calling thread's current one (as cudaSetDevice).
+    /// (required) Sets the current device of the calling thread. Corresponds to cudaSetDevice.
     dtl_status_t (*set)(void *self, int32_t device);
-    /// (required) Returns the calling thread's current device: the one that the last `set` in this
-    /// thread made current, or, without a `set`, 0 or the driver's. The library calls it only in
-    /// threads in which dtl_backend_set_device has not chosen a device of this backend; otherwise
-    /// it uses that choice.
+    /// (required) Writes the current device of the calling thread: the argument of the last `set`
+    /// in this thread, or, if there was none, 0 or the device that is current in the driver. The
+    /// library calls it only in threads that have not chosen a device of this backend with
+    /// dtl_backend_set_device. In the other threads it uses their choice.
     dtl_status_t (*get)(void *self, int32_t *out_device);
-    /// Describes a device. `out_info` is zeroed, struct_size set. NULL: name and count only.
+    /// Describes a device. `out_info` is zeroed, and its struct_size is set. NULL: only name and
+    /// count are known.
     dtl_status_t (*info)(void *self, int32_t device, dtl_device_info_t *out_info);
-    /// Free and total bytes of a device; 0 = unknown. NULL: the memory table's, else NOT_SUPPORTED.
+    /// Writes the free and total bytes of a device; 0 = unknown. NULL: the slot of the memory table
+    /// is called; if that is NULL too, DTL_ERROR_NOT_SUPPORTED.
     dtl_status_t (*memory_info)(void *self,
                                 int32_t device,
                                 uint64_t *out_free,
                                 uint64_t *out_total);
-    /// Waits for all work on a device. NULL: the streams made through the library are waited for.
+    /// Waits for all work on a device. NULL: the library waits for the streams that were created
+    /// through it.
     dtl_status_t (*synchronize)(void *self, int32_t device);
-    /// DLPack's device type and id (as StepMesh's GetDevice). NULL: NOT_SUPPORTED.
+    /// Writes the DLPack device type and id of a device (StepMesh's GetDevice). NULL:
+    /// DTL_ERROR_NOT_SUPPORTED.
     dtl_status_t (*dlpack)(void *self, int32_t device, int32_t *out_type, int32_t *out_id);
 } dtl_device_vtable_t;
 
@@ -326,83 +375,94 @@ typedef struct dtl_device_vtable_t {
 #define DTL_DEVICE_VTABLE_INIT \
     {sizeof(dtl_device_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
-/// The memory component. Rules as for dtl_device_vtable_t. Works on the calling thread's current
-/// device.
+/// Component of memory. The rules of dtl_device_vtable_t apply. alloc, import_handle, kind_info and
+/// memory_info apply to the calling thread's current device. Slots that take the address of an
+/// allocation must find its device by the address, because another device may be current.
 typedef struct dtl_memory_vtable_t {
     /// sizeof(dtl_memory_vtable_t).
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// (required) Allocates size_bytes (at least 1) aligned to `alignment` (a power of two, at
-    /// least 1). If the program passes 0 to dtl_mem_alloc, `alignment` is the one that kind_info
-    /// declares, or 1 if it declares none. Unknown kind: DTL_ERROR_NOT_SUPPORTED. No memory:
-    /// DTL_ERROR_OUT_OF_MEMORY.
+    /// (required) Allocates size_bytes (at least 1), aligned to `alignment` (a power of two, at
+    /// least 1).
+    ///
+    /// If the program passes alignment 0 to dtl_mem_alloc, `alignment` is the one that kind_info
+    /// declares, or 1 if it declares none. An unknown kind is DTL_ERROR_NOT_SUPPORTED. Insufficient
+    /// memory is DTL_ERROR_OUT_OF_MEMORY.
     dtl_status_t (*alloc)(void *self,
                           uint64_t size_bytes,
                           uint64_t alignment,
                           dtl_enum_word_t kind,
                           void **out_ptr);
-    /// (required) Frees what alloc gave; size, alignment and kind are those of the alloc.
+    /// (required) Frees memory of alloc. Size, alignment and kind are those of the alloc.
     dtl_status_t (*free)(void *self,
                          void *ptr,
                          uint64_t size_bytes,
                          uint64_t alignment,
                          dtl_enum_word_t kind);
-    /// Describes a kind. `out_info` is zeroed, struct_size set. alignment: a power of two up to
-    /// 2^30, or 0 = none declared, which dtl_mem_kind_info reports as 1; any other value makes
-    /// dtl_mem_kind_info and dtl_mem_alloc with alignment 0 fail with DTL_ERROR_NATIVE_BACKEND.
-    /// Unknown kind: NOT_SUPPORTED. NULL: HOST is taken to be host memory, DEVICE memory that only
-    /// this backend can touch.
+    /// Describes a kind of memory. `out_info` is zeroed, and its struct_size is set.
+    ///
+    /// `alignment` is a power of two up to 2^30, or 0 = none declared, which dtl_mem_kind_info
+    /// reports as 1. Any other value makes dtl_mem_kind_info, and dtl_mem_alloc with alignment 0,
+    /// fail with DTL_ERROR_NATIVE_BACKEND. An unknown kind is DTL_ERROR_NOT_SUPPORTED. NULL: HOST
+    /// is treated as host memory, and DEVICE as memory that only this backend can access.
     dtl_status_t (*kind_info)(void *self,
                               dtl_enum_word_t kind,
                               dtl_mem_kind_info_t *out_info);
-    /// Free and total bytes; 0 = unknown. Asked where the device table does not tell, or for device
-    /// 0 of a backend without that table. NULL: NOT_SUPPORTED.
+    /// Writes the free and total bytes; 0 = unknown. It is called if the device table has no
+    /// memory_info, and for device 0 of a backend without a device table. NULL:
+    /// DTL_ERROR_NOT_SUPPORTED.
     dtl_status_t (*memory_info)(void *self, uint64_t *out_free, uint64_t *out_total);
-    /// Memory of other processes: export_handle, import_handle and close_handle come all together
-    /// or not at all (then: NOT_SUPPORTED). Writes what import_handle needs to reach an allocation
-    /// of alloc (size, alignment and kind are those of the alloc) from another process of this
-    /// node: DTL_MEM_HANDLE_ROOM bytes at out_bytes, aligned to 8, zeroed before. The library adds
-    /// kind, size, alignment, node and the backend's name, and a sum over all. A kind that cannot
-    /// be exported: NOT_SUPPORTED with a text; a kind that can has DTL_MEMORY_EXPORTABLE. As
-    /// cudaIpcGetMemHandle.
+    /// Writes the data with which import_handle accesses an allocation of alloc from another
+    /// process on this node.
+    ///
+    /// export_handle, import_handle and close_handle are all present or all NULL (then
+    /// DTL_ERROR_NOT_SUPPORTED). Size, alignment and kind are those of the alloc. out_bytes has
+    /// DTL_MEM_HANDLE_ROOM bytes, aligned to 8 and zeroed. The library adds kind, size, alignment,
+    /// node, the name of the backend, and a checksum. A kind that cannot be exported is
+    /// DTL_ERROR_NOT_SUPPORTED with a text; a kind that can has the property DTL_MEMORY_EXPORTABLE.
+    /// Corresponds to cudaIpcGetMemHandle.
     dtl_status_t (*export_handle)(void *self,
                                   void *ptr,
                                   uint64_t size_bytes,
                                   uint64_t alignment,
                                   dtl_enum_word_t kind,
                                   void *out_bytes);
-    /// Makes an allocation of another process one of this one, on the current device. Each call
-    /// gives an address of its own; if it is one that was given before and not closed, it is closed
-    /// once and the caller gets DTL_ERROR_ALREADY_EXISTS. The bytes (aligned to 8) are what
-    /// export_handle of a backend of this name wrote on this node, with the size, alignment and
-    /// kind of the export. The exporter may have freed it or ended since: then INVALID_HANDLE. A
-    /// backend that cannot import what this very process exported: NOT_SUPPORTED. As
-    /// cudaIpcOpenMemHandle.
+    /// Maps an allocation of another process into this one, on the current device.
+    ///
+    /// Each call must write a different address. If it writes one that is in use, the library
+    /// closes it once and the caller gets DTL_ERROR_ALREADY_EXISTS. `bytes` (aligned to 8) are
+    /// those that export_handle of a backend of this name wrote on this node; size, alignment and
+    /// kind are those of the export. If the exporter has freed the memory or ended since, the
+    /// status is DTL_ERROR_INVALID_HANDLE. A backend that cannot import what the same process
+    /// exported returns DTL_ERROR_NOT_SUPPORTED. Corresponds to cudaIpcOpenMemHandle.
     dtl_status_t (*import_handle)(void *self,
                                   const void *bytes,
                                   uint64_t size_bytes,
                                   uint64_t alignment,
                                   dtl_enum_word_t kind,
                                   void **out_ptr);
-    /// Lets go of what import_handle gave; the memory stays for those who still have it. As
+    /// Unmaps memory of import_handle. It stays allocated for its other users. Corresponds to
     /// cudaIpcCloseMemHandle.
     dtl_status_t (*close_handle)(void *self,
                                  void *ptr,
                                  uint64_t size_bytes,
                                  uint64_t alignment,
                                  dtl_enum_word_t kind);
-    /// alloc and free in the order of one of the backend's streams, on its device; both or none.
-    /// The memory may be used by work that is queued to the stream later. A kind that goes only at
-    /// once is taken at once. NULL: alloc at once; free when the stream's work is done. As
-    /// cudaMallocAsync.
+    /// Allocates like alloc, in the order of one of the backend's streams and on the device of the
+    /// stream.
+    ///
+    /// alloc_async and free_async are both present or both NULL. Work queued to the stream later
+    /// may use the memory. A kind that does not support this order may be allocated immediately.
+    /// NULL: the library calls alloc immediately, and free when the work in the stream is done.
+    /// Corresponds to cudaMallocAsync.
     dtl_status_t (*alloc_async)(void *self,
                                 void *stream,
                                 uint64_t size_bytes,
                                 uint64_t alignment,
                                 dtl_enum_word_t kind,
                                 void **out_ptr);
-    /// Frees what alloc or alloc_async gave, behind the work that is in the stream. As
+    /// Frees memory of alloc or alloc_async, after the work that is in the stream. Corresponds to
     /// cudaFreeAsync.
     dtl_status_t (*free_async)(void *self,
                                void *stream,
@@ -410,32 +470,36 @@ typedef struct dtl_memory_vtable_t {
                                uint64_t size_bytes,
                                uint64_t alignment,
                                dtl_enum_word_t kind);
-    /// Makes host memory of the program's (at least 1 byte) memory of kind DTL_MEMORY_PINNED of
-    /// this backend, which kind_info then describes; both or none. Ranges do not overlap. NULL:
-    /// NOT_SUPPORTED. As cudaHostRegister.
+    /// Registers host memory of the program (at least 1 byte) as memory of kind DTL_MEMORY_PINNED,
+    /// as kind_info describes it. register_host and unregister_host are both present or both NULL
+    /// (then DTL_ERROR_NOT_SUPPORTED). Ranges do not overlap. Corresponds to cudaHostRegister.
     dtl_status_t (*register_host)(void *self, void *ptr, uint64_t size_bytes);
-    /// Takes that back, with the same bytes. As cudaHostUnregister.
+    /// Undoes register_host, with the same range. Corresponds to cudaHostUnregister.
     dtl_status_t (*unregister_host)(void *self, void *ptr, uint64_t size_bytes);
-    /// A dma-buf of a range within an allocation: a new file descriptor, the caller's, and where in
-    /// it the range begins. NULL: NOT_SUPPORTED. As cuMemGetHandleForAddressRange.
+    /// Exports a range within an allocation as a dma-buf: writes a new file descriptor, which the
+    /// caller owns, and the offset of the range in it. NULL: DTL_ERROR_NOT_SUPPORTED. Corresponds
+    /// to cuMemGetHandleForAddressRange.
     dtl_status_t (*export_dmabuf)(void *self,
                                   void *ptr,
                                   uint64_t size_bytes,
                                   int32_t *out_fd,
                                   uint64_t *out_offset_bytes);
-    /// Describes memory that the program allocated through the backend's driver itself. `ptr` is
-    /// any address in it. Writes device, kind, base and size_bytes of `out_info`, which is zeroed
-    /// with struct_size set. DTL_ERROR_NOT_FOUND: the driver does not know the address. Any
-    /// other failure leaves the address unclassified: the query, copy or message fails with that
-    /// status, and nothing is copied. A kind that is not a memory kind, a device below 0, or a base
-    /// and size_bytes that do not contain `ptr`: DTL_ERROR_NATIVE_BACKEND. Messages and copies call
-    /// it once for each buffer that the library does not know and wait for the result, so it must
-    /// be fast. They do not call it for buffers in the program's image, on its stacks or in its
-    /// heap (brk), which they treat as host memory. It must not read the memory at `ptr`. It must
-    /// not call dtl_mem_query or functions for copies and messages, not even for another backend:
-    /// these functions call it, so it would recurse. The slots of the transfer table are then
-    /// called with such memory, too. NULL: only memory passed to dtl_mem_adopt is recognised. As
+    /// Describes memory that the program allocated through the backend's driver. Corresponds to
     /// cuPointerGetAttributes.
+    ///
+    /// `ptr` is any address in it. The slot writes device, kind, base and size_bytes of `out_info`,
+    /// which is zeroed with struct_size set. DTL_ERROR_NOT_FOUND means that the driver does not
+    /// recognise the address. With any other failure the address stays unclassified: the query,
+    /// copy or message fails with that status, and nothing is copied. A kind that is not a memory
+    /// kind, a device below 0, or a base and size_bytes that do not contain `ptr` is
+    /// DTL_ERROR_NATIVE_BACKEND.
+    ///
+    /// Messages and copies call it once for each buffer that the library does not recognise, and
+    /// wait for the result, so it must be fast. They do not call it for buffers in the program's
+    /// image, on its stacks or in its heap (brk), which they treat as host memory. It must not read
+    /// the memory at `ptr`. It must not call dtl_mem_query or functions for copies and messages,
+    /// not even for another backend: these functions call it, so it would recurse. NULL: only
+    /// memory passed to dtl_mem_adopt is recognised.
     dtl_status_t (*pointer_info)(void *self, const void *ptr, dtl_mem_info_t *out_info);
 } dtl_memory_vtable_t;
 
@@ -444,27 +508,32 @@ typedef struct dtl_memory_vtable_t {
     {sizeof(dtl_memory_vtable_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, \
      NULL, NULL, NULL, NULL}
 
-/// The transfer component. Rules as for dtl_device_vtable_t. At least one side of a copy is memory
-/// that this backend allocated, passed with the kind it was allocated with. The other side is also
-/// such memory, or any memory that the host can reach (malloc, the stack, another backend's),
+/// Component of transfers. The rules of dtl_device_vtable_t apply.
+///
+/// Memory: at least one side of a copy is memory of this backend, passed with its kind: allocated
+/// by it, imported, adopted, registered, or described by pointer_info. The other side is also such
+/// memory, or any memory that the host can access (malloc, the stack, memory of another backend),
 /// passed as DTL_MEMORY_HOST. So DTL_MEMORY_HOST alone does not distinguish the backend's own host
-/// memory from the program's. Either side may be on a device other than the calling thread's
-/// current one. The library does not change the current device for a copy: look up the device by
-/// the address.
+/// memory from that of the program.
+///
+/// Devices: either side may be on a device other than the calling thread's current one. The library
+/// does not change the current device for a copy. The slot must find the device of each side by its
+/// address.
 typedef struct dtl_transfer_vtable_t {
     /// sizeof(dtl_transfer_vtable_t).
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// (required) Copies size_bytes (at least 1) and returns when it is done. The ranges do not
-    /// overlap.
+    /// (required) Copies size_bytes (at least 1), and returns when the copy is done. The ranges do
+    /// not overlap.
     dtl_status_t (*copy)(void *self,
                          void *dst,
                          dtl_enum_word_t dst_kind,
                          const void *src,
                          dtl_enum_word_t src_kind,
                          uint64_t size_bytes);
-    /// Queues a copy on one of the backend's streams. NULL: the stream is waited for, then copy.
+    /// Queues a copy on one of the backend's streams. NULL: the library waits for the stream, then
+    /// calls copy.
     dtl_status_t (*copy_async)(void *self,
                                void *stream,
                                void *dst,
@@ -472,7 +541,8 @@ typedef struct dtl_transfer_vtable_t {
                                const void *src,
                                dtl_enum_word_t src_kind,
                                uint64_t size_bytes);
-    /// Copies `height` rows of `width_bytes`, pitch apart. NULL: copy, row by row.
+    /// Copies `height` rows of `width_bytes`, which are dst_pitch_bytes and src_pitch_bytes apart.
+    /// NULL: copy is called for each row.
     dtl_status_t (*copy_2d)(void *self,
                             void *dst,
                             dtl_enum_word_t dst_kind,
@@ -482,14 +552,14 @@ typedef struct dtl_transfer_vtable_t {
                             uint64_t src_pitch_bytes,
                             uint64_t width_bytes,
                             uint64_t height);
-    /// Sets size_bytes (at least 1) to `value`. NULL: copied from a filled host buffer.
+    /// Sets size_bytes (at least 1) to `value`. NULL: the library copies a filled host buffer.
     dtl_status_t (*fill)(void *self,
                          void *dst,
                          dtl_enum_word_t kind,
                          uint8_t value,
                          uint64_t size_bytes);
-    /// Queues moving memory of kind DTL_MEMORY_MANAGED near a device (-1: the host). NULL: it
-    /// stays. As cudaMemPrefetchAsync.
+    /// Queues the migration of memory of kind DTL_MEMORY_MANAGED to a device (-1: the host). NULL:
+    /// the memory stays. Corresponds to cudaMemPrefetchAsync.
     dtl_status_t (*prefetch)(void *self,
                              void *stream,
                              void *ptr,
@@ -505,58 +575,71 @@ typedef struct dtl_transfer_vtable_t {
  * Backend tables: execution, the table of tables, registration.
  * -------------------------------------------------------------------------------------------- */
 
-/// Flag of `dtl_backend_register`: replaces a backend of the same name. The old backend's handle
-/// stays valid as long as allocations, streams, events, executors, communicators or handlers of it
-/// are alive, or memory is adopted by it or registered with it. After the last of them (at once if
-/// there are none) the old backend is unregistered: its handle becomes stale and its table's
-/// `destroy` is called. A built-in backend stays until dtl_finalize.
+/// Flag of `dtl_backend_register`: replaces a backend of the same name.
+///
+/// The handle of the old backend stays valid while allocations, streams, events, executors,
+/// communicators or handlers of it are alive, or memory is adopted by it or registered with it.
+/// After the last of them (immediately if there are none) the old backend is unregistered: its
+/// handle becomes stale, and the slot `destroy` of its table is called. A built-in backend stays
+/// until dtl_finalize.
 #define DTL_REGISTER_REPLACE UINT64_C(1)
 
-/// The exec component. Rules as for dtl_device_vtable_t. Four groups, each whole or absent: streams
-/// (the stream_ slots), events (the event_ slots; they need the streams), host execution (execute,
-/// parallel_for, max_parallelism), and modules (module_compile to kernel_launch; they need the
-/// streams). Absent: the library's own, on host threads; modules: DTL_ERROR_NOT_SUPPORTED.
+/// Component of execution. The rules of dtl_device_vtable_t apply.
+///
+/// There are four groups of slots, each complete or absent: streams (stream_create, stream_destroy,
+/// stream_synchronize), events (event_create, event_destroy, event_record, event_query; they need
+/// the streams), host execution (execute, parallel_for, max_parallelism), and modules
+/// (module_compile to kernel_launch; they need the streams). For an absent group the library
+/// provides an implementation on host threads; absent modules are DTL_ERROR_NOT_SUPPORTED. Slots
+/// without a group in front of their text are optional.
 typedef struct dtl_exec_vtable_t {
     /// sizeof(dtl_exec_vtable_t).
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// (streams) Creates a stream on a device; *out_stream is the backend's own pointer, not NULL.
+    /// (streams) Creates a stream on a device. *out_stream is the backend's pointer, not NULL.
     dtl_status_t (*stream_create)(void *self, int32_t device, uint64_t flags, void **out_stream);
-    /// (streams) Destroys a stream that stream_create made. Work that is queued in the stream must
-    /// still run: wait for it, or return at once and let it finish.
+    /// (streams) Destroys a stream of stream_create. Work that is queued in the stream must still
+    /// run. The slot may wait for it, or return immediately and let it finish.
     dtl_status_t (*stream_destroy)(void *self, void *stream);
-    /// (streams) Waits for all work in the stream; a failure of that work is the status.
+    /// (streams) Waits for all work in the stream. If the work failed, the slot returns that
+    /// status.
     dtl_status_t (*stream_synchronize)(void *self, void *stream);
-    /// Whether all work is done, without waiting. NULL: an event is recorded and queried. If the
-    /// event slots are missing as well, dtl_stream_query waits for the stream, as dtl_event_record
-    /// does.
+    /// Writes 1 if all work in the stream is done, otherwise 0, without waiting. NULL: the library
+    /// records and queries an event. If the event slots are NULL too, dtl_stream_query waits for
+    /// the stream, and so does dtl_event_record.
     dtl_status_t (*stream_query)(void *self, void *stream, int32_t *out_done);
-    /// Work queued from now on waits for the event. NULL: the caller waits for the event.
+    /// Makes work that is queued from now on wait for the event. NULL: the calling thread waits for
+    /// the event.
     dtl_status_t (*stream_wait_event)(void *self, void *stream, void *event);
-    /// Calls fn(user) on a host thread once the work before is done. NULL: the caller waits, then
-    /// calls.
+    /// Queues a call of function(user) on a host thread, after the work queued before. NULL: the
+    /// calling thread waits for the stream, then calls the function.
     dtl_status_t (*stream_host_callback)(void *self,
                                          void *stream,
                                          dtl_task_fn_t function,
                                          void *user);
-    /// (events) Creates an event; *out_event is the backend's own pointer, not NULL.
+    /// (events) Creates an event. *out_event is the backend's pointer, not NULL.
     dtl_status_t (*event_create)(void *self, uint64_t flags, void **out_event);
-    /// (events) Destroys an event that event_create made.
+    /// (events) Destroys an event of event_create.
     dtl_status_t (*event_destroy)(void *self, void *event);
-    /// (events) Marks the present end of the stream; replaces an earlier record.
+    /// (events) Records the event at the current end of the stream. It replaces an earlier record.
     dtl_status_t (*event_record)(void *self, void *event, void *stream);
-    /// (events) Whether the work before the record is done. Never recorded = done. If that work
-    /// failed, each query and wait returns that failure as its status, until the event is recorded
-    /// again. A status that a callback in the stream returned is not a failure of the work: the
-    /// library reports it itself.
+    /// (events) Writes 1 if the work before the record is done or the event was never recorded,
+    /// otherwise 0.
+    ///
+    /// If that work failed, every query and every wait returns the failure as its status, not only
+    /// the first one, until the event is recorded again. A status that a callback in the stream
+    /// returned is not a failure of the work: the library reports it itself.
     dtl_status_t (*event_query)(void *self, void *event, int32_t *out_done);
-    /// Waits for the event. NULL: event_query is polled.
+    /// Waits for the event. NULL: the library polls event_query.
     dtl_status_t (*event_sync)(void *self, void *event);
-    /// Nanoseconds between two recorded, completed events. NULL: NOT_SUPPORTED.
+    /// Writes the nanoseconds between two recorded, completed events. NULL:
+    /// DTL_ERROR_NOT_SUPPORTED.
     dtl_status_t (*event_elapsed)(void *self, void *start, void *stop, uint64_t *out_ns);
-    /// Queues a kernel made from a function. NULL: it is run over the grid on the host, in the
-    /// stream's order (a host callback).
+    /// Queues a kernel that was created from a host function, which the backend calls once for each
+    /// thread of the grid. NULL, and for functions that run a whole block: the library runs the
+    /// grid on the host in a host callback of the stream, and waits for the stream if
+    /// stream_host_callback is NULL too.
     dtl_status_t (*launch)(void *self,
                            void *stream,
                            const dtl_launch_t *launch,
@@ -565,49 +648,55 @@ typedef struct dtl_exec_vtable_t {
                            const void *const *args,
                            const uint64_t *sizes,
                            uint64_t count);
-    /// (host execution) Runs fn(user) and returns when it has run; its status is the result.
+    /// (host execution) Runs function(user) and returns when it has run. The slot returns its
+    /// status.
     dtl_status_t (*execute)(void *self, dtl_task_fn_t function, void *user);
-    /// (host execution) Runs begin ... end-1 in pieces of at most `grain` (at least 1) and returns
-    /// when all have run; the first failing status of a piece is the result.
+    /// (host execution) Runs the iterations begin to end-1 in chunks of at most `grain` (at least
+    /// 1), and returns when all have run. The slot returns the first failing status of a chunk.
     dtl_status_t (*parallel_for)(void *self,
                                  uint64_t begin,
                                  uint64_t end,
                                  uint64_t grain,
                                  dtl_range_fn_t body,
                                  void *user);
-    /// (host execution) Most iterations that ever run at the same time (at least 1).
+    /// (host execution) Writes the maximum number of iterations that run at the same time (at least
+    /// 1).
     dtl_status_t (*max_parallelism)(void *self, uint32_t *out_threads);
-    /// Into how many pieces a loop is best cut. NULL: max_parallelism.
+    /// Writes the number of chunks into which a loop is best divided. NULL: max_parallelism.
     dtl_status_t (*suggested_parallelism)(void *self, uint32_t *out_threads);
-    /// (modules) Compiles or loads source for a device; *out_module is the backend's own pointer,
-    /// not NULL. The source is valid during the call; its size_bytes is never 0 and a NUL follows
-    /// the bytes. Language 0 is the backend's own; its sources may include dtl_kernel.h. The
-    /// backend must make that header available (its own copy, or the folder in which it is
-    /// installed): source->files does not contain it, nor do the options contain its folder. A
-    /// language that the backend does not take: DTL_ERROR_NOT_SUPPORTED with a text that names
-    /// those it takes. An error in the source: DTL_ERROR_COMPILE_FAILED. `log(log_user, ...)`, not
-    /// NULL, takes the compiler's whole log, also that of a success. Several threads compile at
-    /// once.
+    /// (modules) Compiles or loads source for a device. *out_module is the backend's pointer, not
+    /// NULL.
+    ///
+    /// The source is valid during the call. Its size_bytes is never 0, and a NUL follows the bytes.
+    /// Language 0 is the default language of the backend; its sources may include dtl_kernel.h. The
+    /// backend must make that header available to its compiler (its own copy, or the folder in
+    /// which it is installed): source->files does not contain it, and the options do not contain
+    /// its folder.
+    ///
+    /// If the backend does not support the language, it returns DTL_ERROR_NOT_SUPPORTED with a text
+    /// that names the supported ones. An error in the source is DTL_ERROR_COMPILE_FAILED.
+    /// `log(log_user, ...)`, never NULL, receives the whole log of the compiler, also after a
+    /// success. Several threads may compile at once.
     dtl_status_t (*module_compile)(void *self,
                                    int32_t device,
                                    const dtl_source_t *source,
                                    dtl_text_fn_t log,
                                    void *log_user,
                                    void **out_module);
-    /// (modules) Destroys a module that module_compile gave; its kernels are destroyed before.
+    /// (modules) Destroys a module of module_compile. Its kernels are destroyed before.
     dtl_status_t (*module_destroy)(void *self, void *module);
-    /// (modules) Finds a kernel; *out_kernel is the backend's own pointer, not NULL, and each that
-    /// was given is destroyed once. No such kernel: DTL_ERROR_NOT_FOUND. `signature` as in
-    /// dtl_kernel_get, checked; NULL if there is none.
+    /// (modules) Finds a kernel in a module. *out_kernel is the backend's pointer, not NULL; each
+    /// one is destroyed once. If there is no such kernel, the status is DTL_ERROR_NOT_FOUND.
+    /// `signature` is that of dtl_kernel_get, already checked; NULL if there is none.
     dtl_status_t (*kernel_get)(void *self,
                                void *module,
                                const char *name,
                                const char *signature,
                                void **out_kernel);
-    /// (modules) Destroys a kernel that kernel_get gave. Launches that are queued still run.
+    /// (modules) Destroys a kernel of kernel_get. Launches that are queued must still run.
     dtl_status_t (*kernel_destroy)(void *self, void *kernel);
-    /// (modules) Queues a kernel that kernel_get gave; args[i] points to sizes[i] bytes, valid
-    /// during the call. If the kernel has a signature, number and sizes match it.
+    /// (modules) Queues a kernel of kernel_get. args[i] points to sizes[i] bytes, valid during the
+    /// call. If the kernel has a signature, the number and sizes of the arguments match it.
     dtl_status_t (*kernel_launch)(void *self,
                                   void *stream,
                                   void *kernel,
@@ -625,37 +714,39 @@ typedef struct dtl_exec_vtable_t {
 /// Flag of dtl_backend_vtable_t: launches and loops of this backend compute nothing.
 #define DTL_BACKEND_NO_COMPUTE UINT64_C(1)
 
-/// A backend: up to five components, each NULL where it has none. The tables are copied at
-/// registration; `self` and what it points to must live until `destroy`.
+/// Backend: up to five components, each NULL if the backend does not have it; at least one. The
+/// tables are copied at registration. `self` and the data behind it must live until `destroy` is
+/// called.
 typedef struct dtl_backend_vtable_t {
     /// sizeof(dtl_backend_vtable_t).
     uint32_t struct_size;
     /// DTL_ABI_VERSION of the header it was compiled with.
     uint32_t abi_version;
-    /// Rank in the automatic choice; 0 = 40, INT32_MIN = never chosen.
+    /// Priority in the automatic choice; 0 = 40, INT32_MIN = never chosen.
     int32_t auto_priority;
     /// Must be 0.
     uint32_t reserved;
     /// DTL_BACKEND_NO_COMPUTE or 0.
     uint64_t flags;
-    /// Whether it can run here: *out_yes = 0 or 1; if 0, the reason is written to `why` (cap
-    /// bytes). Must not fail on a machine without the hardware: a failure counts as 0, with the
-    /// failure as the reason. NULL: always available.
+    /// Checks whether the backend can run here: *out_yes = 0 or 1. For 0 it writes the reason to
+    /// `why` (cap bytes). It must not fail on a machine without the hardware: a failure counts as
+    /// 0, with the failure as the reason. NULL: always available.
     dtl_status_t (*is_available)(void *self, int32_t *out_yes, char *why, uint64_t cap);
-    /// Whether it has a feature of this name. NULL: the components are its features.
+    /// Checks whether the backend has a feature: *out_yes = 0 or 1. It is called only for names
+    /// that dtl_backend_supports does not resolve itself. NULL: the backend has no other features.
     dtl_status_t (*supports)(void *self, const char *feature, int32_t *out_yes);
-    /// Called once, after the last use, when the backend is unregistered, replaced or the library
-    /// is finalized. NULL: nothing to do.
+    /// Called once, after the last use, when the backend is unregistered or replaced, or the
+    /// library is finalized. NULL: there is nothing to do.
     void (*destroy)(void *self);
-    /// Devices, or NULL.
+    /// Devices; NULL = none.
     const dtl_device_vtable_t *device;
-    /// Memory, or NULL.
+    /// Memory; NULL = none.
     const dtl_memory_vtable_t *memory;
-    /// Transfers, or NULL.
+    /// Transfers; NULL = none.
     const dtl_transfer_vtable_t *transfer;
-    /// Execution, or NULL.
+    /// Execution; NULL = none.
     const dtl_exec_vtable_t *exec;
-    /// Communication, or NULL.
+    /// Communication; NULL = none.
     const dtl_comm_vtable_t *comm;
 } dtl_backend_vtable_t;
 
@@ -664,58 +755,67 @@ typedef struct dtl_backend_vtable_t {
     {sizeof(dtl_backend_vtable_t), DTL_ABI_VERSION, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, \
      NULL, NULL, NULL}
 
-/// Registers a backend of the program's own under a name. From then on it is found, chosen and
-/// used like a built-in one; whatever its tables leave NULL is made from what they have.
+/// Registers a backend of the program under a name.
 ///
-/// @param[in] name   1 to 63 letters, digits, '_', '-', '.'; case counts. Copied. Not "auto", nor
-///                   "cpu", "CPU" and "GPU", which dtl_backend_get takes as other names of
-///                   backends host and cuda.
-/// @param[in] vtable its tables; they are copied, component tables too. Start from the _INIT
-///                   macros.
-/// @param[in] self   passed to every slot; must live until the table's `destroy` is called.
+/// From then on it is found, chosen and used like a built-in backend. Whatever its tables leave
+/// NULL, the library builds from the slots that they have. One table may serve several names. After
+/// a failure nothing is registered, and `destroy` is not called.
+///
+/// @param[in] name   1 to 63 letters, digits, '_', '-' and '.'; case-sensitive. Copied. Not
+///                   "auto", and not "cpu", "CPU" and "GPU", which dtl_backend_get accepts as
+///                   aliases of "host" and "cuda".
+/// @param[in] vtable Its tables. They are copied, the component tables too. Start them from the
+///                   _INIT macros.
+/// @param[in] self   Passed to every slot. It must live until the slot `destroy` is called.
 /// @param[in] flags  DTL_REGISTER_REPLACE or 0.
-/// @param[out] out   its handle; valid until unregistered or finalized.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: a table lacks a
-///         required slot or has a bad value (the text names the first), or the name is not allowed.
-///         DTL_ERROR_INCOMPATIBLE_ABI: compiled for a newer library. After a failure nothing is
-///         registered and `destroy` is not called.
-/// Threads: any. One table may serve several names.
+/// @param[out] out   Its handle. Valid until dtl_backend_unregister or dtl_finalize.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: the name is not allowed, a table lacks a required slot, or a
+///         field has an invalid value. The text names the first such slot or field.
+///         DTL_ERROR_INCOMPATIBLE_ABI: the tables were compiled for a version that this library
+///         does not support. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_backend_register(const char *name,
     const dtl_backend_vtable_t *vtable, void *self, uint64_t flags, dtl_backend_t *out);
 
-/// For slots of registered backends, handlers of dispatchers and functions of environments: the
-/// text that goes with the status the slot is about to return, or to put into a dtl_comm_done_t
-/// (the vendor's code and message, say). It becomes part of the caller's dtl_last_error. Who passes
-/// on the status of a dtl_ call that has failed need not say anything: the text of that call goes
-/// with it (see dtl_last_error).
+/// Sets the error text for the status that a slot is about to return.
 ///
-/// @param[in] text copied; belongs to the calling thread and to the next slot that fails on it.
+/// For slots of registered backends, handlers of dispatchers and functions of environments. The
+/// text (for example the vendor's error code and message) also goes with a status written to a
+/// dtl_comm_done_t. It becomes part of the dtl_last_error of the caller. It is not needed if the
+/// slot returns the status of a dtl_ call that failed: the text of that call is appended by itself
+/// (see dtl_last_error).
+///
+/// @param[in] text Copied. It applies to the next slot that fails in the calling thread.
 DTL_NODISCARD dtl_status_t dtl_backend_set_error(const char *text);
 
-/// Removes a registered backend; its `destroy` runs once its last user is gone. If it had replaced
-/// a built-in backend (DTL_REGISTER_REPLACE), the name means the built-in one again; other backends
-/// that it had replaced stay without a name.
+/// Removes a registered backend. Its `destroy` runs when its last user is gone.
+///
+/// If it had replaced a built-in backend (DTL_REGISTER_REPLACE), the name refers to the built-in
+/// one again. Other backends that it had replaced stay without a name. For a backend of a plugin,
+/// the handlers that the plugin registered for it are removed as well; with the last backend of the
+/// plugin, all of its handlers. A null handle is success.
 ///
 /// @return DTL_ERROR_BUSY: allocations, adopted or registered memory, streams, events, executors or
-///         communicators of it live: release or destroy them first. DTL_ERROR_INVALID_ARGUMENT: it
-///         is a built-in one. Null is success.
-/// With a backend of a plugin go the handlers that the plugin has registered for it; with its last
-/// backend all of them.
+///         communicators of the backend exist. Release or destroy them first.
+///         DTL_ERROR_INVALID_ARGUMENT: the backend is a built-in one.
 DTL_NODISCARD dtl_status_t dtl_backend_unregister(dtl_backend_t backend);
 
-/// The quick part of the conformance tests, in this process: for each component the plainest
-/// things. It allocates and frees, copies, makes streams and runs work on them, all on the calling
-/// thread's current device; a backend that is broken may crash or hang. The program dtl-ctk has the
-/// rest, the tests of communicators included, and runs them in processes of their own.
+/// Runs the quick conformance tests of a backend in this process.
 ///
-/// @param[out] buf     `cap` bytes for the report and its NUL: a line for each check, beginning
-///                     with "ok", "skipped" or "failed"; NULL with cap 0 if only the status
+/// They check the basic functions of each component: they allocate and free, copy, create streams
+/// and run work on them, all on the current device of the calling thread. A broken backend may
+/// crash or hang. The program dtl-ctk has the complete tests, including those of communicators, and
+/// runs them in separate processes.
+///
+/// @param[out] buf     `cap` bytes for the report and its NUL: one line per check, which begins
+///                     with "ok", "skipped" or "failed". NULL with cap 0 if only the status
 ///                     matters.
-/// @param[out] out_len length of the report without the NUL; may be NULL.
-/// @return the status of the first check that failed, DTL_ERROR_BACKEND if its calls succeeded with
-///         a wrong outcome; the text names the check. The report is written in that case, too.
-///         DTL_ERROR_UNAVAILABLE: it cannot run here. DTL_ERROR_BUFFER_TOO_SMALL: nothing written
-///         but *out_len (4 KiB are enough for a backend without failures).
+/// @param[in] cap      Size of `buf` in bytes; 4096 are enough for a backend without failures.
+/// @param[out] out_len Length of the report without the NUL; may be NULL.
+/// @return The status of the first check that failed; the text names the check, and the report is
+///         written. DTL_ERROR_BACKEND: the calls of that check succeeded with a wrong result.
+///         DTL_ERROR_UNAVAILABLE: the backend cannot run here.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written.
 DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *buf, uint64_t cap,
     uint64_t *out_len);
 
@@ -724,143 +824,147 @@ DTL_NODISCARD dtl_status_t dtl_backend_self_test(dtl_backend_t backend, char *bu
  * A plugin is a shared object that provides backends. It does not link with libdtl.
  * -------------------------------------------------------------------------------------------- */
 
-/// What the library gives a plugin. Lives as long as the process, also across dtl_finalize.
-/// All functions: any thread, unless they say less.
+/// Functions of the library for a plugin. The struct exists until the process ends, across
+/// dtl_finalize. A function works in any thread unless its text restricts it. It has the parameters
+/// and statuses of the dtl_ function that its text names.
 typedef struct dtl_host_api_t {
-    /// sizeof(dtl_host_api_t) of the library; read only fields inside it.
+    /// sizeof(dtl_host_api_t) of the library. Read only fields inside it.
     uint32_t struct_size;
     /// DTL_ABI_VERSION of the library.
     uint32_t abi_version;
-    /// The lowest DTL_ABI_VERSION that a plugin may have been compiled with.
+    /// Lowest DTL_ABI_VERSION that a plugin may have been compiled with.
     uint32_t abi_version_min;
     /// 0.
     uint32_t reserved;
-    /// As dtl_backend_register (same parameters, same errors), for use inside dtl_plugin_t.load and
-    /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. Backends are taken back if load fails
-    /// after.
+    /// Registers a backend (dtl_backend_register). Only inside dtl_plugin_t.load and in its thread;
+    /// elsewhere DTL_ERROR_INVALID_STATE. If `load` fails afterwards, the backend is unregistered
+    /// again.
     dtl_status_t (*backend_register)(const char *name,
                                      const dtl_backend_vtable_t *vtable,
                                      void *self,
                                      uint64_t flags,
                                      dtl_backend_t *out);
-    /// As dtl_backend_set_error: the text that goes with the failing status that the slot, the
-    /// entry or load is about to return. Copied; belongs to the calling thread. Not needed for the
-    /// status of one of these functions or of a dtl_ function: its text goes with it (see
-    /// dtl_last_error).
+    /// Sets the text for the failing status that a slot, the entry or `load` is about to return
+    /// (dtl_backend_set_error). Copied; belongs to the calling thread. Not needed for the status of
+    /// one of these functions or of a dtl_ function, whose text is appended (see dtl_last_error).
     dtl_status_t (*set_error)(const char *text);
-    /// A line to the library's log: DTL_LOG_ERROR ... DTL_LOG_DEBUG. Copied; dropped if the level
-    /// is not logged. Not on a data path.
+    /// Writes a line to the library's log, at a level from DTL_LOG_ERROR to DTL_LOG_DEBUG. Copied.
+    /// The line is dropped if the level is not logged. Do not call it on a data path.
     dtl_status_t (*log)(int32_t level, const char *text);
-    /// As the function dtl_enum_create, and so on for all that follow: same parameters, same
-    /// errors. In load, in slots and in threads of the plugin's own. What they add stays if load
-    /// fails after, and is there already when load runs again: ask enum_from_name when the name
-    /// exists. This function and those after it exist only if struct_size covers them.
+    /// Creates an enumeration (dtl_enum_create). This function and those after it exist only if
+    /// struct_size covers them. It and the functions of enumerations after it may be called in
+    /// `load`, in slots and in threads of the plugin. Their additions stay if `load` fails
+    /// afterwards, and exist already when `load` runs again: if the name exists, call
+    /// enum_from_name.
     dtl_status_t (*enum_create)(const char *name, uint64_t flags, dtl_enum_t *out);
-    /// As dtl_enum_find.
+    /// Finds an enumeration by name (dtl_enum_find).
     dtl_status_t (*enum_find)(const char *name, dtl_enum_t *out);
-    /// As dtl_enum_register.
+    /// Adds a member (dtl_enum_register).
     dtl_status_t (*enum_register)(dtl_enum_t enumeration, const char *name, dtl_enum_word_t *out);
-    /// As dtl_enum_register_value.
+    /// Adds a member with a given value (dtl_enum_register_value).
     dtl_status_t (*enum_register_value)(dtl_enum_t enumeration,
                                         const char *name,
                                         uint32_t value,
                                         dtl_enum_word_t *out);
-    /// As dtl_enum_register_template.
+    /// Adds a template (dtl_enum_register_template).
     dtl_status_t (*enum_register_template)(dtl_enum_t enumeration,
                                            const char *name,
                                            const dtl_attr_t *fields,
                                            uint64_t n,
                                            dtl_enum_word_t *out);
-    /// As dtl_enum_from_name.
+    /// Finds a member by name (dtl_enum_from_name).
     dtl_status_t (*enum_from_name)(dtl_enum_t enumeration, const char *name, dtl_enum_word_t *out);
-    /// As dtl_ev_instance.
+    /// Returns the word of an instance (dtl_ev_instance).
     dtl_status_t (*ev_instance)(dtl_enum_word_t tmpl,
                                 const dtl_attr_t *attrs,
                                 uint64_t n,
                                 dtl_enum_word_t *out);
-    /// As dtl_ev_get: what a slot asks of an instance that it is handed.
+    /// Returns an attribute of an instance (dtl_ev_get), for example of one that a slot receives.
     dtl_status_t (*ev_get)(dtl_enum_word_t word, const char *name, dtl_attr_t *out_attr);
-    /// As dtl_schedule_set_defaults.
+    /// Sets the defaults of a schedule (dtl_schedule_set_defaults).
     dtl_status_t (*schedule_set_defaults)(dtl_enum_word_t schedule,
                                           dtl_enum_word_t default_memory_kind,
                                           dtl_enum_word_t inner_schedule);
-    /// As dtl_environment_register, for use inside dtl_plugin_t.load and in its thread only;
-    /// elsewhere DTL_ERROR_INVALID_STATE. What was not there before is taken back if load fails
-    /// after.
+    /// Registers an environment (dtl_environment_register). Only inside dtl_plugin_t.load and in
+    /// its thread; elsewhere DTL_ERROR_INVALID_STATE. If `load` fails afterwards, a new environment
+    /// is unregistered again.
     dtl_status_t (*environment_register)(const dtl_environment_desc_t *desc);
-    /// As dtl_environment_require, for use in slots and other functions; inside a plugin's load
-    /// DTL_ERROR_INVALID_STATE.
+    /// Requires an environment (dtl_environment_require), in slots and other functions. Inside the
+    /// `load` of a plugin it returns DTL_ERROR_INVALID_STATE.
     dtl_status_t (*environment_require)(const char *name);
-    /// As dtl_environment_release.
+    /// Releases an environment (dtl_environment_release).
     dtl_status_t (*environment_release)(const char *name);
-    /// As dtl_environment_state.
+    /// Returns the state block of an environment (dtl_environment_state).
     dtl_status_t (*environment_state)(const char *name, void **out);
-    /// As dtl_dispatch_register with dtl_dispatcher_default(), for use inside dtl_plugin_t.load and
-    /// in its thread only; elsewhere DTL_ERROR_INVALID_STATE. The handler is taken back if load
-    /// fails after. It goes with the backend that dtl_dispatch_handler_t.backend names, else with
-    /// the plugin's last backend (dtl_backend_unregister, dtl_finalize).
+    /// Registers a handler in dtl_dispatcher_default() (dtl_dispatch_register). Only inside
+    /// dtl_plugin_t.load and in its thread; elsewhere DTL_ERROR_INVALID_STATE. If `load` fails
+    /// afterwards, the handler is unregistered again. It is removed with the backend that
+    /// dtl_dispatch_handler_t.backend names, otherwise with the last backend of the plugin
+    /// (dtl_backend_unregister, dtl_finalize).
     dtl_status_t (*dispatch_register)(const dtl_dispatch_key_t *keys,
                                       uint64_t key_count,
                                       const dtl_dispatch_handler_t *handler,
                                       dtl_registration_t *out);
-    /// As dtl_dispatch_unregister with dtl_dispatcher_default(): earlier than that, and in any
+    /// Removes a handler from dtl_dispatcher_default() earlier (dtl_dispatch_unregister), in any
     /// thread.
     dtl_status_t (*dispatch_unregister)(dtl_registration_t registration);
 } dtl_host_api_t;
 
-/// How a compiler laid out a field of a struct of this header, or the struct as a whole. Plugins
-/// carry these rows (DTL_LAYOUTS) so that the library can compare them with its own. Never grows.
+/// Layout of a field of a struct of this header, or of a struct as a whole, as a compiler produced
+/// it. Plugins carry these rows (DTL_LAYOUTS) so that the library can compare them with its own.
+/// The struct never grows.
 typedef struct dtl_layout_t {
-    /// The struct's name, "dtl_comm_vtable_t".
+    /// Name of the struct, for example "dtl_comm_vtable_t".
     const char *name;
-    /// The field's name; NULL = the struct as a whole.
+    /// Name of the field; NULL = the struct as a whole.
     const char *field;
-    /// Where the field begins, in bytes; 0 for a struct as a whole.
+    /// Offset of the field in bytes; 0 for a struct as a whole.
     uint32_t offset;
-    /// sizeof the field or the struct.
+    /// Size of the field or the struct in bytes.
     uint32_t size;
     /// Must be 0.
     uint64_t reserved;
 } dtl_layout_t;
 
-/// Description of a plugin; filled in by its entry, from DTL_PLUGIN_INIT (in C an initial value of
-/// local variables only). Everything that it points to must stay as it is while the process lives
-/// (plugins are never unloaded).
+/// Description of a plugin, filled in by its entry from DTL_PLUGIN_INIT (in C, an initial value of
+/// local variables only). Everything that it points to must not change until the process ends,
+/// because plugins are never unloaded.
 typedef struct dtl_plugin_t {
     /// sizeof(dtl_plugin_t), set by DTL_PLUGIN_INIT.
     uint32_t struct_size;
     /// DTL_ABI_VERSION of the header it was compiled with.
     uint32_t abi_version;
-    /// The lowest DTL_ABI_VERSION of a library that it can work with. Raise it only if the plugin
-    /// cannot do without something that came later. The highest version in both ranges is spoken;
-    /// if there is none, the plugin is refused and the text names both ranges.
+    /// Lowest DTL_ABI_VERSION of a library that the plugin works with. Raise it only if the plugin
+    /// needs a later addition. The highest version in both ranges is used; if there is none, the
+    /// plugin is refused with a text that has both ranges.
     uint32_t abi_version_min;
-    /// Number of rows in `layouts`; at most 4096. 0 = not compared (a plugin that is not made from
-    /// this header).
+    /// Number of rows in `layouts`, at most 4096. 0 = not compared (a plugin that was not built
+    /// with this header).
     uint32_t layout_count;
-    /// The plugin's name, 1 to 63 letters, digits, '_', '-', '.'.
+    /// Name of the plugin, 1 to 63 letters, digits, '_', '-' and '.'.
     const char *name;
-    /// Its version, as text; NULL = none.
+    /// Version of the plugin, as text; NULL = none.
     const char *version;
-    /// What it is, a line; NULL = nothing.
+    /// Description of the plugin in one line; NULL = none.
     const char *description;
-    /// How its compiler laid out this header's structs: DTL_LAYOUTS.
+    /// Layout of this header's structs in the plugin: DTL_LAYOUTS.
     const dtl_layout_t *layouts;
-    /// (required) Registers the plugin's backends with host->backend_register; at least one. Called
-    /// once when the plugin is loaded, and again when it is loaded after its backends are gone:
-    /// after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a forked child. A
-    /// status other than DTL_SUCCESS means that nothing was registered: what was is taken back.
-    /// Thread: the one whose call needs plugins; other calls that need them wait, so be quick and
-    /// leave hardware alone (a table's is_available is called later). Locks held: none of the
-    /// program's. It must not call dtl_ functions other than the host's, must not wait for threads
-    /// that do, must not throw.
+    /// (required) Registers the backends of the plugin with host->backend_register; at least one.
+    ///
+    /// It is called once when the plugin is loaded, and again when the plugin is loaded after its
+    /// backends are gone: after dtl_finalize and dtl_init, after dtl_backend_unregister, or in a
+    /// forked child. If it returns a status other than DTL_SUCCESS, all its registrations are
+    /// undone. It runs in the thread whose call needs plugins. Other calls that need them wait, so
+    /// it must be quick and must not access hardware (is_available of a table is called later). No
+    /// lock of the program is held. It must not call dtl_ functions other than those of the host,
+    /// must not wait for threads that do, and must not throw.
     dtl_status_t (*load)(const dtl_host_api_t *host);
-    /// Environments that its backends need: "name", or "name>=version"; its own or others'. A
-    /// backend of the plugin cannot be used (its is_available is "no", with the reason) unless they
-    /// can be; they are required before the first use of it, and stay until dtl_finalize. NULL =
-    /// none.
+    /// Environments that the backends of the plugin need: "name" or "name>=version", its own or
+    /// others. If they cannot be required, the backends are not available, with that reason. They
+    /// are required before the first use of a backend of the plugin, and stay until dtl_finalize.
+    /// NULL = none.
     const char *const *environments;
-    /// Entries of `environments`; at most 256.
+    /// Entries of `environments`, at most 256.
     uint32_t environment_count;
     /// Must be 0.
     uint32_t reserved;
@@ -871,7 +975,7 @@ typedef struct dtl_plugin_t {
     {sizeof(dtl_plugin_t), DTL_ABI_VERSION, 2u, DTL_LAYOUT_COUNT, NULL, NULL, NULL, \
      dtl_layouts(), NULL, NULL, 0, 0}
 
-/// The one symbol of a plugin file, exported under the name dtl_plugin_entry_v1:
+/// Entry of a plugin file: its only symbol, exported under the name dtl_plugin_entry_v1:
 ///
 ///   DTL_PLUGIN_EXPORT dtl_status_t dtl_plugin_entry_v1(const dtl_host_api_t *host, dtl_plugin_t
 ///   *out) {
@@ -882,10 +986,14 @@ typedef struct dtl_plugin_t {
 ///       return DTL_SUCCESS;
 ///   }
 ///
-/// It is pure: it fills in `out` and does nothing else (no threads, no driver, no files). Behind
-/// `out` there are 4096 writable bytes whatever this header's sizeof(dtl_plugin_t) is. A status
-/// other than DTL_SUCCESS refuses the load; the entry gives the reason to host->set_error. Thread,
-/// locks: as dtl_plugin_t.load. Called once for each process; again only if it failed.
+/// It must only fill in `out` (no threads, no driver, no files). It is called once for each
+/// process; again only if it failed. It runs in the thread whose call needs plugins, with no lock
+/// of the program held. It must not call dtl_ functions other than those of the host, must not wait
+/// for threads that do, and must not throw.
+///
+/// @param[in,out] out 4096 writable bytes, whatever sizeof(dtl_plugin_t) is in this header.
+/// @return DTL_SUCCESS. Any other status refuses the load; the entry passes the reason to
+///         host->set_error.
 typedef dtl_status_t (*dtl_plugin_entry_fn_t)(const dtl_host_api_t *host, dtl_plugin_t *out);
 
 /* -----------------------------------------------------------------------------------------------

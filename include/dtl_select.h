@@ -23,9 +23,9 @@ extern "C" {
  * at the moment of the fork.
  * -------------------------------------------------------------------------------------------- */
 
-/// An enumeration: memory kinds, schedules and so on. Built-in ones are below 256, those of
-/// `dtl_enum_create` from 256 on. It lives as long as the process, as its members and their
-/// instances do: over dtl_finalize, too.
+/// Number of an extensible enumeration: of memory kinds, schedules and so on. Built-in ones are
+/// below 256, those of `dtl_enum_create` start at 256. Enumerations, members and their instances
+/// exist until the process ends, across dtl_finalize.
 ///
 ///   Memory           Host Device Pinned Managed Shared
 ///   Device           CPU GPU Accelerator None
@@ -35,267 +35,297 @@ extern "C" {
 ///   Operation        Alloc Copy Launch Compile
 ///   Feature          device memory transfer exec modules comm streams async shared_memory
 ///
-/// and in each of them the template Undefined, of value 65535, with the field "text". Dtypes and
-/// reduction operations are numbers of their own, which programs add to with `dtl_dtype_create` and
+/// Each of them also has the template Undefined, with value 65535 and the field "text". Dtypes and
+/// reduction operations are separate numbers, to which programs add with `dtl_dtype_create` and
 /// `dtl_op_create`.
 ///
-/// A member's *value* is the 16 bits in its word: 1 to 65534. In a built-in enumeration those below
-/// 256 are given by this library and by automatic registration only, so that a value which a
-/// backend has chosen stays its own in every later version; choose one from 256 on and write its
-/// word into your code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
+/// The *value* of a member is the 16 bits in its word: 1 to 65534. In a built-in enumeration, only
+/// this library and automatic registration assign values below 256, so a value that a backend has
+/// chosen stays unique in every later version. Choose one from 256 on, and write its word into the
+/// code as DTL_EV_WORD(DTL_ENUM_MEMORY, 301).
 typedef uint32_t dtl_enum_t;
 
 /// Kinds of memory: DTL_MEMORY_....
 #define DTL_ENUM_MEMORY 1u
 /// Kinds of devices: DTL_DEVICE_....
 #define DTL_ENUM_DEVICE 2u
-/// How a loop or a kernel is spread: DTL_SCHEDULE_....
+/// Schedules of loops and kernels: DTL_SCHEDULE_....
 #define DTL_ENUM_SCHEDULE 3u
-/// Languages of source and binaries: DTL_LANGUAGE_....
+/// Languages of sources and binaries: DTL_LANGUAGE_....
 #define DTL_ENUM_LANGUAGE 4u
-/// How something is measured: DTL_INSTRUMENTATION_....
+/// Kinds of measurement: DTL_INSTRUMENTATION_....
 #define DTL_ENUM_INSTRUMENTATION 5u
 /// Operations of a backend: DTL_OPERATION_....
 #define DTL_ENUM_OPERATION 6u
-/// What a backend may have: DTL_FEATURE_....
+/// Features of backends: DTL_FEATURE_....
 #define DTL_ENUM_FEATURE 7u
 
-/// Flag of `dtl_enum_create`: with a template Undefined, so that unknown names can be kept.
+/// Flag of `dtl_enum_create`: adds the template Undefined, which can represent unknown names.
 #define DTL_ENUM_WITH_UNDEFINED UINT64_C(1)
-/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined, which keeps the
+/// Flag of `dtl_ev_from_json`: an unknown name becomes an instance of Undefined that holds the
 /// text.
 #define DTL_EV_TOLERANT UINT64_C(1)
 
-/// An attribute that is 0 or 1 (everything but 0 counts as 1); in `integer`.
+/// Attribute kind: truth value, in `integer`. Everything but 0 counts as 1.
 #define DTL_ATTR_BOOL 1u
-/// An int64_t; in `integer`, as its bits.
+/// Attribute kind: int64_t, in `integer`, as its bits.
 #define DTL_ATTR_I64 2u
-/// A uint64_t; in `integer`.
+/// Attribute kind: uint64_t, in `integer`.
 #define DTL_ATTR_U64 3u
-/// A double; in `real`. -0 is taken as 0 and every NaN as the same one.
+/// Attribute kind: double, in `real`. -0 is stored as 0, and every NaN as the same one.
 #define DTL_ATTR_F64 4u
-/// A text, UTF-8 with NUL; in `text`.
+/// Attribute kind: UTF-8 text with NUL, in `text`.
 #define DTL_ATTR_STR 5u
-/// A word of any enumeration; in `integer`.
+/// Attribute kind: word of any enumeration, in `integer`.
 #define DTL_ATTR_ENUM 6u
 
-/// Flag of a template's field: it has no default, so each instance gives a value.
+/// Flag of a template's field: it has no default, so each instance must give a value.
 #define DTL_ATTR_REQUIRED UINT64_C(1)
 
-/// A field of a template with its default, or an attribute of an instance with its value. An
-/// element of arrays: it never grows. Made by dtl_attr_i64("block_size", 128) and its like, at the
-/// end of this file.
+/// Field of a template with its default, or attribute of an instance with its value. It is an
+/// element of arrays and never grows. dtl_attr_i64("block_size", 128) and similar functions at the
+/// end of this file build one.
 typedef struct dtl_attr_t {
-    /// Syntax as a member's name; not "type". Copied where it is passed in; lives for ever where it
-    /// is given out.
+    /// Name, with the syntax of a member name, but not "type". Copied on input; valid until the
+    /// process ends on output.
     const char *name;
-    /// DTL_ATTR_BOOL ... DTL_ATTR_ENUM; of an attribute the same as of its field: nothing is
+    /// DTL_ATTR_BOOL to DTL_ATTR_ENUM. An attribute has the kind of its field: nothing is
     /// converted.
     uint32_t kind;
     /// Must be 0.
     uint32_t reserved;
-    /// The value of BOOL, I64, U64, ENUM; else 0.
+    /// Value of kinds BOOL, I64, U64 and ENUM; otherwise 0.
     uint64_t integer;
-    /// The value of F64; else 0.
+    /// Value of kind F64; otherwise 0.
     double real;
-    /// The value of STR; else NULL. Copied, or lives for ever, as `name`.
+    /// Value of kind STR; otherwise NULL. Copied on input; valid until the process ends on output.
     const char *text;
-    /// DTL_ATTR_REQUIRED of a template's field; 0 of an attribute.
+    /// DTL_ATTR_REQUIRED or 0 in a template's field; 0 in an attribute.
     uint64_t flags;
 } dtl_attr_t;
 
-/// Makes an enumeration of the program's own.
+/// Creates an enumeration.
 ///
-/// @param[in] name  1 to 127 letters, digits and '_', not a digit first; copied. (No '.': in JSON
-///                  that stands between enumeration and member.)
-/// @param[in] flags DTL_ENUM_WITH_UNDEFINED, or 0.
-/// @param[out] out  its number, at least 256. It stays for ever. Numbers depend on the order of
-///                  creation: look it up by name.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find gives it.
-///         DTL_ERROR_INVALID_ARGUMENT: name or flags.
-///         DTL_ERROR_LIMIT: 256 were made in this process' life. Threads: any.
+/// @param[in] name  1 to 127 letters, digits and '_', not beginning with a digit. Copied. ('.' is
+///                  not allowed: in JSON it separates enumeration and member.)
+/// @param[in] flags DTL_ENUM_WITH_UNDEFINED or 0.
+/// @param[out] out  Its number, at least 256, valid until the process ends. Numbers depend on the
+///                  order of creation, so look enumerations up by name.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken; dtl_enum_find returns its number.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` or `flags` is not allowed.
+///         DTL_ERROR_LIMIT: 256 enumerations were created in this process. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_create(const char *name, uint64_t flags, dtl_enum_t *out);
 
-/// The number of an enumeration, built-in ("Schedule") or not.
+/// Finds an enumeration by name, a built-in one ("Schedule") or another.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such name; the text lists what there is. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. The text lists the existing ones.
+/// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_find(const char *name, dtl_enum_t *out);
 
-/// Adds a member to an enumeration. It is then as good as a built-in one: a backend that has memory
-/// of a registered kind, say, finds its word in dtl_memory_vtable_t.alloc. It stays for ever, over
-/// dtl_finalize too: who may be loaded twice takes what dtl_enum_from_name gives when the name
-/// exists. Its value is the lowest unused one that is at least the count of members + 1, so it
-/// depends on what was registered before: where words go to files or other processes, use
-/// dtl_enum_register_value or names.
+/// Adds a member to an enumeration.
 ///
-/// @param[in] enumeration DTL_ENUM_..., or of dtl_enum_create or dtl_enum_find.
-/// @param[in] name        1 to 127 letters, digits, '_' and '.', a letter or '_' first; copied.
-/// @param[out] out        the word of the member.
-/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken. DTL_ERROR_INVALID_ARGUMENT: enumeration or
-///         name.
+/// It is equivalent to a built-in member: a backend with memory of a registered kind, for example,
+/// receives its word in dtl_memory_vtable_t.alloc. It exists until the process ends, across
+/// dtl_finalize. A library that may be loaded twice uses dtl_enum_from_name if the name exists. Its
+/// value is the lowest unused one that is at least the count of members + 1, so it depends on
+/// earlier registrations. For words in files or other processes use dtl_enum_register_value or
+/// names.
+///
+/// @param[in] enumeration DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param[in] name        1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                        Copied.
+/// @param[out] out        The word of the member.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration, or `name` is not allowed.
 ///         DTL_ERROR_LIMIT: no value above the count is free (at most 65534).
 /// Threads: any. Equivalent: DaCe's register of an extensible_enum.
 DTL_NODISCARD dtl_status_t dtl_enum_register(dtl_enum_t enumeration, const char *name,
     dtl_enum_word_t *out);
 
-/// Adds a member with a value of the caller's choice: its word is DTL_EV_WORD(enumeration, value)
-/// in every process.
+/// Adds a member with a given value, so that its word is DTL_EV_WORD(enumeration, value) in every
+/// process.
 ///
-/// @param[in] value 1 to 65534; in a built-in enumeration at least 256.
-/// @param[out] out  the word of the member.
-/// @return as dtl_enum_register. DTL_ERROR_ALREADY_EXISTS: name or value is taken; the text names
-///         the member that has it. DTL_ERROR_INVALID_ARGUMENT: the value, too. Threads: any.
+/// @param[in] enumeration DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param[in] name        1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                        Copied.
+/// @param[in] value       1 to 65534; in a built-in enumeration at least 256.
+/// @param[out] out        The word of the member.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name or the value is taken. The text names the member that
+///         has it.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration, or `name` or `value` is not
+///         allowed. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_register_value(dtl_enum_t enumeration, const char *name,
     uint32_t value, dtl_enum_word_t *out);
 
-/// Adds a template: a member whose instances have attributes, "a kernel of block size 128". Value
-/// as with dtl_enum_register.
+/// Adds a template: a member whose instances have attributes, such as "a kernel of block size 128".
 ///
-/// @param[in] fields `n` of them; copied. An entry of dtl_attr_i64 and its like is a field with
-///                   that default, one of dtl_attr_required has none.
-/// @param[in] n      1 to 16.
-/// @param[out] out   the word of the template, which dtl_ev_match holds equal to each of its
-///                   instances.
-/// @return as dtl_enum_register. DTL_ERROR_INVALID_ARGUMENT: a field's name, kind, flags or default
-///         (a word that was never given out), a name twice, no fields. DTL_ERROR_LIMIT: more than
-///         16. DTL_ERROR_NULL_POINTER: fields, or a name or text in them. Threads: any.
+/// Its value is chosen as by dtl_enum_register.
+///
+/// @param[in] enumeration DTL_ENUM_..., or a number from dtl_enum_create or dtl_enum_find.
+/// @param[in] name        1 to 127 letters, digits, '_' and '.', beginning with a letter or '_'.
+///                        Copied.
+/// @param[in] fields      The `n` fields, copied. An entry from dtl_attr_i64 and similar
+///                        functions is a field with that default; one from dtl_attr_required is a
+///                        field without a default.
+/// @param[in] n           1 to 16.
+/// @param[out] out        The word of the template. dtl_ev_match considers each of its instances
+///                        equal to it.
+/// @return DTL_ERROR_ALREADY_EXISTS: the name is taken.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration; `name` is not allowed; `n` is
+///         0; two fields have one name; or a field has an invalid name, kind, flags or default (a
+///         word that does not exist).
+///         DTL_ERROR_LIMIT: `n` is above 16, or no value above the count is free (at most 65534).
+///         DTL_ERROR_NULL_POINTER: `fields` is NULL, or a name or text in it. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_register_template(dtl_enum_t enumeration, const char *name,
     const dtl_attr_t *fields, uint64_t n, dtl_enum_word_t *out);
 
-/// The member of this name; of a template's name, the template.
+/// Finds a member by name. The name of a template finds the template.
 ///
-/// @return DTL_ERROR_NOT_FOUND: no such member (its plugin may not be loaded).
-///         DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_from_name(dtl_enum_t enumeration, const char *name,
     dtl_enum_word_t *out);
 
-/// The member of this value: DTL_EV_WORD(enumeration, value) if that is registered.
+/// Finds a member by value. The result is DTL_EV_WORD(enumeration, value) if it is registered.
 ///
-/// @return as dtl_enum_from_name. Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member (the plugin that adds it may not be
+///         loaded). DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_from_value(dtl_enum_t enumeration, uint32_t value,
     dtl_enum_word_t *out);
 
-/// How many members an enumeration has: templates count, Undefined too, instances do not.
+/// Returns the number of members of an enumeration, including templates and Undefined, without
+/// instances.
 ///
-/// @return DTL_ERROR_INVALID_ARGUMENT: no such enumeration. Threads: any.
+/// @return DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_count(dtl_enum_t enumeration, uint64_t *out_count);
 
-/// A member by its index, in the order of registration. Members only ever come behind, so a loop
-/// misses none.
+/// Returns the member with an index, in the order of registration. New members are only appended,
+/// so a loop misses none.
 ///
 /// @param[in] index 0 to the count - 1.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: index. DTL_ERROR_INVALID_ARGUMENT: no such enumeration.
-///         Threads: any.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_at(dtl_enum_t enumeration, uint64_t index,
     dtl_enum_word_t *out);
 
-/// The template Undefined of an enumeration: DTL_MEMORY_UNDEFINED of DTL_ENUM_MEMORY. Its instances
-/// keep, in field "text", what a tolerant dtl_ev_from_json did not know.
+/// Returns the template Undefined of an enumeration, for example DTL_MEMORY_UNDEFINED for
+/// DTL_ENUM_MEMORY. The field "text" of its instances holds the text that a tolerant
+/// dtl_ev_from_json could not resolve.
 ///
-/// @return DTL_ERROR_NOT_FOUND: made without DTL_ENUM_WITH_UNDEFINED. DTL_ERROR_INVALID_ARGUMENT:
-///         no such enumeration.
-/// Threads: any.
+/// @return DTL_ERROR_NOT_FOUND: the enumeration was created without DTL_ENUM_WITH_UNDEFINED.
+///         DTL_ERROR_INVALID_ARGUMENT: there is no such enumeration. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_enum_undefined(dtl_enum_t enumeration, dtl_enum_word_t *out);
 
-/// The word for a template with these attributes. Instances are interned: equal attributes of one
-/// template give one word, in whatever order, thread and way (a default that is given or left out);
-/// those of another template never give it. So words are compared in place of attributes. Doubles
-/// are compared by their bits, -0 as 0, all NaN as one. An instance stays for ever, so put into
-/// attributes what there are few different ones of. Asking again for one that is there takes no
-/// lock and no memory (about 100 ns).
+/// Returns the word of a template's instance with the given attributes.
 ///
-/// @param[in] tmpl  the template's word.
-/// @param[in] attrs `n` of them, from dtl_attr_i64 and its like; what is left out takes its
-///                  default. Copied.
+/// Instances are interned: equal attributes of one template give the same word, regardless of their
+/// order, the thread, and whether a default is given or omitted. Instances of different templates
+/// never share a word. So compare words instead of attributes. Doubles are compared by their bits,
+/// with -0 as 0 and every NaN as the same one. An instance exists until the process ends, so use
+/// attributes with few different values. A lookup of an existing instance takes no lock and
+/// allocates nothing (about 100 ns).
+///
+/// @param[in] tmpl  The word of the template.
+/// @param[in] attrs The `n` attributes, from dtl_attr_i64 and similar functions; copied. Omitted
+///                  fields take their defaults.
 /// @param[in] n     0 to 16.
-/// @param[out] out  the instance; its upper 32 bits are the template's.
-/// @return DTL_ERROR_TYPE: `tmpl` is no template, or an attribute has another kind than its field.
-///         DTL_ERROR_NOT_FOUND: no such field. DTL_ERROR_INVALID_ARGUMENT: a field without a
-///         default is missing, an attribute is there twice or has flags, a word was never given
-///         out. DTL_ERROR_NULL_POINTER: attrs, or a name or text in them. DTL_ERROR_LIMIT: 65536
-///         instances were made in this process' life, or this one is longer than 4000 bytes as
-///         JSON, or has instances in instances more than 16 deep. Threads: any.
+/// @param[out] out  The instance. Its upper 32 bits are those of the template.
+/// @return DTL_ERROR_TYPE: `tmpl` is not a template, or an attribute has another kind than its
+///         field. DTL_ERROR_NOT_FOUND: there is no such field.
+///         DTL_ERROR_INVALID_ARGUMENT: a field without a default is missing, an attribute is given
+///         twice or has flags, or a word does not exist.
+///         DTL_ERROR_NULL_POINTER: `attrs` is NULL, or a name or text in it.
+///         DTL_ERROR_LIMIT: `n` is above 16; 65536 instances were created in this process; or this
+///         one is longer than 4000 bytes as JSON, or nests instances more than 16 deep.
+/// Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_instance(dtl_enum_word_t tmpl, const dtl_attr_t *attrs,
     uint64_t n, dtl_enum_word_t *out);
 
-/// An attribute of an instance.
+/// Returns an attribute of an instance.
 ///
-/// @param[in] name      the field's name.
-/// @param[out] out_attr receives all of it; its texts live for ever.
-/// @return DTL_ERROR_NOT_FOUND: no such field; a plain member has none. DTL_ERROR_TYPE: `word` is
-///         the template itself.
-///         DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+/// @param[in] name      The name of the field.
+/// @param[out] out_attr Receives the whole attribute. Its texts are valid until the process ends.
+/// @return DTL_ERROR_NOT_FOUND: there is no such field; a plain member has none.
+///         DTL_ERROR_TYPE: `word` is the template itself.
+///         DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_get(dtl_enum_word_t word, const char *name,
     dtl_attr_t *out_attr);
 
-/// The name of a member; of an instance, that of its template.
+/// Returns the name of a member; for an instance, the name of its template.
 ///
-/// @param[out] out_name receives the text, which stays valid until the process ends; do not free
-///                      it.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. Threads: any.
+/// @param[out] out_name Receives the text, which is valid until the process ends. Do not free it.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_name(dtl_enum_word_t word, const char **out_name);
 
-/// A word as JSON, which dtl_ev_from_json reads back into the same word:
+/// Writes a word as JSON. dtl_ev_from_json reads it back into the same word.
 ///
-///   a plain member   "Sequential"
-///   an instance
+///   plain member   "Sequential"
+///   instance
 ///                {"type":"Schedule.MyAccelerator_Kernel","block_size":128,"device":"Memory.Host"}
-///   a template       {"type":"Schedule.MyAccelerator_Kernel"}
-///   of Undefined     the text that it keeps, as it was read, without blanks between what is in an
-///                    object
+///   template       {"type":"Schedule.MyAccelerator_Kernel"}
+///   of Undefined   the text that it holds, as it was read, without blanks between the parts of an
+///                  object
 ///
-/// with all fields in the template's order. Doubles that are not finite are "NaN", "Infinity",
-/// "-Infinity". (In JavaScript integers above 2^53 lose digits.)
+/// An instance lists all fields in the order of the template. Doubles that are not finite are
+/// "NaN", "Infinity" and "-Infinity". (In JavaScript, integers above 2^53 lose digits.)
 ///
-/// @param[out] buf     receives the text with NUL; NULL with cap 0 asks for the length. At most
-///                     4000 bytes.
-/// @param[in] cap      bytes in buf.
-/// @param[out] out_len receives the length without NUL; may be NULL. Also written if the buffer
-///                     is too small.
-/// @return DTL_ERROR_INVALID_ARGUMENT: the word was never given out. DTL_ERROR_BUFFER_TOO_SMALL:
-///         cap. Threads: any.
+/// @param[out] buf     Receives the text with its NUL, at most 4000 bytes. NULL with cap 0
+///                     queries the length only.
+/// @param[in] cap      Size of `buf` in bytes.
+/// @param[out] out_len Receives the length without the NUL, also if `cap` is too small; may be
+///                     NULL.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `word` does not exist.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. Only *out_len was written. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_to_json(dtl_enum_word_t word, char *buf, uint64_t cap,
     uint64_t *out_len);
 
-/// The word that a JSON text means; its forms are at dtl_ev_to_json.
+/// Reads a word from JSON in one of the forms of dtl_ev_to_json. If an object has a key twice, the
+/// last one counts.
 ///
-/// @param[in] enumeration which one it is of.
+/// @param[in] enumeration The enumeration of the word.
 /// @param[in] text        JSON, at most 4096 bytes.
-/// @param[in] flags       DTL_EV_TOLERANT: an unknown name (of a plugin that is not there)
-///                        becomes an instance of Undefined that keeps the text, matches Undefined
-///                        and writes the text back (numbers digit by digit, exponents as e+5,
-///                        without blanks between). Once there is a member of that name, what is
-///                        written reads as that member. Or 0. If an object has a key twice, the
-///                        last one counts.
-/// @param[out] out        the word.
-/// @return DTL_ERROR_NOT_FOUND: no such member or field, or tolerant in an enumeration without
-///         Undefined.
-///         DTL_ERROR_TYPE: a field has another kind. DTL_ERROR_INVALID_ARGUMENT: no JSON (the text
-///         gives the position), "type" is of another enumeration, a field without a default is
-///         missing, flags. DTL_ERROR_LIMIT: as dtl_ev_instance.
-/// Threads: any.
+/// @param[in] flags       DTL_EV_TOLERANT or 0. With DTL_EV_TOLERANT, an unknown name (for
+///                        example of a plugin that is not loaded) becomes an instance of
+///                        Undefined. It holds the text, matches Undefined, and writes the text
+///                        back (numbers digit by digit, exponents as e+5, without blanks in
+///                        between). If a member of that name is registered later, the written
+///                        text parses as that member.
+/// @param[out] out        The word.
+/// @return DTL_ERROR_NOT_FOUND: there is no such member or field; with DTL_EV_TOLERANT, the
+///         enumeration also has no Undefined.
+///         DTL_ERROR_TYPE: a value has another kind than its field.
+///         DTL_ERROR_INVALID_ARGUMENT: `text` is not JSON (the error text has the position), "type"
+///         names another enumeration, a field without a default is missing, or `flags` is not
+///         allowed.
+///         DTL_ERROR_LIMIT: 65536 instances were created in this process; or this one is longer
+///         than 4000 bytes as JSON, or nests instances more than 16 deep. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_ev_from_json(dtl_enum_t enumeration, const char *text,
     uint64_t flags, dtl_enum_word_t *out);
 
-/// Says what goes with a schedule: of what kind memory is that is allocated in it, and how what is
-/// inside it runs. Once: the same again succeeds. Built-in schedules have theirs: Host, Host and
-/// Device memory, and Sequential inside.
+/// Sets the defaults of a schedule: the kind of memory that is allocated inside it, and the
+/// schedule of its inner scopes.
 ///
-/// @param[in] schedule a schedule or template of schedules, no instance.
-/// @return DTL_ERROR_ALREADY_EXISTS: it has other defaults. DTL_ERROR_TYPE: a word of another
-///         enumeration.
-///         DTL_ERROR_INVALID_ARGUMENT: an instance, or never given out. Threads: any.
-/// Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
+/// They can be set once; setting the same defaults again succeeds. Built-in schedules have theirs:
+/// memory kinds Host, Host and Device, and Sequential as the inner schedule.
+///
+/// @param[in] schedule            A schedule or a template of schedules, not an instance.
+/// @param[in] default_memory_kind A member of DTL_ENUM_MEMORY.
+/// @param[in] inner_schedule      A member of DTL_ENUM_SCHEDULE.
+/// @return DTL_ERROR_ALREADY_EXISTS: the schedule has other defaults.
+///         DTL_ERROR_TYPE: a word belongs to another enumeration.
+///         DTL_ERROR_INVALID_ARGUMENT: `schedule` is an instance, or a word does not exist.
+/// Threads: any. Equivalent: DaCe's SCOPEDEFAULT_STORAGE and SCOPEDEFAULT_SCHEDULE.
 DTL_NODISCARD dtl_status_t dtl_schedule_set_defaults(dtl_enum_word_t schedule,
     dtl_enum_word_t default_memory_kind, dtl_enum_word_t inner_schedule);
 
-/// What goes with a schedule; with an instance, what goes with its template.
+/// Returns the defaults of a schedule; for an instance, those of its template.
 ///
-/// @param[out] out_memory_kind    receives the kind of memory.
-/// @param[out] out_inner_schedule receives the schedule inside.
-/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it. DTL_ERROR_TYPE: no
-///         schedule.
-///         DTL_ERROR_INVALID_ARGUMENT: never given out. Threads: any.
+/// @param[in] schedule            A schedule, a template of schedules, or an instance.
+/// @param[out] out_memory_kind    Receives the kind of memory.
+/// @param[out] out_inner_schedule Receives the inner schedule.
+/// @return DTL_ERROR_NOT_FOUND: dtl_schedule_set_defaults was not called for it.
+///         DTL_ERROR_TYPE: `schedule` is not a schedule.
+///         DTL_ERROR_INVALID_ARGUMENT: `schedule` does not exist. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_schedule_defaults(dtl_enum_word_t schedule,
     dtl_enum_word_t *out_memory_kind, dtl_enum_word_t *out_inner_schedule);
 
@@ -303,52 +333,62 @@ DTL_NODISCARD dtl_status_t dtl_schedule_defaults(dtl_enum_word_t schedule,
  * Environments: prerequisites of backends and kernel sources, started once and shared.
  * -------------------------------------------------------------------------------------------- */
 
-/// Whether the environment can be used here. Must not fail on a machine that lacks it: DTL_SUCCESS
-/// = it can be used; any other status (DTL_ERROR_UNAVAILABLE, mostly) = it cannot, and the reason
-/// is written to `why` (`cap` bytes of room, at least 256). Thread: the one whose call needs the
-/// result. Locks held: none. It may block, and may call the library.
+/// Checks whether an environment can be used here. It must not fail on a machine without the
+/// environment. It runs in the thread whose call needs the result, with no lock held. It may block,
+/// and may call the library.
+///
+/// @param[out] why Receives the reason if the environment cannot be used.
+/// @param[in] cap  Size of `why` in bytes, at least 256.
+/// @return DTL_SUCCESS if the environment can be used. Any other status (usually
+///         DTL_ERROR_UNAVAILABLE) if it cannot.
 typedef dtl_status_t (*dtl_environment_probe_fn_t)(void *user, char *why, uint64_t cap);
 
-/// Starts the environment; everything that it depends on has been started. `state` is its block:
-/// state_size bytes of zeroes, NULL if that is 0. A status other than DTL_SUCCESS means that
-/// nothing is left of it: finalize is not called; dtl_backend_set_error gives the text, else the
-/// dtl_ call that failed with it. It may require other environments (never itself): those belong to
-/// it, and are released when it has been finalised or has failed, unless it releases them itself.
-/// Thread: the one that requires it first; others that require it wait. Locks held: none. It may
-/// block, but not wait for a thread that requires this environment.
+/// Starts an environment, after all its dependencies.
+///
+/// It may require other environments, but never itself. They then belong to this environment: they
+/// are released after it has been finalised or has failed, unless it releases them itself. It runs
+/// in the thread that requires the environment first; others that require it wait. No lock is held.
+/// It may block, but must not wait for a thread that requires this environment.
+///
+/// @param[in,out] state The state block: state_size bytes, zeroed; NULL if state_size is 0.
+/// @return DTL_SUCCESS. With any other status nothing of the environment may be left, because
+///         finalize is not called. The error text is that of dtl_backend_set_error, otherwise that
+///         of the dtl_ call that failed with the status.
 typedef dtl_status_t (*dtl_environment_init_fn_t)(void *user, void *state);
 
-/// Ends the environment; everything that it depends on is still there. The block is freed after it.
-/// A status other than DTL_SUCCESS is logged and returned by the call that released it; the
-/// environment has ended all the same. Thread: the one that releases it last, or the one in
-/// dtl_finalize (where calls of the library return DTL_ERROR_INVALID_STATE). Locks held: none.
-/// Never called in a forked child for what the parent started.
+/// Finalises an environment, before its dependencies. The state block is freed afterwards.
+///
+/// It runs in the thread that releases the environment last, or in that of dtl_finalize (where
+/// calls of the library return DTL_ERROR_INVALID_STATE). No lock is held. It is never called in a
+/// forked child for an environment that the parent started.
+///
+/// @return DTL_SUCCESS. Any other status is logged and returned by the call that released the
+///         environment, which has ended nevertheless.
 typedef dtl_status_t (*dtl_environment_finalize_fn_t)(void *user, void *state);
 
-/// An environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
+/// Description of an environment. Start from DTL_ENVIRONMENT_DESC_INIT. Lists and texts are copied.
 ///
-/// Versions are compared as versions: number by number between the dots, missing ones are 0 (3.20
-/// is newer than 3.18.1, and 3.1 is 3.1.0); what follows the numbers ("rc1") is passed over, as
-/// CMake does.
+/// Versions are compared number by number between the dots; missing numbers are 0 (3.20 is newer
+/// than 3.18.1, and 3.1 equals 3.1.0). Text after the numbers ("rc1") is ignored, as in CMake.
 typedef struct dtl_environment_desc_t {
     /// sizeof(dtl_environment_desc_t), set by DTL_ENVIRONMENT_DESC_INIT.
     uint32_t struct_size;
-    /// Entries of `depends`; at most 256, as of the other lists.
+    /// Entries of `depends`; at most 256, as in the other lists.
     uint32_t depends_count;
-    /// (required) 1 to 63 letters, digits, '_', '-' or '.'.
+    /// (required) Name: 1 to 63 letters, digits, '_', '-' or '.'.
     const char *name;
-    /// It begins with a number; NULL = it has none, and nobody can ask for one.
+    /// Version, beginning with a number; NULL = none, and no version can be required.
     const char *version;
-    /// Environments that are started before this one, in this order: "name", or "name>=version".
+    /// Environments that start before this one, in this order: "name" or "name>=version".
     const char *const *depends;
-    /// Packages that building with it needs, for readers of dtl_environment_at; the library does
-    /// nothing with them.
+    /// Packages that a build needs, for readers of dtl_environment_at. The library does not use
+    /// them.
     const char *const *packages;
-    /// Folders of headers, as paths from '/': where source that names this environment
-    /// (dtl_source_t) finds `#include`s.
+    /// Folders of headers, as absolute paths. They are include folders for sources that name this
+    /// environment (dtl_source_t).
     const char *const *headers;
-    /// Libraries that such source is linked with on the host: a path from '/', or a name as after
-    /// -l.
+    /// Libraries with which such sources are linked on the host: an absolute path, or a name as
+    /// after -l.
     const char *const *libraries;
     /// Entries of `packages`.
     uint32_t packages_count;
@@ -358,18 +398,18 @@ typedef struct dtl_environment_desc_t {
     uint32_t libraries_count;
     /// Must be 0.
     uint32_t reserved;
-    /// Bytes of the state block; 0 = none. At most 2^30.
+    /// Size of the state block in bytes, at most 2^30; 0 = none.
     uint64_t state_size;
-    /// Its alignment: a power of two up to 4096; 0 = 16.
+    /// Alignment of the state block: a power of two up to 4096; 0 = 16.
     uint64_t state_align;
-    /// NULL = it can be used everywhere.
+    /// Function that checks availability; NULL = available everywhere.
     dtl_environment_probe_fn_t probe;
-    /// NULL = there is nothing to start.
+    /// Function that starts the environment; NULL = there is nothing to start.
     dtl_environment_init_fn_t init;
-    /// NULL = there is nothing to end.
+    /// Function that ends the environment; NULL = there is nothing to end.
     dtl_environment_finalize_fn_t finalize;
-    /// Passed to the three; must live until the environment is unregistered or dtl_finalize has
-    /// returned.
+    /// Passed to the three functions. It must live until the environment is unregistered or
+    /// dtl_finalize has returned.
     void *user;
 } dtl_environment_desc_t;
 
@@ -378,36 +418,36 @@ typedef struct dtl_environment_desc_t {
     {sizeof(dtl_environment_desc_t), 0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, \
      NULL, NULL, NULL, NULL}
 
-/// Nobody requires it.
+/// State of an environment: not started, and not required.
 #define DTL_ENVIRONMENT_IDLE 1
-/// Its init runs.
+/// State of an environment: its init runs.
 #define DTL_ENVIRONMENT_STARTING 2
-/// It is there.
+/// State of an environment: started.
 #define DTL_ENVIRONMENT_STARTED 3
-/// Its finalize runs.
+/// State of an environment: its finalize runs.
 #define DTL_ENVIRONMENT_STOPPING 4
-/// Nobody has it: the last time that somebody required it failed, see `reason`.
+/// State of an environment: not started; the last attempt failed (see `reason`).
 #define DTL_ENVIRONMENT_FAILED 5
 
-/// What an environment is and how it is. Start from DTL_ENVIRONMENT_INFO_INIT. All texts live for
-/// ever and are never NULL; lists are separated by ", ".
+/// Description and state of an environment. Start from DTL_ENVIRONMENT_INFO_INIT. All texts are
+/// valid until the process ends, and never NULL. Entries of lists are separated by ", ".
 typedef struct dtl_environment_info_t {
     /// sizeof(dtl_environment_info_t), set by DTL_ENVIRONMENT_INFO_INIT.
     uint32_t struct_size;
-    /// DTL_ENVIRONMENT_IDLE ... _FAILED.
+    /// DTL_ENVIRONMENT_IDLE to DTL_ENVIRONMENT_FAILED.
     int32_t state;
-    /// The status of the last require that failed in its probe or init; DTL_SUCCESS after one that
-    /// did not.
+    /// Status of the last require that failed in the probe or init; DTL_SUCCESS after one that
+    /// succeeded.
     dtl_status_t status;
     /// 0.
     uint32_t reserved;
-    /// How many require it: calls, environments that depend on it, modules, backends.
+    /// Use count: calls of dtl_environment_require, dependent environments, modules and backends.
     uint64_t uses;
-    /// Its name.
+    /// Name.
     const char *name;
-    /// Its version; empty if it has none.
+    /// Version; empty if there is none.
     const char *version;
-    /// What it depends on.
+    /// Dependencies.
     const char *depends;
     /// Packages.
     const char *packages;
@@ -415,7 +455,7 @@ typedef struct dtl_environment_info_t {
     const char *headers;
     /// Libraries.
     const char *libraries;
-    /// Why it failed; empty if it did not.
+    /// Reason of the failure; empty if there was none.
     const char *reason;
 } dtl_environment_info_t;
 
@@ -423,95 +463,113 @@ typedef struct dtl_environment_info_t {
 #define DTL_ENVIRONMENT_INFO_INIT \
     {sizeof(dtl_environment_info_t), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
-/// Adds an environment: what has to be there before backends, or kernels compiled from source, can
-/// do their work (a library that wants to be initialised once, say). Nothing of it is called yet,
-/// and what it depends on may be registered later.
+/// Registers an environment: something that must be present before backends, or kernels compiled
+/// from source, can work (for example a library that must be initialised once).
 ///
-/// @param[in] desc start from DTL_ENVIRONMENT_DESC_INIT. Everything but what `user` points to is
-///                 copied.
-/// @return DTL_SUCCESS also if the very same is registered already. DTL_ERROR_ALREADY_EXISTS:
-///         another one has the name (the text names the difference). DTL_ERROR_INVALID_ARGUMENT: a
-///         name, a version, a path, alignment; the text has it.
-///         DTL_ERROR_LIMIT: 4096 there are, or more than 256 entries in a list, or a state of more
-///         than 2^30 bytes.
-/// Registrations end with the last dtl_finalize, as those of backends do.
-/// Threads: any. Equivalent: DaCe's environments.
+/// None of its functions is called yet, and its dependencies may be registered later. Registering
+/// an identical environment again succeeds. Registrations end with the last dtl_finalize, as those
+/// of backends do.
+///
+/// @param[in] desc Start from DTL_ENVIRONMENT_DESC_INIT. Everything is copied except the data
+///                 behind `user`.
+/// @return DTL_ERROR_ALREADY_EXISTS: a different environment has the name. The text names the
+///         difference.
+///         DTL_ERROR_INVALID_ARGUMENT: a name, a version, a path or the alignment is not allowed.
+///         The text names it.
+///         DTL_ERROR_LIMIT: 4096 environments are registered, a list has more than 256 entries, or
+///         the state is larger than 2^30 bytes. Threads: any. Equivalent: DaCe's environments.
 DTL_NODISCARD dtl_status_t dtl_environment_register(const dtl_environment_desc_t *desc);
 
-/// Takes an environment away. What depends on it cannot be required any more.
+/// Removes an environment. Environments that depend on it can no longer be required.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_BUSY: somebody requires it.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name. DTL_ERROR_BUSY: the environment is required.
 DTL_NODISCARD dtl_status_t dtl_environment_unregister(const char *name);
 
-/// Starts an environment, or counts one more that requires it. Rules:
+/// Starts an environment, or increments the use count of one that is started. Each success needs
+/// one dtl_environment_release.
 ///
-/// 1. What it depends on comes first, in the order of the lists, each once however often it is
-///    named; then its probe, then its init, with a zeroed state block.
-/// 2. It is started once: whoever requires it next has it at once. Each success wants one
-///    dtl_environment_release.
-/// 3. Before anything is called all of it is looked at: an unknown name (plugins that were not
-///    searched for yet are), a version that is too low, a circle.
-/// 4. If a probe or an init fails, what this call has started ends again, what started last first;
-///    others stay.
-/// 5. Several threads at once: one calls init, the others wait and have its result, a failure too.
-/// 6. An init may require others; a circle that comes about in that way is a failure, also over
-///    several threads.
-/// 7. A failure is not for ever: the next call tries again.
+/// 1. Its dependencies start first, in the order of the lists, each of them once. Then its probe is
+/// called, then its init, with a zeroed state block.
 ///
-/// @param[in] name "name", or "name>=version".
-/// @return DTL_ERROR_NOT_FOUND: it, or one that it depends on, is not registered;
-///         DTL_ERROR_INVALID_ARGUMENT: no such name can be, or a circle of dependencies;
-///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that it cannot be used
-///         here; DTL_ERROR_LIMIT: more than 64 dependencies below each other;
-///         DTL_ERROR_INVALID_STATE: inside its own start or end (6); DTL_ERROR_OUT_OF_MEMORY: for
-///         the state. Else the status of the probe or init that failed. The text names the members:
-///         which one, and on whose behalf.
-/// Threads: any. No lock is held while functions of environments are called.
+/// 2. It is started once. Later calls return at once.
+///
+/// 3. The whole dependency graph is checked before any function is called: for unknown names (after
+/// a search for plugins if that was not done yet), insufficient versions and cycles.
+///
+/// 4. If a probe or an init fails, the environments that this call started end again in reverse
+/// order. Others stay.
+///
+/// 5. If several threads call at once, one calls init. The others wait and get its result, also a
+/// failure.
+///
+/// 6. An init may require other environments. A cycle that arises in this way is a failure, also
+/// across threads.
+///
+/// 7. A failure is not permanent: the next call tries again.
+///
+/// No lock is held while functions of environments are called.
+///
+/// @param[in] name "name" or "name>=version".
+/// @return DTL_ERROR_NOT_FOUND: it, or a dependency, is not registered.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed, or the dependencies form a cycle.
+///         DTL_ERROR_UNAVAILABLE: a version is too low, or a probe reports that its environment
+///         cannot be used here. DTL_ERROR_LIMIT: dependencies are nested more than 64 deep.
+///         DTL_ERROR_INVALID_STATE: it is called inside its own start or end (rule 6).
+///         DTL_ERROR_OUT_OF_MEMORY: there is no memory for the state.
+///         Otherwise the status of the probe or init that failed. The text names the environments:
+///         the one that failed, and those that needed it. Threads: any.
 DTL_NODISCARD dtl_status_t dtl_environment_require(const char *name);
 
-/// Takes one require back. With the last one, the environment and what it depended on (and nobody
-/// else requires) end: in exactly the reverse order of how they started. dtl_finalize ends in the
-/// same order what is still required.
+/// Undoes one dtl_environment_require.
 ///
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: nobody has
-///         required it by dtl_environment_require. Else the first failure of a finalize: it has
-///         been released all the same.
-/// Threads: any, not only the one that required it.
+/// The last release ends the environment, and those of its dependencies that nothing else requires,
+/// in exactly the reverse order of their start. dtl_finalize ends whatever is still required, in
+/// the same order.
+///
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_STATE: no dtl_environment_require is left to undo.
+///         Otherwise the first failure of a finalize function; the environment has been released
+///         nevertheless. Threads: any, not only the one that required it.
 DTL_NODISCARD dtl_status_t dtl_environment_release(const char *name);
 
-/// Gives the state block of an environment that is started. It stays where it is until the
-/// environment ends, so ask once.
+/// Returns the state block of a started environment. The address does not change until the
+/// environment ends, so one call is enough.
 ///
-/// @param[out] out the block that init was given; NULL if state_size is 0.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name. DTL_ERROR_INVALID_STATE: it is not
-///         started.
+/// @param[out] out The block that was passed to init; NULL if state_size is 0.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_STATE: the environment is not started.
 DTL_NODISCARD dtl_status_t dtl_environment_state(const char *name, void **out);
 
-/// Whether an environment could be required: it and everything that it depends on is registered,
-/// the versions are high enough, and the probes of what is not started yet say so. Starts nothing.
+/// Checks whether an environment could be required, and starts nothing.
 ///
-/// @param[in] name     "name", or "name>=version".
+/// It can be required if it and all of its dependencies are registered, the versions are high
+/// enough, and the probes of those that are not started yet succeed.
+///
+/// @param[in] name     "name" or "name>=version".
 /// @param[out] out_yes 1 or 0.
-/// @param[out] why     why not, cut to fit, with its NUL; may be NULL. Empty if it could be.
-/// @param[in] cap      bytes of room in `why`.
-/// @param[out] out_len bytes of the whole reason, without its NUL; may be NULL.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+/// @param[out] why     Receives the reason if the result is 0, cut to fit, with its NUL;
+///                     otherwise an empty text. May be NULL.
+/// @param[in] cap      Size of `why` in bytes.
+/// @param[out] out_len Length of the whole reason in bytes, without the NUL; may be NULL.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
+///         DTL_ERROR_INVALID_ARGUMENT: `name` is not well-formed.
 DTL_NODISCARD dtl_status_t dtl_environment_is_available(const char *name, int32_t *out_yes,
     char *why, uint64_t cap, uint64_t *out_len);
 
-/// Number of environments that are registered. Searches for plugins if that was not done yet.
+/// Returns the number of registered environments. Searches for plugins if that was not done yet.
 DTL_NODISCARD dtl_status_t dtl_environment_count(uint64_t *out_count);
 
-/// How the environment of an index is, 0 ... count-1, in the order of registration.
+/// Describes the environment with an index, in the order of registration.
 ///
-/// @param[in,out] out_info start from DTL_ENVIRONMENT_INFO_INIT.
-/// @return DTL_ERROR_OUT_OF_BOUNDS: no such index.
+/// @param[in] index        0 to the count - 1.
+/// @param[in,out] out_info Start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_OUT_OF_BOUNDS: there is no such index.
 DTL_NODISCARD dtl_status_t dtl_environment_at(uint64_t index, dtl_environment_info_t *out_info);
 
-/// How the environment of a name is.
+/// Describes the environment with a name.
 ///
-/// @param[in,out] out_info start from DTL_ENVIRONMENT_INFO_INIT.
-/// @return DTL_ERROR_NOT_FOUND: there is none of this name.
+/// @param[in,out] out_info Start from DTL_ENVIRONMENT_INFO_INIT.
+/// @return DTL_ERROR_NOT_FOUND: there is no such name.
 DTL_NODISCARD dtl_status_t dtl_environment_info(const char *name,
     dtl_environment_info_t *out_info);
 
@@ -519,7 +577,7 @@ DTL_NODISCARD dtl_status_t dtl_environment_info(const char *name,
  * Policies: select a resource for each task.
  * -------------------------------------------------------------------------------------------- */
 
-/// A policy that selects a resource for each task, and the resources it selects from.
+/// Policy that selects a resource for each task, together with the resources it selects from.
 struct dtl_policy_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -535,118 +593,126 @@ static const dtl_policy_t dtl_policy_null_ __attribute__((unused)) = {0};
 #define DTL_POLICY_NULL ((dtl_policy_t){0})
 #endif
 
-/// Flag of `dtl_policy_create`: resources are given later, to dtl_policy_initialize.
+/// Flag of `dtl_policy_create`: dtl_policy_initialize sets the resources later.
 #define DTL_POLICY_DEFER UINT64_C(1)
 
-/// Resources are anything; a task does what it likes with the one that it is given. Nothing is
-/// reported of tasks, so only policies that need no reports take them. For dtl_policy_opts_t::kind,
-/// where 0 = CUSTOM if there is a table, GENERIC if there is a list, else STREAMS; with
-/// DTL_POLICY_DEFER and no table 0 is refused, as there is no list yet.
+/// Kind of resources: anything, which the task uses as it likes.
+///
+/// Nothing is reported about tasks, so only policies that need no reports accept them. In
+/// dtl_policy_opts_t::kind 0 means CUSTOM if there is a table, GENERIC if there is a list,
+/// otherwise STREAMS. With DTL_POLICY_DEFER and no table 0 is refused, because there is no list
+/// yet.
 #define DTL_RESOURCES_GENERIC 1u
-/// Resources are anything on the host; a task has ended when its function returns, and what that
-/// has left running is waited for by the submit.
+/// Kind of resources: anything on the host. A task ends when its function returns; the submit waits
+/// for work that the function left running.
 #define DTL_RESOURCES_INLINE 2u
-/// Resources are streams; a task queues work on its stream and has ended when that work has. As for
-/// streams, a failure is that of the work behind it too, until dtl_policy_wait_all.
+/// Kind of resources: streams. A task queues work on its stream and ends when that work does. As on
+/// any stream, a failure is also that of the work behind it, until dtl_policy_wait_all.
 #define DTL_RESOURCES_STREAMS 3u
-/// Resources are defined by the program's own table, dtl_policy_opts_t::ops.
+/// Kind of resources: defined by a table of the program, dtl_policy_opts_t::ops.
 #define DTL_RESOURCES_CUSTOM 4u
 
-/// Information on tasks: when a task is submitted.
+/// Information on a task: its submission.
 #define DTL_INFO_TASK_SUBMISSION UINT64_C(1)
-/// When a task has ended.
+/// Information on a task: its end.
 #define DTL_INFO_TASK_COMPLETION UINT64_C(2)
-/// How long a task took, in nanoseconds.
+/// Information on a task: its duration in nanoseconds.
 #define DTL_INFO_TASK_TIME UINT64_C(4)
 
-/// One thing that tasks run on. The stride of arrays is fixed for ever.
+/// Resource on which tasks run. It is an element of an array, so it never grows.
 typedef struct dtl_resource_t {
-    /// What it is: a pointer (as uintptr_t), a handle's id, a number. With DTL_RESOURCES_STREAMS
-    /// and no adapter the id of a dtl_stream_t.
+    /// Value of the resource: a pointer (as uintptr_t), the id of a handle, a number. With
+    /// DTL_RESOURCES_STREAMS and no adapter, the id of a dtl_stream_t.
     uint64_t value;
-    /// The program's own; handed to every task of this resource.
+    /// Private data of the program, passed to every task on this resource.
     void *user;
 } dtl_resource_t;
 
-/// Names a task to policies that learn how long it takes. {0, 0} = the address of its function.
+/// Key that identifies a task in policies that learn its duration. {0, 0} = the address of its
+/// function.
 typedef struct dtl_task_key_t {
-    /// Which task.
+    /// Number of the task.
     uint64_t task;
-    /// Which variant of it: its size, for example. Each is tuned by itself.
+    /// Variant of the task, such as its size. Each variant is tuned separately.
     uint64_t variant;
 } dtl_task_key_t;
 
-/// Waits for what a task has started. `timeout_ns` 0 = only look. Returns DTL_SUCCESS or the task's
-/// failure once that has ended, DTL_ERROR_TIMEOUT before. After any other status than that it is
-/// not called again. Thread: any that submits or waits, one at a time. Locks held: none. It may
-/// call dtl_ functions; it must not throw.
+/// Waits for work that a task left running, for at most `timeout_ns` nanoseconds; 0 = only check.
+///
+/// Returns DTL_ERROR_TIMEOUT while the work is in progress, then DTL_SUCCESS or the failure of the
+/// task. After any status but DTL_ERROR_TIMEOUT it is not called again. Thread: any that submits or
+/// waits, one at a time. Locks held: none. It may call dtl_ functions. It must not throw.
 typedef dtl_status_t (*dtl_waitable_fn_t)(void *object, uint64_t timeout_ns);
 
-/// What a task has left running when its function returns. All zero = nothing: the task is over.
-/// Not looked at if the function returns a failure.
+/// Work that a task left running when its function returned. All zero = none: the task has ended.
+/// Ignored if the function returns a failure.
 typedef struct dtl_waitable_t {
-    /// Its record at this moment is waited for; a later record changes nothing for an event of the
-    /// library's own.
+    /// Event to wait for, at its current record. For an event that the library implements, a later
+    /// record changes nothing.
     dtl_event_t event;
-    /// Or this is called until it reports that all has ended.
+    /// Function to call instead, until it reports that all work has ended.
     dtl_waitable_fn_t wait;
-    /// For `wait`.
+    /// Passed to `wait`.
     void *object;
 } dtl_waitable_t;
 
-/// A task. `resource` is the element of the list that was selected (not what an adapter made of
-/// it), valid during the call. `out_wait` is all zero; the task may say there what it has left
-/// running. A status other than DTL_SUCCESS is the task's failure: it has ended all the same. A
-/// number that is not a status makes calls that return the task's status return
-/// DTL_ERROR_NATIVE_BACKEND; the text and dtl_submission_t have the number. Thread: the one that
-/// submits; of a program's own table, whichever that chooses. Locks held: none. It may block, call
-/// dtl_ functions and submit to the same policy; it must not throw.
+/// Function of a task.
+///
+/// `resource` is the selected element of the list (not the result of an adapter), valid during the
+/// call. `out_wait` is all zero; the task may describe there the work that it left running. A
+/// status other than DTL_SUCCESS is the failure of the task, which has ended anyway. If the number
+/// is not a status, calls that return the status of the task return DTL_ERROR_NATIVE_BACKEND; the
+/// text and dtl_submission_t have the number. Thread: the one that submits, or with a table of the
+/// program whichever that chooses. Locks held: none. It may block, call dtl_ functions and submit
+/// to the same policy. It must not throw.
 typedef dtl_status_t (*dtl_policy_task_fn_t)(const dtl_resource_t *resource, void *arg,
     dtl_waitable_t *out_wait);
 
-/// A program's own kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied, `self`
-/// is not. Every slot: locks held: none; several threads at once; it may call dtl_ functions, but
-/// not wait for the policy; it must not throw.
+/// Table of a custom kind of resources. Start from DTL_RESOURCE_OPS_INIT. The table is copied,
+/// `self` is not.
+///
+/// For every slot: several threads may call it at once. Locks held: none. It may call dtl_
+/// functions, except to wait for the policy. It must not throw.
 typedef struct dtl_resource_ops_t {
     /// sizeof(dtl_resource_ops_t), set by DTL_RESOURCE_OPS_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// DTL_INFO_... that it can report. TASK_SUBMISSION always works and need not be said.
+    /// DTL_INFO_... that it can report, ORed. TASK_SUBMISSION always works and need not be set.
     uint64_t supported_info;
-    /// Optional. All resources there are: writes at most `cap` of them, and their number. Asked if
-    /// a list is NULL.
+    /// Optional. Writes at most `cap` of all existing resources to `out`, and their number to
+    /// `out_n`. Called if a list is NULL.
     dtl_status_t (*default_resources)(void *self,
                                       dtl_resource_t *out,
                                       uint64_t cap,
                                       uint64_t *out_n);
-    /// Optional. Whether a resource can be used where `needed_info` is to be reported; if not, why
-    /// (`cap` bytes with NUL). Those that cannot are left out of the policy.
+    /// Optional. Checks whether a resource can be used if `needed_info` is to be reported;
+    /// otherwise writes the reason to `why` (`cap` bytes with NUL). The policy omits resources that
+    /// cannot.
     dtl_status_t (*accept)(void *self,
                            uint64_t core,
                            uint64_t needed_info,
                            int32_t *out_yes,
                            char *why,
                            uint64_t cap);
-    /// Optional. Bytes of scratch memory for each selection in flight, where `needed_info` is to be
-    /// reported.
+    /// Optional. Returns the scratch memory in bytes for each selection in flight if `needed_info`
+    /// is to be reported.
     uint64_t (*scratch_bytes)(void *self, uint64_t needed_info);
-    /// Required. Runs task(&selection->resource, arg, &wait) now or later, here or in another
-    /// thread; calls dtl_selection_end exactly once when it has ended. A status other than
-    /// DTL_SUCCESS = it did not take the task and will not call dtl_selection_end;
+    /// Required. Runs task(&selection->resource, arg, &wait) now or later, in this or another
+    /// thread, and calls dtl_selection_end exactly once when it has ended. A status other than
+    /// DTL_SUCCESS means that it did not accept the task and will not call dtl_selection_end;
     /// dtl_policy_submit returns that status.
     dtl_status_t (*submit)(void *self,
                            const dtl_selection_t *selection,
                            dtl_policy_task_fn_t task,
                            void *arg);
-    /// Optional. Waits for all that was submitted to a resource: called by dtl_policy_wait_all. May
+    /// Optional. Waits for everything submitted to a resource. Called by dtl_policy_wait_all. May
     /// block.
     dtl_status_t (*wait_resource)(void *self, uint64_t core);
-    /// Optional. For those that learn of ends by looking: looks, and calls dtl_selection_end for
-    /// what has ended. Called before a selection that needs reports, and again and again while
-    /// somebody waits. Must not block.
+    /// Optional. Polls for tasks that have ended and calls dtl_selection_end for them. Called
+    /// before a selection that needs reports, and repeatedly while a thread waits. Must not block.
     dtl_status_t (*lazy_report)(void *self);
-    /// Optional. Called once, after the policy's last user.
+    /// Optional. Called once, after the last user of the policy.
     void (*destroy)(void *self);
 } dtl_resource_ops_t;
 
@@ -654,73 +720,73 @@ typedef struct dtl_resource_ops_t {
 #define DTL_RESOURCE_OPS_INIT \
     {sizeof(dtl_resource_ops_t), 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
-/// A program's own policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
-/// Every slot: thread: the one that submits or reports, several at once; locks held: none; it must
-/// not block or throw.
+/// Table of a custom policy. Start from DTL_POLICY_OPS_INIT. The table is copied, `self` is not.
+///
+/// For every slot: thread: the one that submits or reports, several at once. Locks held: none. It
+/// must not block or throw.
 typedef struct dtl_policy_ops_t {
     /// sizeof(dtl_policy_ops_t), set by DTL_POLICY_OPS_INIT.
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// DTL_INFO_... that `report` needs.
+    /// DTL_INFO_... that `report` needs, ORed.
     uint64_t needed_info;
-    /// Optional. The resources are known: called once, before the first select.
+    /// Optional. Receives the resources. Called once, before the first `select`.
     dtl_status_t (*initialize)(void *self, const dtl_resource_t *resources, uint64_t count);
-    /// Required. Chooses a resource. DTL_ERROR_BUSY = none is free now: dtl_policy_submit asks
-    /// again until its time is over. Any other failure is the submit's.
+    /// Required. Selects a resource. DTL_ERROR_BUSY = none is free now: dtl_policy_submit calls
+    /// again until its time limit. Any other failure is that of the submit.
     dtl_status_t (*select)(void *self, dtl_task_key_t key, uint32_t *out_index);
-    /// Required if needed_info is not 0. One call for each bit of it, for each task: SUBMISSION
-    /// with value 0, COMPLETION with the task's status, TIME with nanoseconds (-1 if it failed or
-    /// was not taken).
+    /// Required if needed_info is not 0. Called once for each bit of it and each task: SUBMISSION
+    /// with value 0, COMPLETION with the status of the task, TIME with nanoseconds (-1 if the task
+    /// failed or was not accepted).
     void (*report)(void *self,
                    uint32_t index,
                    dtl_task_key_t key,
                    uint64_t info,
                    int64_t value);
-    /// Optional. Called once, after the policy's last user.
+    /// Optional. Called once, after the last user of the policy.
     void (*destroy)(void *self);
 } dtl_policy_ops_t;
 
 /// Initial value of a dtl_policy_ops_t.
 #define DTL_POLICY_OPS_INIT {sizeof(dtl_policy_ops_t), 0, 0, NULL, NULL, NULL, NULL}
 
-/// Makes of an element of the list what the kind of resources deals with: of a wrapper's pointer
-/// the stream in it, for example. Called once for each resource, by the thread that creates or
-/// initialises. It must not throw.
+/// Converts an element of the list to the value that the kind of resources uses: the pointer of a
+/// wrapper to the stream in it, for example.
+///
+/// Called once for each resource, by the thread that creates or initialises the policy. It must not
+/// throw.
 typedef uint64_t (*dtl_resource_adapter_fn_t)(void *user, const dtl_resource_t *resource);
 
-/// How `dtl_policy_create` makes a policy. Start from DTL_POLICY_OPTS_INIT; 0 everywhere is the
-/// default.
+/// Options of `dtl_policy_create`. Start from DTL_POLICY_OPTS_INIT; 0 everywhere is the default.
 typedef struct dtl_policy_opts_t {
     /// sizeof(dtl_policy_opts_t), set by DTL_POLICY_OPTS_INIT.
     uint32_t struct_size;
     /// DTL_RESOURCES_...; 0 = see DTL_RESOURCES_GENERIC.
     uint32_t kind;
-    /// 0, or DTL_POLICY_DEFER.
+    /// 0 or DTL_POLICY_DEFER.
     uint64_t flags;
-    /// The program's own kind of resources; NULL = none.
+    /// Table of a custom kind of resources; NULL = none.
     const dtl_resource_ops_t *ops;
-    /// Handed to the slots of `ops`.
+    /// Passed to the slots of `ops`.
     void *ops_self;
-    /// Streams: whose devices are meant by a NULL list; null = those of every backend that "auto"
-    /// may choose.
+    /// Streams: backend whose devices a NULL list refers to; null = those of every backend that
+    /// "auto" may choose.
     dtl_backend_t backend;
-    /// NULL = elements of the list are used as they are.
+    /// Adapter; NULL = elements of the list are used unchanged.
     dtl_resource_adapter_fn_t adapter;
-    /// Handed to the adapter.
+    /// Passed to the adapter.
     void *adapter_user;
-    /// "fixed": which resource, an index into the list as it is given, also if others are left out
-    /// of the policy.
+    /// "fixed": index of the resource in the list as it is passed, even if the policy omits others.
     uint32_t fixed_index;
-    /// "capacity": tasks in flight that each resource takes; 0 = 1.
+    /// "capacity": maximum number of tasks in flight on each resource; 0 = 1.
     uint32_t capacity;
-    /// "auto_tune": timings of each resource that count; 0 = 3.
+    /// "auto_tune": number of timed runs on each resource; 0 = 3.
     uint32_t samples;
-    /// "auto_tune": runs on each resource before those, whose time is thrown away; UINT32_MAX =
-    /// none, 0 = 1.
+    /// "auto_tune": number of untimed runs on each resource before those; UINT32_MAX = none, 0 = 1.
     uint32_t warmups;
-    /// "auto_tune": after so many submits of a tuned task by one thread it is tuned anew; 0 =
-    /// never.
+    /// "auto_tune": number of submits of a tuned task by one thread after which it is tuned again;
+    /// 0 = never.
     uint64_t resample_submits;
 } dtl_policy_opts_t;
 
@@ -728,64 +794,68 @@ typedef struct dtl_policy_opts_t {
 #define DTL_POLICY_OPTS_INIT \
     {sizeof(dtl_policy_opts_t), 0, 0, NULL, NULL, {0}, NULL, NULL, 0, 0, 0, 0, 0}
 
-/// What is true of a policy. Start from DTL_POLICY_TRAITS_INIT.
+/// Properties of a policy, see `dtl_policy_traits`. Start from DTL_POLICY_TRAITS_INIT.
 typedef struct dtl_policy_traits_t {
     /// sizeof(dtl_policy_traits_t), set by DTL_POLICY_TRAITS_INIT.
     uint32_t struct_size;
     /// DTL_RESOURCES_....
     uint32_t kind;
-    /// 1: a task may still run when submit returns. 0: it never does.
+    /// 1 = a task may still run when submit returns, 0 = it never does.
     uint32_t has_wait_type;
-    /// 1: ends are learnt by looking, before selections that need them.
+    /// 1 = ends are detected by polling, before selections that need them.
     uint32_t lazy_report;
-    /// Memory for each selection in flight, in bytes.
+    /// Scratch memory for each selection in flight, in bytes.
     uint64_t scratch_bytes;
-    /// DTL_INFO_... that its resources can report.
+    /// DTL_INFO_... that its resources can report, ORed.
     uint64_t supported_info;
-    /// DTL_INFO_... that the policy needs to choose.
+    /// DTL_INFO_... that the policy needs to select, ORed.
     uint64_t needed_info;
-    /// Resources; 0 = not initialised yet.
+    /// Number of resources; 0 = not initialised yet.
     uint64_t resource_count;
 } dtl_policy_traits_t;
 
 /// Initial value of a dtl_policy_traits_t.
 #define DTL_POLICY_TRAITS_INIT {sizeof(dtl_policy_traits_t), 0, 0, 0, 0, 0, 0, 0}
 
-/// What happened on a resource. The stride of arrays is fixed for ever.
+/// Statistics of a resource of a policy. It is an element of an array, so it never grows.
 typedef struct dtl_policy_stats_t {
-    /// Tasks for which it was selected.
+    /// Number of tasks for which it was selected.
     uint64_t submitted;
-    /// Those of them that have failed, or were not taken.
+    /// Number of those that failed or were not accepted.
     uint64_t failed;
-    /// Tasks on it that are not known to have ended, in policies that count them (dynamic_load,
-    /// capacity); else 0.
+    /// Number of tasks on it whose end has not been detected, in policies that count them
+    /// (dynamic_load, capacity); otherwise 0.
     uint64_t load;
-    /// 0.
+    /// Always 0.
     uint64_t reserved;
 } dtl_policy_stats_t;
 
-/// Creates a policy: it chooses one of its resources for each task.
+/// Creates a policy, which selects one of its resources for each task. By its name it selects:
 ///
-/// @param[in] name      "fixed": always opts.fixed_index. "round_robin": one after another, by
-///                      each thread, so that the counts of a thread differ by at most one.
-///                      "dynamic_load": the one with the fewest tasks that have not ended.
-///                      "auto_tune": the one where this task was fastest, see dtl_task_key_t.
-///                      "capacity": one that has less than opts.capacity tasks; without any,
-///                      submits wait.
-/// @param[in] resources `count` of them, copied. NULL with count 0 = the defaults of the kind:
-///                      new streams on all devices found (see opts.backend), one for inline,
-///                      those of the table's default_resources.
-/// @param[in] opts      NULL = all defaults. With DTL_POLICY_DEFER resources is NULL, count 0,
-///                      and dtl_policy_initialize gives them later; until then submits return
-///                      DTL_ERROR_INVALID_STATE. Their kind is set now: by opts.kind or opts.ops.
-/// @param[out] out      the policy; give it back with dtl_policy_release.
-/// @return DTL_ERROR_NOT_FOUND: no policy of that name. DTL_ERROR_INVALID_ARGUMENT: a list of 0
-///         resources, fixed_index beyond the list, unknown flags or kind,
-///         DTL_POLICY_DEFER without a kind or table.
+///     "fixed"         always opts.fixed_index
+///     "round_robin"   one after another, for each thread: its counts differ by at most one
+///     "dynamic_load"  the resource with the fewest tasks that have not ended
+///     "auto_tune"     the resource on which this task was fastest, see dtl_task_key_t
+///     "capacity"      one with fewer than opts.capacity tasks; if there is none, submits wait
+///
+/// With DTL_POLICY_DEFER, `resources` is NULL and `count` 0. dtl_policy_initialize sets the
+/// resources later; until then submits return DTL_ERROR_INVALID_STATE. opts.kind or opts.ops sets
+/// their kind now.
+///
+/// @param[in] name      Name of the policy.
+/// @param[in] resources `count` resources. Copied. NULL with count 0 = the defaults of the kind:
+///                      new streams on all devices found (see opts.backend), one resource for
+///                      inline, those of the table's default_resources.
+/// @param[in] count     Number of resources, at most 4096.
+/// @param[in] opts      Start from DTL_POLICY_OPTS_INIT. NULL = all defaults.
+/// @param[out] out      The policy. The caller owns it; release it with dtl_policy_release.
+/// @return DTL_ERROR_NOT_FOUND: there is no policy of that name.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, fixed_index is beyond the list, a flag or
+///         the kind is unknown, or DTL_POLICY_DEFER is set without a kind or table.
 ///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
-///         DTL_ERROR_UNAVAILABLE: no resource is left that can be used, or not the one of
-///         fixed_index; the text gives the reason.
-///         DTL_ERROR_INVALID_HANDLE: an element is no stream. DTL_ERROR_LIMIT: too many resources.
+///         DTL_ERROR_UNAVAILABLE: no resource, or not that of fixed_index, can be used. The text
+///         has the reason. DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources or policies.
 /// Equivalent: oneDPL's experimental fixed_resource_policy, round_robin_policy,
 /// dynamic_load_policy, auto_tune_policy.
 DTL_NODISCARD dtl_status_t dtl_policy_create(const char *name, const dtl_resource_t *resources,
@@ -793,189 +863,250 @@ DTL_NODISCARD dtl_status_t dtl_policy_create(const char *name, const dtl_resourc
 
 /// Creates a policy whose selections are made by a table of the program.
 ///
-/// @param[in] ops  the table; copied. Its destroy is called after the policy's last user; not if
-///                 this call fails.
-/// @param[in] self handed to its slots.
-/// Else as dtl_policy_create.
-/// @return as dtl_policy_create; a failure of the table's initialize. DTL_ERROR_NULL_POINTER: a
-///         required slot is missing.
+/// @param[in] ops       The table. Start from DTL_POLICY_OPS_INIT. Copied. Its `destroy` is
+///                      called after the last user of the policy, and not if this call fails.
+/// @param[in] self      Passed to the slots of `ops`. It must live until `destroy` is called.
+/// @param[in] resources See dtl_policy_create.
+/// @param[in] count     Number of resources, at most 4096.
+/// @param[in] opts      Start from DTL_POLICY_OPTS_INIT. NULL = all defaults.
+/// @param[out] out      The policy. The caller owns it; release it with dtl_policy_release.
+/// @return The status of the table's `initialize` if that fails.
+///         DTL_ERROR_NULL_POINTER: a required slot is missing.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, a flag, the kind or needed_info is
+///         unknown, or DTL_POLICY_DEFER is set without a kind or table.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource can be used. The text has the reason.
+///         DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources or policies.
 DTL_NODISCARD dtl_status_t dtl_policy_create_custom(const dtl_policy_ops_t *ops, void *self,
     const dtl_resource_t *resources, uint64_t count, const dtl_policy_opts_t *opts,
     dtl_policy_t *out);
 
-/// Gives a policy made with DTL_POLICY_DEFER its resources, once.
+/// Sets the resources of a policy that was created with DTL_POLICY_DEFER, once. After a failure the
+/// call may be repeated.
 ///
-/// @param[in] resources as for dtl_policy_create.
-/// @param[in] count     as for dtl_policy_create.
-/// @param[in] opts      only its adapter is looked at; without one (or NULL) that of
+/// @param[in] resources `count` resources. Copied. NULL with count 0 = the defaults of the kind,
+///                      see dtl_policy_create.
+/// @param[in] count     Number of resources, at most 4096.
+/// @param[in] opts      Only its adapter is read. If that or `opts` is NULL, the adapter of
 ///                      dtl_policy_create is used.
-/// @return DTL_ERROR_INVALID_STATE: it has resources. Else as dtl_policy_create; then it can be
-///         tried again.
+/// @return The status of the policy table's `initialize` if that fails.
+///         DTL_ERROR_INVALID_STATE: the policy has resources already.
+///         DTL_ERROR_INVALID_ARGUMENT: the list is empty, fixed_index is beyond the list, or a flag
+///         is unknown.
+///         DTL_ERROR_NOT_SUPPORTED: the policy needs information that the kind does not report.
+///         DTL_ERROR_UNAVAILABLE: no resource, or not that of fixed_index, can be used. The text
+///         has the reason. DTL_ERROR_INVALID_HANDLE: an element is not a stream.
+///         DTL_ERROR_LIMIT: there are too many resources.
 DTL_NODISCARD dtl_status_t dtl_policy_initialize(dtl_policy_t policy,
     const dtl_resource_t *resources, uint64_t count, const dtl_policy_opts_t *opts);
 
-/// One more share of a policy: the same handle, the same state, to be released once more.
+/// Adds a reference to a policy. The handle stays the same; each reference is released once more.
 DTL_NODISCARD dtl_status_t dtl_policy_retain(dtl_policy_t policy);
 
-/// Gives a share of a policy back; with the last one the policy goes, and its submissions with it.
-/// Does not wait for tasks, except for the work on streams that the policy made: wait with
-/// dtl_policy_wait_all before. The null policy: nothing happens.
+/// Releases a reference to a policy. The last one destroys the policy and its submissions.
 ///
-/// Threads: any; threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
-/// share goes.
+/// Does not wait for tasks, except for work on streams that the policy created. Call
+/// dtl_policy_wait_all before. Releasing DTL_POLICY_NULL succeeds.
+///
+/// Threads: any. Threads that wait in a call of the policy get DTL_ERROR_CANCELED when the last
+/// reference is released.
 DTL_NODISCARD dtl_status_t dtl_policy_release(dtl_policy_t policy);
 
-/// The list that a policy chooses from: what the indices of submissions, selections, stats and a
-/// program's own policy mean. It has the order of the list that was given; resources that cannot be
-/// used (see dtl_resource_ops_t::accept) are not in it, and those behind them move up. Only
-/// opts.fixed_index counts in the list as it was given.
+/// Returns the resources from which a policy selects, in the order that the indices of submissions,
+/// selections, statistics and custom policies refer to.
 ///
-/// @param[out] out     room for `cap` resources; NULL with cap 0 asks for the number.
-/// @param[out] out_len their number. NULL = not wanted.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is less than the number; nothing written but *out_len.
-///         DTL_ERROR_INVALID_STATE: not initialised.
+/// The order is that of the list that was passed. Resources that cannot be used (see
+/// dtl_resource_ops_t::accept) are omitted, and later ones move up. Only opts.fixed_index refers to
+/// the original list.
+///
+/// @param[out] out     Array of `cap` resources. NULL with cap 0 to query only the number.
+/// @param[in] cap      Number of elements of `out`.
+/// @param[out] out_len Number of resources; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than the number. Only *out_len was written.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 DTL_NODISCARD dtl_status_t dtl_policy_resources(dtl_policy_t policy, dtl_resource_t *out,
     uint64_t cap, uint64_t *out_len);
 
-/// What happened on each resource of dtl_policy_resources so far. While other threads submit,
-/// numbers may be a moment old.
+/// Returns statistics for each resource of dtl_policy_resources. While other threads submit, the
+/// numbers may lag behind.
 ///
-/// @param[out] out     as for dtl_policy_resources.
-/// @param[in] cap      as for dtl_policy_resources.
-/// @param[out] out_len as for dtl_policy_resources.
+/// @param[out] out     Array of `cap` elements. NULL with cap 0 to query only the number.
+/// @param[in] cap      Number of elements of `out`.
+/// @param[out] out_len Number of resources; may be NULL.
+/// @return DTL_ERROR_BUFFER_TOO_SMALL: `cap` is less than the number. Only *out_len was written.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 DTL_NODISCARD dtl_status_t dtl_policy_stats(dtl_policy_t policy, dtl_policy_stats_t *out,
     uint64_t cap, uint64_t *out_len);
 
-/// What is true of a policy and its kind of resources.
+/// Returns the properties of a policy and of its kind of resources.
 ///
-/// @param[in,out] out start from DTL_POLICY_TRAITS_INIT.
+/// @param[in,out] out Start from DTL_POLICY_TRAITS_INIT.
 DTL_NODISCARD dtl_status_t dtl_policy_traits(dtl_policy_t policy, dtl_policy_traits_t *out);
 
 /* -----------------------------------------------------------------------------------------------
  * Policies: submit tasks, wait.
  * -------------------------------------------------------------------------------------------- */
 
-/// A task that was submitted: a value, nothing to be destroyed once it is complete.
+/// Submitted task. It is a plain value: once it is complete, there is nothing to destroy.
 typedef struct dtl_submission_t {
-    /// The policy it went through.
+    /// Policy to which the task was submitted.
     dtl_policy_t policy;
-    /// 0 = complete: `status` is the task's. Else it is in flight, to be given to
-    /// dtl_submission_wait, or to dtl_submission_release if nobody will wait.
+    /// 0 = complete, and `status` is that of the task. Otherwise in flight: pass the submission to
+    /// dtl_submission_wait, or to dtl_submission_release if no call will wait.
     uint64_t ticket;
-    /// Which resource: index into the policy's list.
+    /// Selected resource: index into the list of the policy.
     uint32_t resource;
-    /// How the task ended, once it is complete.
+    /// Status of the task, once it is complete.
     dtl_status_t status;
 } dtl_submission_t;
 
-/// A task on its way to a resource of a program's own table. May be copied; `dtl_selection_end`
-/// takes any copy.
+/// Task that is passed to a custom kind of resources. May be copied; `dtl_selection_end` accepts
+/// any copy.
 struct dtl_selection_t {
     /// The policy.
     dtl_policy_t policy;
-    /// Names this selection in the policy; never 0.
+    /// Identifies this selection in the policy; never 0.
     uint64_t ticket;
-    /// The element of the list: what the task's function is given.
+    /// Element of the list, which the function of the task receives.
     dtl_resource_t resource;
-    /// What the adapter made of resource.value; the same without an adapter.
+    /// Result of the adapter for the resource; without an adapter, resource.value.
     uint64_t core;
-    /// DTL_INFO_... that the policy wants to know of this task. TASK_TIME costs something: measure
-    /// only if it is there.
+    /// DTL_INFO_... that the policy needs about this task, ORed. TASK_TIME has a cost: measure only
+    /// if it is set.
     uint64_t wanted_info;
-    /// scratch_bytes of memory for this selection, 16-byte aligned, until dtl_selection_end; NULL
-    /// if none was requested. Not initialised: it may contain data of an earlier selection.
+    /// Memory of scratch_bytes for this selection, aligned to 16 bytes, valid until
+    /// dtl_selection_end; NULL if none was requested. Not initialised: it may contain data of an
+    /// earlier selection.
     void *scratch;
     /// Index of the resource.
     uint32_t index;
-    /// 0.
+    /// Always 0.
     uint32_t reserved;
 };
 
-/// Submits a task: chooses a resource and hands the task to it. Generic, inline and stream
-/// resources: the calling thread calls the task's function. Ended tasks are values: nothing is
-/// allocated for a task that runs inline.
+/// Submits a task: selects a resource and passes the task to it.
 ///
-/// @param[in] key        for policies that learn; {0, 0} = the function's address.
-/// @param[in] task       see dtl_policy_task_fn_t. What it returns is the task's status, not this
-///                       call's.
-/// @param[in] timeout_ns how long to wait for a resource, where the policy may have none free
-///                       ("capacity"); 0 = not at all, DTL_TIMEOUT_INFINITE = no limit. Does not
-///                       limit the task.
-/// @param[out] out       the submission; wait for it or release it, if its ticket is not 0. NULL
-///                       = not wanted: a failure of the task is then returned by the next
-///                       dtl_policy_wait_all.
-/// @return DTL_ERROR_TIMEOUT: no resource became free. DTL_ERROR_INVALID_STATE: the policy has no
-///         resources yet.
-///         DTL_ERROR_LIMIT: too many keys. DTL_ERROR_CANCELED: the policy was released. Or the
-///         status that the program's tables returned: the task was not accepted then, and no longer
-///         counts as a task on its resource. DTL_ERROR_INVALID_HANDLE: `policy` is none; or the
-///         task has run, and the event that it left in out_wait is none. The text names which; the
-///         task counts as failed then, and nothing waits for the work that it left running.
+/// For generic, inline and stream resources the calling thread calls the function of the task. For
+/// inline resources the call also waits, without a limit, for work that the function left running.
+/// Tasks that have ended need no cleanup, and a task that runs inline allocates nothing.
+///
+/// @param[in] key        Key for policies that learn. {0, 0} = the address of the function.
+/// @param[in] task       Function of the task, see dtl_policy_task_fn_t. Its result is the status
+///                       of the task, not of this call.
+/// @param[in] arg        Passed to `task`.
+/// @param[in] timeout_ns Time limit in nanoseconds for a resource to become free ("capacity"). 0
+///                       = do not wait, DTL_TIMEOUT_INFINITE = no limit. It does not limit the
+///                       task.
+/// @param[out] out       The submission. Unless its ticket is 0, pass it to dtl_submission_wait
+///                       or dtl_submission_release. NULL = not wanted: a failure of the task is
+///                       then returned by the next dtl_policy_wait_all.
+/// @return The status of a table of the program that did not accept the task; the task no longer
+///         counts on its resource. DTL_ERROR_TIMEOUT: no resource became free.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid. Or the task has run, and the event in
+///         its out_wait is not valid: the task counts as failed, and nothing waits for the work
+///         that it left running. The text states which.
 /// Equivalent: oneDPL's submit(policy, f).
 DTL_NODISCARD dtl_status_t dtl_policy_submit(dtl_policy_t policy, dtl_task_key_t key,
     dtl_policy_task_fn_t task, void *arg, uint64_t timeout_ns, dtl_submission_t *out);
 
-/// As dtl_policy_submit, without waiting for a resource.
+/// Submits a task without waiting for a resource.
 ///
-/// @return DTL_ERROR_BUSY: none is free. Else as dtl_policy_submit.
+/// Otherwise it acts like dtl_policy_submit. In particular, for inline resources it waits for work
+/// that the task left running.
+///
+/// @param[in] key  Key for policies that learn. {0, 0} = the address of the function.
+/// @param[in] task Function of the task, see dtl_policy_task_fn_t.
+/// @param[in] arg  Passed to `task`.
+/// @param[out] out The submission; see dtl_policy_submit. NULL = not wanted.
+/// @return The status of a table of the program that did not accept the task.
+///         DTL_ERROR_BUSY: no resource is free.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid, or the event that the task left is not.
 /// Equivalent: oneDPL's try_submit.
 DTL_NODISCARD dtl_status_t dtl_policy_try_submit(dtl_policy_t policy, dtl_task_key_t key,
     dtl_policy_task_fn_t task, void *arg, dtl_submission_t *out);
 
-/// As dtl_policy_submit, and waits until the task has ended.
+/// Submits a task and blocks until it has ended.
 ///
-/// @param[in] timeout_ns for a resource and for the end together.
-/// @return the task's status. DTL_ERROR_TIMEOUT: no resource became free (the task does not run),
-///         or it has not ended (it goes on; its failure is the next dtl_policy_wait_all's). Else as
-///         dtl_policy_submit.
+/// @param[in] key        Key for policies that learn. {0, 0} = the address of the function.
+/// @param[in] task       Function of the task, see dtl_policy_task_fn_t.
+/// @param[in] arg        Passed to `task`.
+/// @param[in] timeout_ns Time limit in nanoseconds for a resource and the end together. 0 = do
+///                       not wait, DTL_TIMEOUT_INFINITE = no limit. It does not interrupt a
+///                       function that the calling thread runs. For inline resources it does not
+///                       limit the wait for work that the function left running.
+/// @return The status of the task, or of a table of the program that did not accept it.
+///         DTL_ERROR_TIMEOUT: no resource became free (the task does not run), or the task has not
+///         ended (it continues, and the next dtl_policy_wait_all returns its failure).
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
+///         DTL_ERROR_LIMIT: there are too many keys, or too many tasks in flight.
+///         DTL_ERROR_CANCELED: the policy was released.
+///         DTL_ERROR_INVALID_HANDLE: `policy` is not valid, or the event that the task left is not.
 /// Equivalent: oneDPL's submit_and_wait.
 DTL_NODISCARD dtl_status_t dtl_policy_submit_and_wait(dtl_policy_t policy, dtl_task_key_t key,
     dtl_policy_task_fn_t task, void *arg, uint64_t timeout_ns);
 
-/// Waits until a submission has ended; then it is complete, and `status` in it is the task's.
+/// Blocks until a submission is complete; its `status` is then that of the task.
 ///
-/// @param[in,out] submission [externally synchronised]; a complete one answers at once.
-/// @param[in] timeout_ns     0 = only look, DTL_TIMEOUT_INFINITE = no limit.
-/// @return the task's status. DTL_ERROR_TIMEOUT: it has not ended; the submission is unchanged.
-///         DTL_ERROR_INVALID_HANDLE: the policy is gone, or a copy of the submission was waited for
-///         before.
-///         DTL_ERROR_CANCELED: the policy was released while this call waited. What calls in the
-///         task have said is not kept: dtl_policy_submit_and_wait and dtl_policy_wait_all tell
-///         that.
+/// @param[in,out] submission The submission, updated. A complete one returns immediately.
+///                           [externally synchronised]
+/// @param[in] timeout_ns     In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no
+///                           limit.
+/// @return The status of the task. Error texts of dtl_ calls inside the task are not preserved
+///         here; use dtl_policy_submit_and_wait or dtl_policy_wait_all for that.
+///         DTL_ERROR_TIMEOUT: the task has not ended. The submission is unchanged.
+///         DTL_ERROR_INVALID_HANDLE: the policy was destroyed, or a copy of the submission was
+///         waited for before. DTL_ERROR_CANCELED: the policy was released during the call.
 DTL_NODISCARD dtl_status_t dtl_submission_wait(dtl_submission_t *submission, uint64_t timeout_ns);
 
-/// Says that nobody will wait for a submission: its ticket becomes 0. The task goes on; its failure
-/// is the next dtl_policy_wait_all's. A complete submission: nothing happens.
+/// Releases a submission for which no call will wait; its ticket becomes 0.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: as for dtl_submission_wait.
+/// The task continues, and the next dtl_policy_wait_all returns its failure. A complete submission
+/// is not changed.
+///
+/// @param[in,out] submission The submission, updated. [externally synchronised]
+/// @return DTL_ERROR_INVALID_HANDLE: the policy was destroyed, or a copy of the submission was
+///         waited for or released before.
 DTL_NODISCARD dtl_status_t dtl_submission_release(dtl_submission_t *submission);
 
-/// The resource that a submission's task was given: the element of the policy's list.
+/// Returns the resource that was selected for a submission.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: the policy is gone.
+/// @param[out] out The element of the list of the policy.
+/// @return DTL_ERROR_INVALID_HANDLE: the policy was destroyed.
 DTL_NODISCARD dtl_status_t dtl_submission_resource(const dtl_submission_t *submission,
     dtl_resource_t *out);
 
-/// Waits for everything that was submitted before; not for tasks that other threads' submits are
-/// running now. Not to be called by a task.
+/// Blocks until everything that was submitted before has ended.
 ///
-/// @param[in] timeout_ns 0 = only look, DTL_TIMEOUT_INFINITE = no limit. Only without a limit the
-///                       table's wait_resource is called.
-/// @return the first failure of a task whose submission nobody has, once, else of a stream or
-///         wait_resource.
-///         DTL_ERROR_TIMEOUT: something has not ended. DTL_ERROR_CANCELED: the policy was released
-///         meanwhile.
+/// Does not wait for tasks that submits of other threads are running at the moment. A task must not
+/// call it.
+///
+/// @param[in] timeout_ns In nanoseconds; 0 = return immediately, DTL_TIMEOUT_INFINITE = no limit.
+///                       The table's wait_resource is called only without a limit.
+/// @return The first failure of a task whose submission is not owned by anyone, reported once;
+///         otherwise that of a stream or of wait_resource. DTL_ERROR_TIMEOUT: a task has not ended.
+///         DTL_ERROR_CANCELED: the policy was released during the call.
+///         DTL_ERROR_INVALID_STATE: the policy has no resources yet.
 /// Equivalent: oneDPL's wait(policy.get_submission_group()).
 DTL_NODISCARD dtl_status_t dtl_policy_wait_all(dtl_policy_t policy, uint64_t timeout_ns);
 
-/// For a program's own kind of resources: a task has ended. Exactly once for each selection whose
-/// submit succeeded, from any thread, also before that submit returns.
+/// Reports that a task on a custom kind of resources has ended.
 ///
-/// @param[in] selection what submit was given, or a copy.
-/// @param[in] status    the task's.
-/// @param[in] time_ns   how long it took, in nanoseconds, if wanted_info has DTL_INFO_TASK_TIME;
-///                      else ignored.
-/// @return DTL_ERROR_INVALID_HANDLE: reported before, or the policy is gone. Nothing happens then.
+/// Call it exactly once for each selection whose submit succeeded, in any thread, also before that
+/// submit returns.
+///
+/// @param[in] selection The selection passed to submit, or a copy of it.
+/// @param[in] status    Status of the task.
+/// @param[in] time_ns   Duration of the task in nanoseconds if wanted_info has
+///                      DTL_INFO_TASK_TIME; otherwise ignored.
+/// @return DTL_ERROR_INVALID_HANDLE: the end was reported before, or the policy was destroyed. The
+///         call has no effect.
 DTL_NODISCARD dtl_status_t dtl_selection_end(const dtl_selection_t *selection,
     dtl_status_t status, uint64_t time_ns);
 
@@ -983,8 +1114,8 @@ DTL_NODISCARD dtl_status_t dtl_selection_end(const dtl_selection_t *selection,
  * Dispatchers: select the handler of an operation.
  * -------------------------------------------------------------------------------------------- */
 
-/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent:
-/// DaCe's TargetDispatcher).
+/// Dispatcher: a table of handlers and the rules that select one, see dtl_dispatch_key_t
+/// (Equivalent: DaCe's TargetDispatcher).
 struct dtl_dispatcher_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -1000,7 +1131,7 @@ static const dtl_dispatcher_t dtl_dispatcher_null_ __attribute__((unused)) = {0}
 #define DTL_DISPATCHER_NULL ((dtl_dispatcher_t){0})
 #endif
 
-/// A handler in a dispatcher.
+/// Registration of a handler in a dispatcher.
 struct dtl_registration_t {
     /// Opaque. 0 = null.
     uint64_t id;
@@ -1016,82 +1147,80 @@ static const dtl_registration_t dtl_registration_null_ __attribute__((unused)) =
 #define DTL_REGISTRATION_NULL ((dtl_registration_t){0})
 #endif
 
-/// In a key: every value, also those that are registered later. In a query: there is none.
+/// In a key: every value, including those registered later. In a query: no value.
 #define DTL_DISPATCH_ANY UINT64_C(0)
 
-/// Flag of `dtl_dispatcher_create`: a key whose predicates are all false hides the predicated
-/// handlers of later keys (rule 2), as in DaCe.
+/// Flag of `dtl_dispatcher_create`: a key whose predicates are all false hides the handlers with
+/// predicates of later keys (rule 2), as in DaCe.
 #define DTL_DISPATCHER_STRICT_DACE UINT64_C(1)
 
-/// Flag of a handler without a predicate: it stands before the one of the same key, until it is
+/// Flag of a handler without a predicate: it precedes the one of the same key until it is
 /// unregistered.
 #define DTL_DISPATCH_REPLACE UINT64_C(1)
 /// Flag of a handler that refuses: a query that selects it fails with its reason (rule 7).
 #define DTL_DISPATCH_ILLEGAL UINT64_C(2)
-/// Flag of a handler that is the default of its operation (rule 4): its key has DTL_DISPATCH_ANY in
+/// Flag of a handler that is the default of its operation (rule 4). Its key has DTL_DISPATCH_ANY in
 /// all three slots.
 #define DTL_DISPATCH_DEFAULT UINT64_C(4)
 
-/// What a handler is for. An element of an array: it never grows.
+/// Key under which a handler is registered. It is an element of an array, so it never grows.
 ///
-/// A slot is a plain member, a template, an instance of one, or DTL_DISPATCH_ANY. A template's key
-/// (lower 32 bits 0) fits the template and every instance of it; an instance's key fits that
-/// instance alone.
+/// A slot is a plain member, a template, an instance of a template, or DTL_DISPATCH_ANY. The key of
+/// a template (lower 32 bits 0) matches the template and all its instances; that of an instance
+/// matches this instance alone.
 ///
-/// Rules by which a dispatcher chooses:
+/// A dispatcher chooses by these rules:
 ///
-///  1. Keys are walked from specific to general, with s = source, d = destination, h = schedule:
+///  1. Keys are tried from specific to general, with s = source, d = destination, h = schedule:
 ///     (s,d,h) (s,d,any) (s,any,h) (s,any,any) (any,d,h) (any,d,any) (any,any,h) (any,any,any).
-///     Within one of these forms a key with an instance comes before one with its template; where
-///     keys have instances in different slots, the source counts first, then the destination.
-///  2. Handlers with a predicate come first. At the first key where a predicate is true the highest
-///     priority wins; if two have that priority and both are true, the query is DTL_ERROR_AMBIGUOUS
-///     and the text names both. A key whose predicates are all false does not hide the keys after
-///     it (it does with DTL_DISPATCHER_STRICT_DACE).
-///  3. Then handlers without a predicate, by the same walk.
-///  4. Then the default of the operation (DTL_DISPATCH_DEFAULT).
-///  5. Then DTL_ERROR_NOT_FOUND: the text names source, destination and schedule.
-///  6. Two handlers without a predicate for one key, or two defaults of one operation, are
-///     DTL_ERROR_ALREADY_EXISTS, unless the new one has DTL_DISPATCH_REPLACE. Of several keys that
-///     are registered at once all are taken or none.
-///  7. A handler can be DTL_DISPATCH_ILLEGAL: where it is chosen, the query fails with
-///     DTL_ERROR_NOT_SUPPORTED and its reason.
-///  8. Predicates run without any lock, each at most once for a query, and may query the dispatcher
+///     Within one of these forms a key with an instance precedes the key with its template. If keys
+///     have instances in different slots, the source counts first, then the destination.
+///  2. Handlers with a predicate come first. At the first key with a true predicate the highest
+///     priority wins. If two handlers with this priority both have true predicates, the query fails
+///     with DTL_ERROR_AMBIGUOUS, and the text names both. A key whose predicates are all false does
+///     not hide later keys (with DTL_DISPATCHER_STRICT_DACE it does).
+///  3. Then come handlers without a predicate, in the same order of keys.
+///  4. Then comes the default of the operation (DTL_DISPATCH_DEFAULT).
+///  5. Otherwise the query fails with DTL_ERROR_NOT_FOUND. The text names source, destination and
+///     schedule.
+///  6. A second handler without a predicate for a key, and a second default of an operation, are
+///     refused with DTL_ERROR_ALREADY_EXISTS, unless the new one has DTL_DISPATCH_REPLACE. Of
+///     several keys that are registered at once, either all are registered or none.
+///  7. If a DTL_DISPATCH_ILLEGAL handler is chosen, the query fails with DTL_ERROR_NOT_SUPPORTED
+///     and the reason of the handler.
+///  8. Predicates run without a lock, each at most once per query, and may query the dispatcher
 ///     themselves. A predicate that fails (below 0) ends the query with its status.
-///  9. A handler may be unregistered while it runs: from then on it is not chosen any more, and
-///     `destroy` of its data runs after the last user has left.
-/// 10. DTL_DISPATCH_ANY also fits values that are registered later.
+///  9. A handler may be unregistered while it runs. From then on it is not chosen, and `destroy`
+///     runs after its last user has returned.
+/// 10. DTL_DISPATCH_ANY also matches values that are registered later.
 ///
-/// Source of the rules: DaCe's TargetDispatcher, without what goes wrong there: the order of
-/// registration never decides.
+/// The rules come from the TargetDispatcher of DaCe, with one correction: the order of registration
+/// never decides.
 typedef struct dtl_dispatch_key_t {
-    /// DTL_OPERATION_... or a registered one of DTL_ENUM_OPERATION; not an instance, not 0.
+    /// DTL_OPERATION_... or a registered member of DTL_ENUM_OPERATION; not an instance, not 0.
     dtl_enum_word_t operation;
-    /// Where data comes from: a word of any enumeration that was given out in this process, or
-    /// DTL_DISPATCH_ANY. In keys of the library's own operations a slot takes only words of the
-    /// enumeration that dtl_dispatch_query_t lists for it, and `schedule` takes only schedules.
+    /// Origin of the data, or DTL_DISPATCH_ANY. Any word that an enumeration in this process has
+    /// assigned. For the library's own operations, a slot accepts only words of the enumeration
+    /// that dtl_dispatch_query_t lists for it, and `schedule` accepts only schedules.
     dtl_enum_word_t source;
-    /// Where it goes, or DTL_DISPATCH_ANY.
+    /// Destination of the data, or DTL_DISPATCH_ANY.
     dtl_enum_word_t destination;
-    /// How work is run, or DTL_DISPATCH_ANY.
+    /// How the work runs, or DTL_DISPATCH_ANY.
     dtl_enum_word_t schedule;
     /// Must be 0.
     uint64_t reserved[2];
 } dtl_dispatch_key_t;
 
-/// What a handler is wanted for. Start from DTL_DISPATCH_QUERY_INIT.
+/// Query for a handler. Start from DTL_DISPATCH_QUERY_INIT. The library itself makes these queries
+/// to the default dispatcher:
 ///
-/// What the library asks the default dispatcher itself:
+///     operation              source       destination  schedule        args
+///     DTL_OPERATION_ALLOC    -            memory kind  -               dtl_dispatch_alloc_t
+///     DTL_OPERATION_COPY     memory kind  memory kind  -               dtl_dispatch_copy_t
+///     DTL_OPERATION_LAUNCH   -            -            of the launch   dtl_dispatch_launch_t
+///     DTL_OPERATION_COMPILE  language     -            -               dtl_dispatch_compile_t
 ///
-///     operation              source        destination   schedule                args
-///     DTL_OPERATION_ALLOC    -             memory kind   -
-///                            dtl_dispatch_alloc_t
-///     DTL_OPERATION_COPY     memory kind   memory kind   -
-///                            dtl_dispatch_copy_t
-///     DTL_OPERATION_LAUNCH   -             -             dtl_launch_t.schedule
-///                            dtl_dispatch_launch_t
-///     DTL_OPERATION_COMPILE  language      -             -
-///                            dtl_dispatch_compile_t
+/// The schedule of a launch is dtl_launch_t.schedule.
 typedef struct dtl_dispatch_query_t {
     /// sizeof(dtl_dispatch_query_t), set by DTL_DISPATCH_QUERY_INIT.
     uint32_t struct_size;
@@ -1099,66 +1228,71 @@ typedef struct dtl_dispatch_query_t {
     uint32_t reserved;
     /// DTL_OPERATION_... or a registered one.
     dtl_enum_word_t operation;
-    /// A value, or DTL_DISPATCH_ANY: there is none, and only keys with DTL_DISPATCH_ANY fit.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     dtl_enum_word_t source;
-    /// As source.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     dtl_enum_word_t destination;
-    /// As source.
+    /// A value, or DTL_DISPATCH_ANY: no value, so only keys with DTL_DISPATCH_ANY match.
     dtl_enum_word_t schedule;
-    /// Handed to predicates and to the handler as it is: the operation's own struct. May be NULL
-    /// for a mere question.
+    /// Struct of the operation, passed unchanged to predicates and to the handler. May be NULL if
+    /// nothing is invoked.
     void *args;
 } dtl_dispatch_query_t;
 
 /// Initial value of a dtl_dispatch_query_t.
 #define DTL_DISPATCH_QUERY_INIT {sizeof(dtl_dispatch_query_t), 0, 0, 0, 0, 0, NULL}
 
-/// Whether a handler takes a query: above 0 = yes, 0 = no, below 0 = minus a status, with which the
-/// query fails (its text: dtl_backend_set_error, or that of the dtl_ call which gave the status).
-/// Thread: the one that asks. Locks held: none. It may call dtl_ functions, also on the dispatcher;
-/// it should not block and must not throw.
+/// Returns whether a handler accepts a query: above 0 = yes, 0 = no, below 0 = minus a status, with
+/// which the query fails.
+///
+/// The text of the failure is that of dtl_backend_set_error, or of the dtl_ call that returned the
+/// status. Thread: the one that makes the query. Locks held: none. It may call dtl_ functions, also
+/// with the dispatcher. It should not block and must not throw.
 typedef int32_t (*dtl_dispatch_predicate_fn_t)(const dtl_dispatch_query_t *query, void *user);
 
 /// Performs the requested operation.
-/// @param[out] out_event an event for the end of work that goes on after the return; the caller
-///                       of dtl_dispatch_invoke then owns it. Left null: all is done. Anything
-///                       but a live event: DTL_ERROR_NATIVE_BACKEND. NULL (the pointer): nothing
-///                       waits for an event, so do all before returning; that is the case in
-///                       every query of the library itself.
-/// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions; it
-/// must not throw. A call of the library that would lead to the handler which makes it goes the
-/// library's own way instead.
+///
+/// Thread: the one that makes the query. Locks held: none. It may block and call dtl_ functions. It
+/// must not throw. A call of the library that would lead to the handler that makes it is performed
+/// by the library itself.
+/// @param[out] out_event Event for the end of work that continues after the return; the caller of
+///                       dtl_dispatch_invoke owns it. If it stays null, all work is complete.
+///                       Anything but a live event is DTL_ERROR_NATIVE_BACKEND. The pointer is
+///                       NULL if nothing waits for an event, as in every query of the library
+///                       itself: complete all work before returning.
 typedef dtl_status_t (*dtl_dispatch_fn_t)(const dtl_dispatch_query_t *query,
     dtl_event_t *out_event, void *user);
 
-/// The handler's data are used no more. Thread: the one that unregistered it, or the last one that
-/// used it when that leaves the library. Locks held: none. It may call dtl_ functions (during
-/// dtl_finalize they fail); it must not throw.
+/// Frees the data of a handler after its last use.
+///
+/// Thread: the one that unregistered the handler, or the last one that used it, when it leaves the
+/// library. Locks held: none. It may call dtl_ functions (during dtl_finalize they fail). It must
+/// not throw.
 typedef void (*dtl_dispatch_destroy_fn_t)(void *user);
 
-/// A handler. Start from DTL_DISPATCH_HANDLER_INIT.
+/// Handler of a dispatcher. Start from DTL_DISPATCH_HANDLER_INIT.
 typedef struct dtl_dispatch_handler_t {
     /// sizeof(dtl_dispatch_handler_t), set by DTL_DISPATCH_HANDLER_INIT.
     uint32_t struct_size;
-    /// Among handlers with a predicate of the same key the higher one wins.
+    /// Priority among handlers with a predicate of the same key: the highest wins.
     int32_t priority;
-    /// DTL_DISPATCH_REPLACE, DTL_DISPATCH_ILLEGAL, DTL_DISPATCH_DEFAULT.
+    /// DTL_DISPATCH_REPLACE, DTL_DISPATCH_ILLEGAL and DTL_DISPATCH_DEFAULT, ORed.
     uint64_t flags;
-    /// For texts, 1 to 127 bytes of UTF-8; copied, need not be unique.
+    /// Name for texts, 1 to 127 bytes of UTF-8. Copied. It need not be unique.
     const char *name;
-    /// Why what it is chosen for cannot be done, for DTL_DISPATCH_ILLEGAL; copied. Else NULL.
+    /// Reason for the refusal of a DTL_DISPATCH_ILLEGAL handler. Copied. Otherwise NULL.
     const char *reason;
-    /// NULL = it takes every query that its keys fit.
+    /// Predicate. NULL = the handler accepts every query that its keys match.
     dtl_dispatch_predicate_fn_t predicate;
-    /// Performs the operation. NULL where `backend` or DTL_DISPATCH_ILLEGAL determines the result.
+    /// Performs the operation. NULL if `backend` or DTL_DISPATCH_ILLEGAL determines the result.
     dtl_dispatch_fn_t invoke;
-    /// NULL = there is nothing to destroy.
+    /// Frees `user`. NULL = nothing to do.
     dtl_dispatch_destroy_fn_t destroy;
-    /// Handed to the three.
+    /// Passed to `predicate`, `invoke` and `destroy`.
     void *user;
-    /// Instead of `invoke`, for DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE:
-    /// this backend's memory, transfer or compiler does it. The backend cannot be unregistered
-    /// before the handler. Else null.
+    /// Backend whose memory, transfer or compiler performs the operation instead of `invoke`, for
+    /// DTL_OPERATION_ALLOC, DTL_OPERATION_COPY and DTL_OPERATION_COMPILE. It cannot be unregistered
+    /// before the handler. Otherwise null.
     dtl_backend_t backend;
 } dtl_dispatch_handler_t;
 
@@ -1172,23 +1306,23 @@ typedef struct dtl_dispatch_alloc_t {
     uint32_t struct_size;
     /// Must be 0.
     uint32_t reserved;
-    /// The requested backend; the stream's, where there is one.
+    /// Requested backend; that of the stream if there is one.
     dtl_backend_t backend;
-    /// The requested kind.
+    /// Requested memory kind.
     dtl_enum_word_t kind;
-    /// At least 1.
+    /// Size in bytes, at least 1.
     uint64_t size_bytes;
-    /// A power of two; 0 = the kind's own.
+    /// Power of two in bytes; 0 = that of the kind.
     uint64_t alignment;
-    /// Set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on `stream`, of
-    /// any backend (not of backend "host" for another: name that in
-    /// dtl_dispatch_handler_t.backend). The program frees it by dtl_mem_free with the backend that
-    /// it requested, or the memory's own. The library owns it once the handler succeeds. If it
-    /// lacks that size or alignment, it is refused with DTL_ERROR_NATIVE_BACKEND, and freed if
-    /// dtl_mem_alloc gave it.
+    /// Result, set by the handler: memory from dtl_mem_alloc, or from dtl_mem_alloc_async on
+    /// `stream`, of any backend. (Not of backend "host" for another one: name "host" in
+    /// dtl_dispatch_handler_t.backend.) The program frees it by dtl_mem_free with the backend that
+    /// it requested or with that of the memory. The library owns it once the handler succeeds. If
+    /// its size or alignment is insufficient, it is refused with DTL_ERROR_NATIVE_BACKEND, and
+    /// freed if it came from dtl_mem_alloc.
     void *ptr;
-    /// In whose order the memory is wanted (dtl_mem_alloc_async): memory that is there at once will
-    /// do. Null = in no stream's.
+    /// Stream in whose order the memory is requested (dtl_mem_alloc_async). Memory that is
+    /// available immediately is sufficient. Null = no stream.
     dtl_stream_t stream;
 } dtl_dispatch_alloc_t;
 
@@ -1199,25 +1333,25 @@ typedef struct dtl_dispatch_alloc_t {
 typedef struct dtl_dispatch_copy_t {
     /// sizeof(dtl_dispatch_copy_t), set by DTL_DISPATCH_COPY_INIT.
     uint32_t struct_size;
-    /// 0: size_bytes in a row; else axes of `shape` and of the strides.
+    /// Number of axes in `shape` and strides; 0 = `size_bytes` contiguous bytes.
     int32_t ndim;
-    /// Where the first element goes.
+    /// First element of the destination.
     void *dst;
-    /// Where it is.
+    /// First element of the source.
     const void *src;
-    /// Bytes of all elements.
+    /// Size of all elements together in bytes.
     uint64_t size_bytes;
-    /// Whose memory dst is; null = the program's own.
+    /// Backend of the destination; null = memory of the program.
     dtl_backend_t dst_backend;
-    /// Whose memory src is; null = the program's own.
+    /// Backend of the source; null = memory of the program.
     dtl_backend_t src_backend;
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     uint64_t element_bytes;
-    /// Elements along each axis.
+    /// Number of elements along each axis.
     const int64_t *shape;
-    /// Elements from one element to the next along each axis.
+    /// Distances in the destination from one element to the next along each axis, in elements.
     const int64_t *dst_strides;
-    /// As dst_strides.
+    /// Distances in the source from one element to the next along each axis, in elements.
     const int64_t *src_strides;
 } dtl_dispatch_copy_t;
 
@@ -1230,17 +1364,17 @@ typedef struct dtl_dispatch_copy_t {
 typedef struct dtl_dispatch_launch_t {
     /// sizeof(dtl_dispatch_launch_t), set by DTL_DISPATCH_LAUNCH_INIT.
     uint32_t struct_size;
-    /// 0.
+    /// Always 0.
     uint32_t reserved;
     /// The stream.
     dtl_stream_t stream;
     /// The kernel.
     dtl_kernel_t kernel;
-    /// The grid, with the schedule.
+    /// Grid and block dimensions, with the schedule.
     const dtl_launch_t *launch;
     /// Pointers to the arguments.
     const void *const *args;
-    /// Their sizes in bytes.
+    /// Sizes of the arguments in bytes.
     const uint64_t *sizes;
     /// Number of arguments.
     uint64_t count;
@@ -1254,117 +1388,133 @@ typedef struct dtl_dispatch_launch_t {
 typedef struct dtl_dispatch_compile_t {
     /// sizeof(dtl_dispatch_compile_t), set by DTL_DISPATCH_COMPILE_INIT.
     uint32_t struct_size;
-    /// The device.
+    /// Requested device.
     int32_t device;
-    /// The requested backend.
+    /// Requested backend.
     dtl_backend_t backend;
     /// The source.
     const dtl_source_t *source;
-    /// Set by the handler: the module, which becomes the caller's.
+    /// Result, set by the handler: the module. The caller of dtl_module_compile owns it.
     dtl_module_t module;
 } dtl_dispatch_compile_t;
 
 /// Initial value of a dtl_dispatch_compile_t.
 #define DTL_DISPATCH_COMPILE_INIT {sizeof(dtl_dispatch_compile_t), 0, {0}, NULL, {0}}
 
-/// Creates a dispatcher without handlers. The rules are at dtl_dispatch_key_t.
+/// Creates a dispatcher without handlers. dtl_dispatch_key_t states the rules.
 ///
-/// @param[in] flags 0, or DTL_DISPATCHER_STRICT_DACE.
-/// @param[out] out  the dispatcher; destroy it with dtl_dispatcher_destroy.
-/// @return DTL_ERROR_INVALID_ARGUMENT: flags. DTL_ERROR_LIMIT: no handle is left.
+/// @param[in] flags 0 or DTL_DISPATCHER_STRICT_DACE.
+/// @param[out] out  The dispatcher. The caller owns it; destroy it with dtl_dispatcher_destroy.
+/// @return DTL_ERROR_INVALID_ARGUMENT: `flags` has unknown bits.
+///         DTL_ERROR_LIMIT: no handle is left.
 /// Threads: any. Equivalent: DaCe's TargetDispatcher.
 DTL_NODISCARD dtl_status_t dtl_dispatcher_create(uint64_t flags, dtl_dispatcher_t *out);
 
-/// Destroys a dispatcher and unregisters all of its handlers. Invocations that run go on; `destroy`
-/// of their data follows them. The null dispatcher and the default one: nothing happens.
+/// Destroys a dispatcher and unregisters all its handlers.
 ///
-/// Threads: any.
+/// Invocations in progress continue, and `destroy` of their data is called after them. For
+/// DTL_DISPATCHER_NULL and the default dispatcher the call has no effect.
 DTL_NODISCARD dtl_status_t dtl_dispatcher_destroy(dtl_dispatcher_t dispatcher);
 
-/// The dispatcher that the library itself consults before it allocates, copies, launches or
-/// compiles: handlers that are registered here also serve programs that are unaware of them. The
-/// library's built-in way is the default of each of its operations here (rule 4);
-/// dtl_dispatch_explain shows it. It exists whenever the library does.
+/// Returns the dispatcher that the library itself queries before it allocates, copies, launches or
+/// compiles.
 ///
-/// Without handlers here nothing becomes slower. Pools, fills and the memory of communicators and
-/// windows are not dispatched.
+/// Handlers registered here also serve programs that are unaware of them. The library's
+/// implementation is the default of each of its operations here (rule 4 of dtl_dispatch_key_t), as
+/// dtl_dispatch_explain shows. The dispatcher exists while the library is initialised. Without
+/// handlers it costs no time. Pools, fills, and the memory of communicators and windows are not
+/// dispatched.
 dtl_dispatcher_t dtl_dispatcher_default(void);
 
-/// Registers a handler under one or several keys: under all of them, or, where one cannot be had,
-/// under none. Calls that begin after it has returned find it; others may.
+/// Registers a handler under one or several keys: under all of them, or under none if one is
+/// refused.
 ///
-/// @param[in] dispatcher dtl_dispatcher_default() or one of dtl_dispatcher_create.
-/// @param[in] keys       key_count of them, all different; copied.
-/// @param[in] key_count  1 to 1024. Of each operation a dispatcher takes 1024 keys with
+/// Calls that begin after the return find it; calls in progress may.
+///
+/// @param[in] dispatcher dtl_dispatcher_default(), or one from dtl_dispatcher_create.
+/// @param[in] keys       `key_count` keys, all different. Copied.
+/// @param[in] key_count  1 to 1024. For each operation a dispatcher accepts 1024 keys with
 ///                       predicates and 1024 without.
-/// @param[in] handler    start from DTL_DISPATCH_HANDLER_INIT; copied. `user` must live until
+/// @param[in] handler    Start from DTL_DISPATCH_HANDLER_INIT. Copied. `user` must live until
 ///                       `destroy` is called.
-/// @param[out] out       the registration: dtl_dispatch_unregister ends it,
-///                       dtl_dispatcher_destroy and dtl_finalize do too.
-/// @return DTL_ERROR_ALREADY_EXISTS: rule 6, the text names key and handler.
-///         DTL_ERROR_INVALID_ARGUMENT: a key (the text has its index), for example one of the
-///         library's operations with a word of the wrong enumeration in a slot (see
-///         dtl_dispatch_query_t); flags, name, or parts that do not go together.
-///         DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler. DTL_ERROR_LIMIT:
-///         too many keys. After a failure `destroy` is not called.
-/// Threads: any. Equivalent: DaCe's register_copy_dispatcher and its like.
+/// @param[out] out       The registration. End it with dtl_dispatch_unregister;
+///                       dtl_dispatcher_destroy and dtl_finalize end it too.
+/// @return After a failure `destroy` is not called.
+///         DTL_ERROR_ALREADY_EXISTS: rule 6 of dtl_dispatch_key_t. The text names key and handler.
+///         DTL_ERROR_INVALID_ARGUMENT: a key is not valid (the text has its index), for example
+///         because a slot of one of the library's operations has a word of a wrong enumeration (see
+///         dtl_dispatch_query_t). Also if flags, name or a combination of fields of the handler is
+///         not valid. DTL_ERROR_NOT_SUPPORTED: `backend` has no memory, transfer or compiler.
+///         DTL_ERROR_LIMIT: there are too many keys.
+/// Threads: any. Equivalent: DaCe's register_copy_dispatcher and similar functions.
 DTL_NODISCARD dtl_status_t dtl_dispatch_register(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_key_t *keys, uint64_t key_count, const dtl_dispatch_handler_t *handler,
     dtl_registration_t *out);
 
-/// Ends a registration: its handler is not chosen any more. A handler that it replaced is there
-/// again. Invocations that run go on; `destroy` is called before this returns if nobody is in the
-/// library meanwhile, else after the last of them left.
+/// Unregisters a handler: it is no longer chosen.
 ///
-/// @return DTL_ERROR_INVALID_HANDLE: unregistered before. DTL_ERROR_INVALID_ARGUMENT: it is another
-///         dispatcher's, or the library's own.
-/// Threads: any; also in the handler itself.
+/// A handler that it replaced becomes active again. Invocations in progress continue. `destroy` is
+/// called before the return if no other thread is inside the library, otherwise after the last of
+/// them has left.
+///
+/// @return DTL_ERROR_INVALID_HANDLE: it was unregistered before.
+///         DTL_ERROR_INVALID_ARGUMENT: it belongs to another dispatcher or to the library.
+/// Threads: any, also in the handler itself.
 DTL_NODISCARD dtl_status_t dtl_dispatch_unregister(dtl_dispatcher_t dispatcher,
     dtl_registration_t registration);
 
-/// Finds the handler of a query, by the rules at dtl_dispatch_key_t. Asks predicates; invokes
+/// Finds the handler of a query by the rules of dtl_dispatch_key_t. Calls predicates; invokes
 /// nothing.
 ///
-/// @param[in] query start from DTL_DISPATCH_QUERY_INIT.
-/// @param[out] out  its registration; may be stale as soon as another thread unregisters it.
-/// @return DTL_ERROR_NOT_FOUND: no key fits. DTL_ERROR_AMBIGUOUS: rule 2. DTL_ERROR_NOT_SUPPORTED:
-///         it is illegal, with the handler's reason. DTL_ERROR_INVALID_ARGUMENT: a word that is
-///         none (where a key fits, the query's words are not looked up). Else what a predicate
-///         failed with.
+/// @param[in] query Start from DTL_DISPATCH_QUERY_INIT.
+/// @param[out] out  The registration. It becomes stale when another thread unregisters it.
+/// @return The status of a predicate that failed. DTL_ERROR_NOT_FOUND: no key matches.
+///         DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
+///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration. (If a key matches, the
+///         words of the query are not verified.)
 /// Threads: any; takes no lock.
 DTL_NODISCARD dtl_status_t dtl_dispatch_find(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_registration_t *out);
 
-/// Finds the handler of a query and has it perform the operation. The library's built-in operations
-/// can be invoked like any other, with the args that the table at dtl_dispatch_query_t names.
+/// Finds the handler of a query and performs the operation with it.
 ///
-/// @param[in] query      start from DTL_DISPATCH_QUERY_INIT; args are the operation's own.
-/// @param[out] out_event NULL: all is done when this returns. Else an event for work that goes
-///                       on, to be destroyed with dtl_event_destroy; null if all is done.
-/// @return as dtl_dispatch_find; else what the handler failed with. DTL_ERROR_LIMIT: 64 handlers
-///         run within each other on this thread, so one invokes what it does itself; the handler is
-///         not called. (A query of the library itself, as in dtl_mem_copy, never leads to a handler
-///         that the thread is in.)
-/// Threads: any; takes no lock. May block as the handler does.
+/// Built-in operations of the library can be invoked like any other, with the args that
+/// dtl_dispatch_query_t lists. Blocks as long as the handler does.
+///
+/// @param[in] query      Start from DTL_DISPATCH_QUERY_INIT. `args` is the struct of the
+///                       operation.
+/// @param[out] out_event NULL = all work is complete when the call returns. Otherwise it receives
+///                       an event for work that continues, which the caller owns and destroys
+///                       with dtl_event_destroy, or null if all work is complete.
+/// @return The status of the handler or of a predicate that failed.
+///         DTL_ERROR_NOT_FOUND: no key matches. DTL_ERROR_AMBIGUOUS: rule 2 of dtl_dispatch_key_t.
+///         DTL_ERROR_NOT_SUPPORTED: the handler is DTL_DISPATCH_ILLEGAL. The text is its reason.
+///         DTL_ERROR_INVALID_ARGUMENT: a word belongs to no enumeration.
+///         DTL_ERROR_NATIVE_BACKEND: the handler returned an event that is not live.
+///         DTL_ERROR_LIMIT: 64 handlers are nested on this thread, so one invokes itself. The
+///         handler is not called. (A query of the library itself, as in dtl_mem_copy, never leads
+///         to a handler that is running on the thread.)
+/// Threads: any; takes no lock.
 DTL_NODISCARD dtl_status_t dtl_dispatch_invoke(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, dtl_event_t *out_event);
 
-/// Describes how the handler of a query is chosen: a line for each one whose key fits, in the order
-/// of the rules, with the result of its predicate (all of them are called), then the choice or the
-/// refusal. For the default dispatcher there is also a line for each built-in operation that fits:
-/// for DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it
-/// has (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
-/// DTL_OPERATION_COMPILE of every compiler. A slot that the query leaves open (DTL_DISPATCH_ANY)
-/// fits all of these. The handlers that other values there would lead to follow as lines
-/// "elsewhere".
+/// Describes how the handler of a query is chosen.
 ///
-/// @param[in] query    start from DTL_DISPATCH_QUERY_INIT.
-/// @param[out] buf     room for the text and its NUL; NULL with cap 0 asks for the length alone.
-/// @param[in] cap      bytes of room.
-/// @param[out] out_len bytes of the text without its NUL; may be NULL.
-/// @return DTL_ERROR_BUFFER_TOO_SMALL: cap is too small; out_len is written. A query that finds
-///         nothing is no failure here.
-/// Threads: any.
+/// The text has a line for each handler whose key matches, in the order of the rules, with the
+/// result of its predicate (all predicates are called). Then comes the choice or the refusal. For
+/// the default dispatcher there is also a line for each built-in operation that matches: for
+/// DTL_OPERATION_ALLOC and DTL_OPERATION_COPY of every backend and every memory kind that it has
+/// (dtl_mem_kind_info is called), for DTL_OPERATION_LAUNCH of every schedule, for
+/// DTL_OPERATION_COMPILE of every compiler. DTL_DISPATCH_ANY in the query matches all of these.
+/// Handlers to which other values there would lead follow as lines "elsewhere".
+///
+/// @param[in] query    Start from DTL_DISPATCH_QUERY_INIT.
+/// @param[out] buf     Buffer for the text and its NUL. NULL with cap 0 to query only the length.
+/// @param[in] cap      Size of `buf` in bytes.
+/// @param[out] out_len Length of the text in bytes without the NUL; may be NULL.
+/// @return A query without a handler is not a failure here.
+///         DTL_ERROR_BUFFER_TOO_SMALL: `cap` is too small. *out_len was written.
 DTL_NODISCARD dtl_status_t dtl_dispatch_explain(dtl_dispatcher_t dispatcher,
     const dtl_dispatch_query_t *query, char *buf, uint64_t cap, uint64_t *out_len);
 
@@ -1411,7 +1561,7 @@ static inline DTL_CONSTEXPR int32_t dtl_ev_match(dtl_enum_word_t a, dtl_enum_wor
 /// Returns a field without a default, for dtl_enum_register_template.
 static inline dtl_attr_t dtl_attr_required(const char *name, uint32_t kind)
 {
-    const dtl_attr_t field = {name, kind, DTL_ATTR_REQUIRED, 0, 0.0, NULL, 0};
+    const dtl_attr_t field = {name, kind, 0, 0, 0.0, NULL, DTL_ATTR_REQUIRED};
     return field;
 }
 

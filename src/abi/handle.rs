@@ -1,8 +1,10 @@
-//! Typed 64-bit handles. `{0}` is null; the number means nothing outside this process.
+//! Handles
+//!
+//! Typed 64-bit values. `{0}` is null. The number has no meaning outside this process.
 
-/// A backend: a built-in one or one that was registered. DTL_BACKEND_NULL in a call means the
-/// calling thread's current backend: the last one given to `dtl_backend_set_device`, else
-/// `dtl_backend_get(NULL)`; that again once the current one is unregistered.
+/// Backend: a built-in or a registered one. In a call, DTL_BACKEND_NULL is the current backend of
+/// the calling thread: the last one passed to `dtl_backend_set_device`, otherwise that of
+/// `dtl_backend_get(NULL)`. The latter also applies after the current one is unregistered.
 /// dtl: ends(dtl_backend_unregister) section(ffi/library/backend)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,8 +13,8 @@ pub struct dtl_backend_t {
     pub id: u64,
 }
 
-/// An in-order queue of work on a device (Equivalent: cudaStream_t). DTL_STREAM_NULL in a call
-/// means the default stream of the calling thread's current device.
+/// In-order queue of work on a device (Equivalent: cudaStream_t). In a call, DTL_STREAM_NULL is the
+/// default stream of the calling thread's current device.
 /// dtl: ends(dtl_stream_destroy) section(ffi/exec/stream)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub struct dtl_stream_t {
     pub id: u64,
 }
 
-/// A point in a stream's work (Equivalent: cudaEvent_t).
+/// Marker in the work of a stream (Equivalent: cudaEvent_t).
 /// dtl: ends(dtl_event_destroy) section(ffi/exec/event)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +32,8 @@ pub struct dtl_event_t {
     pub id: u64,
 }
 
-/// Runs functions and loops on the host: inline, sequentially, on a pool, or on a backend's own
-/// threads.
+/// Executor, which runs functions and loops on the host: inline, sequentially, on a thread pool, or
+/// on the threads of a backend.
 /// dtl: ends(dtl_executor_destroy) section(ffi/exec/executor)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +42,7 @@ pub struct dtl_executor_t {
     pub id: u64,
 }
 
-/// A function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
+/// Function that a stream can launch over a grid of blocks (Equivalent: CUfunction).
 /// dtl: ends(dtl_kernel_destroy) section(ffi/exec/kernel)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +51,9 @@ pub struct dtl_kernel_t {
     pub id: u64,
 }
 
-/// A group of ranks that exchange messages (Equivalent: MPI_Comm).
+/// Communicator: a group of ranks that exchange messages (Equivalent: MPI_Comm). DTL_COMM_WORLD is
+/// opened by the first call that uses it, so that even a local call may then wait for the other
+/// ranks, up to 30 s.
 /// dtl: ends(dtl_comm_destroy) section(ffi/comm/communicator)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +62,8 @@ pub struct dtl_comm_t {
     pub id: u64,
 }
 
-/// An operation in flight (Equivalent: MPI_Request). Stale once it has completed.
+/// Operation in progress (Equivalent: MPI_Request). The handle is stale once the operation has
+/// completed.
 /// dtl: ends(dtl_request_wait|dtl_request_test|dtl_request_wait_any|dtl_request_destroy)
 /// dtl: section(ffi/comm/request)
 #[repr(C)]
@@ -68,8 +73,7 @@ pub struct dtl_request_t {
     pub id: u64,
 }
 
-/// A message that dtl_comm_mprobe has found and taken: dtl_comm_mrecv receives it (Equivalent:
-/// MPI_Message).
+/// Message that dtl_comm_mprobe has matched; dtl_comm_mrecv receives it (Equivalent: MPI_Message).
 /// dtl: ends(dtl_comm_mrecv|dtl_comm_imrecv) section(ffi/comm/p2p)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +82,7 @@ pub struct dtl_message_t {
     pub id: u64,
 }
 
-/// Memory of a backend that is kept for later allocations (Equivalent: cudaMemPool_t).
+/// Pool of a backend's memory, kept for later allocations (Equivalent: cudaMemPool_t).
 /// dtl: ends(dtl_pool_destroy) section(ffi/memory/pool)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +91,8 @@ pub struct dtl_pool_t {
     pub id: u64,
 }
 
-/// Memory of each rank of a communicator that the others read and change (Equivalent: MPI_Win).
+/// Window: memory of each rank of a communicator that the other ranks read and modify (Equivalent:
+/// MPI_Win).
 /// dtl: ends(dtl_win_destroy) section(ffi/rma/window)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +101,7 @@ pub struct dtl_win_t {
     pub id: u64,
 }
 
-/// Compiled source: kernels are taken out of it by name (Equivalent: CUmodule).
+/// Compiled source, from which kernels are obtained by name (Equivalent: CUmodule).
 /// dtl: ends(dtl_module_destroy) section(ffi/exec/module)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,8 +110,8 @@ pub struct dtl_module_t {
     pub id: u64,
 }
 
-/// An array of a backend's memory: elements of one dtype with a shape and strides (Equivalent:
-/// DLPack's DLTensor and what keeps its memory).
+/// Array in memory of a backend: elements of one dtype with a shape and strides (Equivalent:
+/// DLPack's DLTensor and the owner of its memory).
 /// dtl: ends(dtl_array_destroy) section(ffi/memory/array)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +120,7 @@ pub struct dtl_array_t {
     pub id: u64,
 }
 
-/// A policy that selects a resource for each task, and the resources it selects from.
+/// Policy that selects a resource for each task, together with the resources it selects from.
 /// dtl: ends(dtl_policy_release) section(ffi/dispatch/policy)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,8 +129,8 @@ pub struct dtl_policy_t {
     pub id: u64,
 }
 
-/// A table of handlers, and the rules by which one is chosen: see dtl_dispatch_key_t (Equivalent:
-/// DaCe's TargetDispatcher).
+/// Dispatcher: a table of handlers and the rules that select one, see dtl_dispatch_key_t
+/// (Equivalent: DaCe's TargetDispatcher).
 /// dtl: ends(dtl_dispatcher_destroy) section(ffi/dispatch/library_ops)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +139,7 @@ pub struct dtl_dispatcher_t {
     pub id: u64,
 }
 
-/// A handler in a dispatcher.
+/// Registration of a handler in a dispatcher.
 /// dtl: ends(dtl_dispatch_unregister)
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

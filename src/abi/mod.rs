@@ -1,4 +1,5 @@
-//! What C sees: `#[repr(C)]` data, constants and tables of function pointers. No behaviour.
+//! Types of the C interface: `#[repr(C)]` data, constants and tables of function pointers. No
+//! behaviour.
 //!
 //! The C headers in `include/` are generated from these files and from `ffi/`, in this order; `ffi`
 //! states how items are assigned to headers and sections. The comments here are the text of the

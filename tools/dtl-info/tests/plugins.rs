@@ -70,7 +70,7 @@ impl Folder {
         file
     }
 
-    /// Copies libdtl.so to prefix/lib in this folder, also as libdtl.so.0.
+    /// Copies libdtl.so to prefix/lib in this folder, also as libdtl.so.0.2.
     fn install_library(&self) {
         let test = std::env::current_exe().unwrap();
         let near = test.parent().unwrap();

@@ -27,7 +27,8 @@
  *     handles of every type. A handle that was destroyed, has another type or was never created
  *     gives DTL_ERROR_INVALID_HANDLE, never undefined behaviour, even if another thread destroys
  *     it at that moment. A destroy takes effect at once; threads that wait on the object get
- *     DTL_ERROR_CANCELED. DTL_BACKEND_NULL means the calling thread's current backend. A null
+ *     DTL_ERROR_CANCELED. The first use of DTL_COMM_WORLD opens it, which blocks for up to 30 s
+ *     until all ranks do so, also in a call that is local otherwise. DTL_BACKEND_NULL means the calling thread's current backend. A null
  *     stream means the default stream of its current device.
  *  4. Structs that are passed by pointer begin with struct_size. Start each from DTL_<NAME>_INIT.
  *     In a description, 0 or NULL means the default. Where 0 is a value of its own, -1 means the

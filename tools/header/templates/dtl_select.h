@@ -60,7 +60,7 @@ static inline DTL_CONSTEXPR int32_t dtl_ev_match(dtl_enum_word_t a, dtl_enum_wor
 /// Returns a field without a default, for dtl_enum_register_template.
 static inline dtl_attr_t dtl_attr_required(const char *name, uint32_t kind)
 {
-    const dtl_attr_t field = {name, kind, DTL_ATTR_REQUIRED, 0, 0.0, NULL, 0};
+    const dtl_attr_t field = {name, kind, 0, 0, 0.0, NULL, DTL_ATTR_REQUIRED};
     return field;
 }
 
