@@ -216,18 +216,21 @@ pub(super) unsafe fn put_text(
 ///
 /// # Safety
 /// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
-pub(super) unsafe fn take_optional<T: Described>(pointer: *const T) -> Result<Option<T>> {
+pub(super) unsafe fn take_optional<T: Described>(
+    pointer: *const T,
+    name: &str,
+) -> Result<Option<T>> {
     // SAFETY: the caller guarantees that `pointer` points to a sized struct unless it is null.
-    if pointer.is_null() { Ok(None) } else { unsafe { take(pointer, T::LAYOUT.name) }.map(Some) }
+    if pointer.is_null() { Ok(None) } else { unsafe { take(pointer, name) }.map(Some) }
 }
 
 /// Copies a struct; if `pointer` is null, all fields are 0, their default.
 ///
 /// # Safety
 /// `pointer` is null or points to a struct of at least as many bytes as its `struct_size`.
-pub(super) unsafe fn take_or_zero<T: Described>(pointer: *const T) -> Result<T> {
+pub(super) unsafe fn take_or_zero<T: Described>(pointer: *const T, name: &str) -> Result<T> {
     // SAFETY: the caller guarantees that `pointer` points to a sized struct unless it is null.
-    if pointer.is_null() { Ok(blank()) } else { unsafe { take(pointer, T::LAYOUT.name) } }
+    if pointer.is_null() { Ok(blank()) } else { unsafe { take(pointer, name) } }
 }
 
 /// Copies the struct that `make` returns to the caller, up to the caller's struct_size, which is

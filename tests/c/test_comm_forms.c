@@ -287,6 +287,9 @@ static void test_bad_arguments(void) {
             CHECK_STATUS(dtl_comm_reduce(comm, DTL_IN_PLACE, out, 2, DTL_DTYPE_INT64, DTL_OP_SUM, 0),
                 DTL_ERROR_INVALID_ARGUMENT);
             CHECK_TEXT("root");
+            CHECK_STATUS(dtl_comm_gatherv(comm, DTL_IN_PLACE, UINT64_MAX, out, counts, NULL, DTL_DTYPE_INT8, 0),
+                DTL_ERROR_INVALID_ARGUMENT);
+            CHECK_TEXT("root");
         }
     }
     CHECK_STATUS(dtl_comm_allgatherv(comm, in, 2, out, huge, NULL, DTL_DTYPE_INT64), DTL_ERROR_INVALID_ARGUMENT);

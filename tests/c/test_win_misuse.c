@@ -63,7 +63,7 @@ static void test_bounds(dtl_win_t win) {
     CHECK_STATUS(dtl_win_put(win, DTL_IN_PLACE, 1, DTL_DTYPE_INT64, 0, 0), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_win_put(win, value, UINT64_MAX, DTL_DTYPE_INT64, 0, 0), DTL_ERROR_INVALID_ARGUMENT);
     CHECK_STATUS(dtl_win_rget(win, got, 1, DTL_DTYPE_INT64, 0, 0, NULL), DTL_ERROR_NULL_POINTER);
-    TEXT("dtl_win_rget: out_request");
+    TEXT("dtl_win_rget: out ");
     CHECK_OK(dtl_win_put(win, value, 1, DTL_DTYPE_INT64, DTL_PROC_NULL, 99));
     CHECK_OK(dtl_win_unlock_all(win));
     CHECK(got[0] == INT64_C(0x0707070707070707));

@@ -15,106 +15,90 @@ static int ends(const char* text, const char* part) {
     return a >= b && is(text + a - b, part);
 }
 
-/* The value of the parameter of this name, or `other` if there is none. */
-static uint64_t named(const struct call* call, const union value* v, const char* name, uint64_t other) {
+/* The value of the parameter of this name. */
+static uint64_t named(const struct call* call, const union value* v, const char* name) {
     for (int i = 0; i < call->count; i++)
         if (is(call->parameters[i].name, name) && call->parameters[i].depth == 0) return v[i].word;
-    return other;
+    return 0;
 }
 
-/* True if the operation may still use the buffers after the call has returned. */
-static int goes_on(const struct call* call) {
-    const char* name = call->name;
-    return begins(name, "dtl_win_") || ends(name, "_async") || ends(name, "_init") || has(name, "_host") || ends(name, "_prefetch") ||
-           (begins(name, "dtl_comm_") && call->count > 0 && is(call->parameters[call->count - 1].base, "dtl_request_t"));
+static uint64_t some_choice(const struct parameter* p) {
+    uint64_t word = p->choices[below(p->choice_count)];
+    if (p->facts & FACT_FLAGS) word = once_in(2) ? 0 : word | p->choices[below(p->choice_count)];
+    return word;
 }
 
-static uint64_t some_integer(const struct call* call, const struct parameter* p) {
+/* The names are of sizes that no fact limits: larger ones take minutes, or too much memory. */
+static uint64_t some_integer(const struct parameter* p) {
     const char *name = p->name, *base = p->base;
+    if (p->choice_count > 0 && !once_in(4)) return some_choice(p);
     if (is(base, "dtl_enum_word_t")) return some_word();
     if (is(base, "dtl_dtype_t")) return (uint64_t)(int64_t)some_dtype();
     if (is(base, "dtl_reduce_op_t")) return once_in(8) ? edge() : once_in(6) ? types[below(32)] : below(14);
     if (is(base, "dtl_enum_t")) return once_in(6) ? edge() : below(12);
+    if (p->facts & FACT_ROOM) return below(200);
+    if (p->facts & FACT_COUNT && !is(base, "uint64_t")) return once_in(8) ? edge() : below(5);
+    if (p->facts & FACT_COUNT) return some_count(64);
     if (is(name, "timeout_ns")) return once_in(2) ? 0 : below(1000000);
-    if (ends(name, "_pitch_bytes") || is(name, "width_bytes")) return some_count(1024);
-    if (has(name, "size_bytes")) return some_count(4096);
-    if (is(name, "acc_size_bytes")) return some_count(64);
     if (is(name, "element_bytes")) return once_in(8) ? below(2) * UINT64_MAX : UINT64_C(1) << below(4);
-    if (is(name, "disp_unit") || is(name, "alignment")) return once_in(4) ? edge() : UINT64_C(1) << below(8);
-    if (is(name, "cap") || is(name, "capacity")) return below(200);
-    if (is(name, "ndim") || is(name, "ndims")) return once_in(8) ? edge() : below(5);
+    if (p->facts & FACT_SIZE || ends(name, "_bytes")) return some_count(4096);
     if (is(name, "end") || is(name, "begin") || is(name, "height")) return below(40);
-    if (is(name, "size")) return once_in(8) ? edge() : below(MOST_RANKS + 1);
-    if (is(base, "uint64_t") && (ends(name, "count") || is(name, "n") || is(name, "count_per_rank") || is(name, "disp")))
-        return some_count(is(call->name, "dtl_comm_group_create") ? 8 : 64);
-    if (is(base, "uint32_t") && is(name, "count")) return below(5);
+    if (p->facts & FACT_RANK && !once_in(3)) return once_in(4) ? (uint64_t)DTL_PROC_NULL : 0;
     if (is(base, "int32_t")) return once_in(8) ? edge() : (uint64_t)(int64_t)(int32_t)(below(6) - 2);
     return once_in(2) ? below(4) : edge();
 }
 
-static uint64_t comm_size(const struct call* call, const union value* v) {
-    int32_t size = 0;
-    const dtl_comm_t comm = {named(call, v, "comm", 0)};
-    return dtl_comm_size(comm, &size) == DTL_SUCCESS ? (uint64_t)size : MOST_RANKS;
+/* ---- Lengths. ---- */
+/* Size of an element, 0 if there is no such type: every such call must be refused. */
+static long double size_of(int32_t dtype) {
+    uint64_t size = 0;
+    return dtl_dtype_size(dtype, &size) == DTL_SUCCESS ? (long double)size : 0;
 }
 
-/* Saturating product. */
-static uint64_t times(uint64_t a, uint64_t b) {
-    uint64_t result;
-    return __builtin_mul_overflow(a, b, &result) ? UINT64_MAX : result;
+static long double size(dtl_comm_t comm) {
+    int32_t ranks = 0;
+    return dtl_comm_size(comm, &ranks) == DTL_SUCCESS ? ranks : MOST_RANKS;
 }
 
-/* Number of bytes that a `void *` of this call points to, as documented. */
-static uint64_t data_length(const struct call* call, const struct parameter* p, const union value* v) {
-    const char *name = p->name, *f = call->name;
-    uint64_t count = named(call, v, "count", named(call, v, "count_per_rank", 1));
-    if (begins(f, "dtl_comm_") || begins(f, "dtl_win_")) {
-        if (is(name, "base")) return named(call, v, "size_bytes", 0);
-        const uint64_t element = size_of((int32_t)named(call, v, "dtype", 0)), ranks = comm_size(call, v);
-        const int many = ends(f, "v") && !ends(f, "recv") && !ends(f, "irecv");
-        if (is(name, "sbuf")) {
-            count = named(call, v, "scount", count);
-            if (has(f, "scatter") || has(f, "alltoall") || many) count = times(count, ranks);
-        } else if (is(name, "rbuf")) {
-            count = named(call, v, "rcount", count);
-            if (has(f, "gather") || has(f, "alltoall") || many) count = times(count, ranks);
-        } else if (is(name, "value") || is(name, "expected") || ends(f, "_op") || ends(f, "_swap")) {
-            count = 1;
-        }
-        if (has(f, "reduce_scatter_block")) count = times(named(call, v, "count", 0), ranks); /* of rbuf for DTL_IN_PLACE */
-        if (many || ends(f, "reduce_scatter")) count = 8 * (ranks > 128 ? ranks : 128); /* see fill_list */
-        return times(count, element);
+/* The buffer of a slot as counts: 0 where it has none. */
+static long double count_at(int slot, uint64_t index) {
+    uint64_t count = 0;
+    const uint8_t* end = me->slots + (uint64_t)slot * (ROOM + PAGE) + ROOM;
+    if (index < me->lengths[slot] / 8) memcpy(&count, end - me->lengths[slot] + 8 * index, 8);
+    return (long double)count;
+}
+
+static long double sum(int slot) {
+    long double result = 0;
+    for (uint64_t i = 0; i < me->lengths[slot] / 8; i++) result += count_at(slot, i);
+    return result;
+}
+
+static long double own(dtl_comm_t comm, int slot) {
+    int32_t rank = 0;
+    return dtl_comm_rank(comm, &rank) == DTL_SUCCESS ? count_at(slot, (uint64_t)rank) : 0;
+}
+
+/* Number of bytes of a buffer whose length no expression states. */
+static long double unstated(const struct call* call, int slot, const union value* v) {
+    if (is(call->name, "dtl_mem_copy_2d")) {
+        const char* name = is(call->parameters[slot].name, "dst") ? "dst_pitch_bytes" : "src_pitch_bytes";
+        const long double height = named(call, v, "height"), width = named(call, v, "width_bytes");
+        return height * width == 0 ? 0 : (height - 1) * named(call, v, name) + width;
     }
-    if (is(f, "dtl_mem_copy_2d")) {
-        const uint64_t height = named(call, v, "height", 0), width = named(call, v, "width_bytes", 0);
-        const uint64_t pitch = named(call, v, is(name, "dst") ? "dst_pitch_bytes" : "src_pitch_bytes", 0);
-        const uint64_t before_last = height == 0 ? 0 : times(pitch, height - 1);
-        return before_last > UINT64_MAX - width ? UINT64_MAX : before_last + width;
-    }
-    if (is(f, "dtl_mem_copy_strided")) return LONGEST; /* see fill_list */
-    if (is(name, "identity") || is(name, "out_result")) return named(call, v, "acc_size_bytes", 0);
-    return named(call, v, "size_bytes", 64);
+    if (is(call->name, "dtl_mem_copy_strided")) return LONGEST;
+    /* Blocks at displacements, see fill_list. */
+    const long double ranks = size((dtl_comm_t){named(call, v, "comm")});
+    return 8 * (ranks > 128 ? ranks : 128) * size_of((int32_t)named(call, v, "dtype"));
 }
 
-/* Number of elements of an array parameter; 1 if the parameter is not an array. */
-static uint64_t elements(const struct call* call, const struct parameter* p, const union value* v) {
-    const char* name = p->name;
-    if (is(name, "fields") || is(name, "attrs")) return named(call, v, "n", 0);
-    if (is(name, "keys")) return named(call, v, "key_count", 0);
-    if (is(name, "dests") || (has(call->name, "neighbor") && name[0] == 's' && name[1] != 'o' && !is(name, "sbuf"))) return named(call, v, "dest_count", 0);
-    if (is(name, "sources") || (has(call->name, "neighbor") && name[0] == 'r' && !is(name, "rbuf"))) return named(call, v, "source_count", 0);
-    if (ends(name, "counts") || ends(name, "displs")) return comm_size(call, v);
-    if (is(name, "cpus")) return named(call, v, "capacity", 0);
-    if (is(name, "dims") || is(name, "periods") || is(name, "coords") || is(name, "out_coords")) return (uint64_t)(int64_t)(int32_t)named(call, v, "ndims", 0);
-    if (is(name, "shape") || ends(name, "_strides_bytes")) return (uint64_t)(int64_t)(int32_t)named(call, v, "ndim", 0);
-    if (is(name, "out") && is(call->name, "dtl_comm_threads")) return (uint64_t)(int64_t)(int32_t)named(call, v, "size", 0);
-    if (is(name, "out") || is(name, "buf") || is(name, "why")) return named(call, v, "cap", 1);
-    if (is(name, "resources") || ends(name, "infos") || ends(name, "requests") || is(name, "indices") || is(name, "ranks") || is(name, "sizes") || is(name, "args"))
-        return named(call, v, "count", 1);
-    return 1;
+static uint64_t length_of(const struct call* call, int slot, const union value* v) {
+    const int is_unstated = call->parameters[slot].facts & FACT_UNSTATED;
+    const long double length = is_unstated ? unstated(call, slot, v) : call->length(v, slot);
+    return length < 0 || length >= 0x1p64L ? UINT64_MAX : (uint64_t)length;
 }
 
-/* Fills an array that a call reads. Counts and displacements stay within what data_length gives. */
+/* Fills an array that a call reads. Counts and displacements stay within what `unstated` gives. */
 static void fill_list(const struct parameter* p, uint8_t* start, uint64_t count) {
     for (uint64_t i = 0; i < count; i++) {
         uint8_t* at = start + i * p->size;
@@ -129,8 +113,9 @@ static void fill_list(const struct parameter* p, uint8_t* start, uint64_t count)
             dtl_resource_t resource = {once_in(2) ? some_handle(noun_of("dtl_stream_t")) : below(9), NULL};
             memcpy(at, &resource, sizeof resource);
         } else if (ends(p->name, "displs")) set_integer(at, p->size, once_in(100) ? UINT64_MAX : i * 8);
-        else if (ends(p->name, "_strides_bytes")) set_integer(at, p->size, below(64));
-        else if (p->size == 8) set_integer(at, p->size, once_in(100) ? UINT64_MAX : below(is(p->name, "shape") ? 4 : 8));
+        else if (ends(p->name, "_strides")) set_integer(at, p->size, below(64)); /* not below 0 */
+        else if (p->facts & FACT_RANK) set_integer(at, p->size, once_in(8) ? edge() : i);
+        else if (p->size == 8) set_integer(at, p->size, once_in(100) ? UINT64_MAX : below(8));
         else if (p->size == 4) set_integer(at, p->size, once_in(50) ? edge() : below(8));
         else set_integer(at, p->size, draw());
     }
@@ -140,27 +125,21 @@ static void* some_memory(void) { return me->memory[below(16)]; }
 
 static void* some_pointer(const struct call* call, int slot, const union value* v) {
     const struct parameter* p = &call->parameters[slot];
-    const char *name = p->name, *f = call->name;
-    const int output = !p->is_const;
     uint64_t count, length;
     uint8_t* start;
-    me->lengths[slot] = 0;
-    if (once_in(20)) return NULL;
-    if (is(p->base, "char") && p->depth == 1 && p->is_const) return (void*)some_string();
-    if (has(p->base, "dlpack") && !has(name, "out") && p->depth == 1) return NULL; /* a tensor's pointers are wild */
-    if (is(name, "native") || is(name, "user") || is(name, "self") || is(name, "arg")) return NULL;
-    if (is(name, "ptr") && (ends(f, "_free") || ends(f, "_query") || has(f, "export") || ends(f, "_free_async") || ends(f, "_prefetch")))
-        return once_in(3) ? place_lent(64) : some_memory();
+    if (once_in(20) || p->facts & FACT_OPAQUE) return NULL;
+    if (is(p->base, "char") && p->depth == 1 && !p->is_output) return (void*)some_string();
+    if (has(p->base, "dlpack") && !p->is_output) return NULL; /* a tensor's pointers are wild */
+    if (p->facts & FACT_ADDRESS) return once_in(3) ? place_lent(64) : some_memory();
+    if (p->facts & FACT_IN_PLACE && once_in(12)) return DTL_IN_PLACE;
     if (is(p->base, "void") && p->depth == 1) {
-        if (is(f, "dtl_comm_set_attr")) return (void*)(uintptr_t)below(9);
-        if ((is(name, "sbuf") || is(name, "rbuf")) && once_in(12)) return DTL_IN_PLACE;
-        length = data_length(call, p, v);
+        length = length_of(call, slot, v);
         /* No buffer is so long. Beyond INT64_MAX the size itself is wrong, whatever the pointer. */
         if (length > LONGEST && length <= INT64_MAX) return NULL;
-        return goes_on(call) ? place_lent(length) : place(slot, length);
+        return p->facts & FACT_LATER ? place_lent(length) : place(slot, length);
     }
-    if (shape_of(p->base) != NULL && p->depth == 1) return struct_in(shape_of(p->base), slot, output);
-    count = elements(call, p, v);
+    if (shape_of(p->base) != NULL && p->depth == 1) return struct_in(shape_of(p->base), slot, p->is_output);
+    count = length_of(call, slot, v);
     if (count > LONGEST / p->size) count = LONGEST / p->size; /* no array is so long: refused */
     start = place(slot, count * p->size);
     if (is(p->base, "dtl_submission_t")) memcpy(start, &me->submissions[below(8)], sizeof(dtl_submission_t));
@@ -169,7 +148,7 @@ static void* some_pointer(const struct call* call, int slot, const union value* 
         memcpy(start, &selection, sizeof selection);
     } else if (is(p->base, "void")) { /* arguments of a kernel */
         for (uint64_t i = 0; i < count; i++) ((const void**)(void*)start)[i] = once_in(30) ? NULL : place_lent(64);
-    } else if (!output || is(name, "requests") || is(name, "dims")) fill_list(p, start, count);
+    } else if (p->is_input) fill_list(p, start, count);
     else memset(start, 0x5A, count * p->size);
     return start;
 }
@@ -182,16 +161,20 @@ static void draw_arguments(const struct call* call, union value* v) {
         if (p->depth > 0) continue;
         if (noun_of(p->base) >= 0) v[i].word = some_handle(noun_of(p->base));
         else if (ends(p->base, "_fn_t")) v[i].function = some_callback(p->base);
-        else v[i].word = some_integer(call, p);
+        else v[i].word = some_integer(p);
     }
-    for (int i = 0; i < call->count; i++)
-        if (call->parameters[i].depth > 0) v[i].pointer = some_pointer(call, i, v);
+    /* Lists first: the lengths of buffers are made of them. */
+    for (int data = 0; data < 2; data++)
+        for (int i = 0; i < call->count; i++) {
+            const struct parameter* p = &call->parameters[i];
+            if (p->depth > 0 && is(p->base, "void") == data) v[i].pointer = some_pointer(call, i, v);
+        }
 }
 
 /* True if a call that fails with this status must not change this output. */
 static int must_be_untouched(const struct call* call, const struct parameter* p, dtl_status_t status) {
     const int refused = status == DTL_ERROR_NULL_POINTER || status == DTL_ERROR_INVALID_ARGUMENT || status == DTL_ERROR_INVALID_STATE;
-    if (p->is_const || p->depth == 0 || status == DTL_SUCCESS || status == DTL_ERROR_TRUNCATED) return 0;
+    if (!p->is_output || p->depth == 0 || status == DTL_SUCCESS || status == DTL_ERROR_TRUNCATED) return 0;
     if (status == DTL_ERROR_BUFFER_TOO_SMALL && (is(p->name, "out_len") || is(p->name, "out_count"))) return 0; /* the size that is needed */
     /* Buffers of communication, and outcomes of operations that failed. */
     if (begins(call->name, "dtl_comm_") || begins(call->name, "dtl_win_") || has(call->name, "request_")) {
@@ -209,7 +192,7 @@ static void keep_results(const struct call* call, const union value* v) {
     for (int i = 0; i < call->count; i++) {
         const struct parameter* p = &call->parameters[i];
         uint64_t word = 0;
-        if (p->is_const || p->depth == 0 || v[i].pointer == NULL || v[i].pointer == DTL_IN_PLACE || me->lengths[i] == 0) continue;
+        if (!p->is_output || p->depth == 0 || v[i].pointer == NULL || v[i].pointer == DTL_IN_PLACE || me->lengths[i] == 0) continue;
         memcpy(&word, v[i].pointer, me->lengths[i] < 8 ? me->lengths[i] : 8);
         if (noun_of(p->base) >= 0 && p->depth == 1)
             for (uint64_t k = 0; k < me->lengths[i] / 8; k++) {

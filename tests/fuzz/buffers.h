@@ -129,7 +129,8 @@ static void change_field(const struct field* field, uint8_t* start) {
             memcpy(at, &word, sizeof word);
             break;
         case FIELD_INTEGER:
-            if (strcmp(field->base, "dtl_enum_word_t") == 0) word = some_word();
+            if (field->choice_count > 0 && !once_in(4)) word = field->choices[below(field->choice_count)];
+            else if (strcmp(field->base, "dtl_enum_word_t") == 0) word = some_word();
             else if (strcmp(field->name, "timeout_ns") == 0) word = below(2000000);
             else if (strcmp(field->name, "size") == 0) word = below(4);
             else if (strcmp(field->name, "threads") == 0) word = below(5);

@@ -37,7 +37,7 @@ static uint64_t rarity(const char* name) {
 }
 
 static void complain(const char* what, const struct call* call, const struct parameter* p, dtl_status_t status) {
-    fprintf(stderr, "%s: %s of %s, status %s: %s\n", call->name, what, p->name, dtl_status_name(status), dtl_last_error());
+    fprintf(stderr, "%s: %s of %s, status %s: %s\n", call->name, what, p != NULL ? p->name : "the call", dtl_status_name(status), dtl_last_error());
     report(me, "  arguments");
     if (++failures > 50) exit(1);
 }
@@ -51,7 +51,7 @@ static void make_call(uint64_t index) {
     for (int i = 0; i < call->count; i++) {
         const struct parameter* p = &call->parameters[i];
         me->read_only[i] = 0;
-        if (p->is_const || me->lengths[i] == 0) continue;
+        if (!p->is_output || me->lengths[i] == 0) continue;
         memcpy(me->before[i], v[i].pointer, me->lengths[i]);
         if (protected && !(is(p->base, "void") && p->depth == 1)) {
             me->read_only[i] = 1;
@@ -60,6 +60,7 @@ static void make_call(uint64_t index) {
     }
     me->current = call;
     const dtl_status_t status = call->function(v);
+    if (status == DTL_ERROR_INTERNAL) complain("a panic", call, NULL, status);
     ++*(status == DTL_SUCCESS ? &succeeded[index] : &refused[index]);
     for (int i = 0; i < call->count; i++) {
         const struct parameter* p = &call->parameters[i];

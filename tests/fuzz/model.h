@@ -16,21 +16,37 @@ union value {
     void (*function)(void);
 };
 
+/* Facts of dtl-api.json about a parameter. */
+enum {
+    FACT_OPAQUE = 1,     /* never dereferenced */
+    FACT_ADDRESS = 2,    /* of memory that the library manages or compares */
+    FACT_IN_PLACE = 4,   /* may be DTL_IN_PLACE */
+    FACT_LATER = 8,      /* in use after the call returns */
+    FACT_RANK = 16,      /* a rank, or ranks */
+    FACT_FLAGS = 32,     /* the choices are ored */
+    FACT_UNSTATED = 64,  /* no expression states its length */
+    FACT_COUNT = 128,    /* number of elements of other parameters */
+    FACT_SIZE = 256,     /* number of bytes of other parameters */
+    FACT_ROOM = 512      /* number of bytes of a buffer for text */
+};
+
 struct parameter {
     const char* name;
     const char* base; /* type without const and pointers */
     int depth;        /* number of pointers */
-    int is_const;
+    int is_input, is_output;
     uint64_t size; /* of one element */
+    int facts;
+    const uint64_t* choices; /* constants that it may be */
+    uint64_t choice_count;
 };
-
-#define MOST_PARAMETERS 13
 
 struct call {
     const char* name;
     dtl_status_t (*function)(const union value*);
+    long double (*length)(const union value*, int); /* of a parameter; of void: bytes */
     int count;
-    struct parameter parameters[MOST_PARAMETERS];
+    const struct parameter* parameters;
 };
 
 enum { FIELD_INTEGER, FIELD_HANDLE, FIELD_STRING, FIELD_POINTER, FIELD_FUNCTION };
@@ -40,6 +56,8 @@ struct field {
     int class;
     const char* base;
     uint64_t offset, size;
+    const uint64_t* choices;
+    uint64_t choice_count;
 };
 
 /* A struct that begins with its size. */
@@ -50,6 +68,12 @@ struct shape {
     const struct field* fields;
     uint64_t count;
 };
+
+/* What the expressions of lengths name; in arguments.h. */
+static long double size_of(int32_t dtype);
+static long double size(dtl_comm_t comm);
+static long double sum(int slot);
+static long double own(dtl_comm_t comm, int slot);
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
@@ -128,12 +152,6 @@ static int32_t some_dtype(void) {
     if (once_in(10)) return (int32_t)edge();
     if (once_in(6)) return (int32_t)types[below(32)];
     return dtypes[below(sizeof dtypes / sizeof dtypes[0])];
-}
-
-/* Size of an element, 0 if there is no such type: every such call must be refused. */
-static uint64_t size_of(int32_t dtype) {
-    uint64_t size = 0;
-    return dtl_dtype_size(dtype, &size) == DTL_SUCCESS ? size : 0;
 }
 
 static uint64_t some_word(void) {

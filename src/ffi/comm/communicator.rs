@@ -62,7 +62,7 @@ pub unsafe extern "C" fn dtl_comm_open(
         |inside| {
             let out = Out::new(out, "out")?;
             // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
-            let raw = unsafe { args::take_or_zero(desc) }?;
+            let raw = unsafe { args::take_or_zero(desc, "desc") }?;
             args::check_reserved(raw.reserved, "desc.reserved")?;
             // SAFETY: the caller's contract: NULL or a NUL-terminated text.
             let kind = unsafe { args::text_or_null(raw.kind, "desc.kind") }?.map(str::to_owned);

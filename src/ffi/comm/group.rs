@@ -122,8 +122,8 @@ pub unsafe extern "C" fn dtl_comm_group_create(
             if ranks.is_null() {
                 return fail!(DTL_ERROR_NULL_POINTER, "ranks is NULL (for {count} ranks)");
             }
-            // SAFETY: not null, and `count` ranks by the caller's contract; copied at once.
-            let ranks = unsafe { std::slice::from_raw_parts(ranks, count) }.to_vec();
+            // SAFETY: null, misaligned or `count` ranks by the caller's contract; copied at once.
+            let ranks = unsafe { args::slice(ranks, count, "ranks") }?.to_vec();
             Ok((Out::new(out, "out")?, pinned, ranks))
         },
         |(out, comm, ranks)| out.put(group::create(&comm, &ranks)),

@@ -39,14 +39,11 @@ pub(crate) unsafe fn register(
 /// Copies and checks keys.
 ///
 /// # Safety
-/// `keys` is null or has `count` elements.
+/// `keys` is null, misaligned or has `count` elements.
 unsafe fn take_keys(
     keys: *const dtl_dispatch_key_t,
     count: u64,
 ) -> Result<Vec<dtl_dispatch_key_t>> {
-    if keys.is_null() || !keys.is_aligned() {
-        return fail!(DTL_ERROR_NULL_POINTER, "keys is NULL, or not aligned");
-    }
     if count == 0 {
         return fail!(
             DTL_ERROR_INVALID_ARGUMENT,
@@ -56,8 +53,8 @@ unsafe fn take_keys(
     if count > MOST_KEYS {
         return fail!(DTL_ERROR_LIMIT, "key_count is {count}, at most {MOST_KEYS} are taken");
     }
-    // SAFETY: not null, aligned, `count` elements by the contract.
-    let keys = unsafe { std::slice::from_raw_parts(keys, count as usize) };
+    // SAFETY: null, misaligned or `count` elements by the contract.
+    let keys = unsafe { args::slice(keys, count as usize, "keys") }?;
     for (index, key) in keys.iter().enumerate() {
         check_key(key).map_err(|error| error.within(&format!("keys[{index}]")))?;
         if let Some(same) = keys.iter().take(index).position(|earlier| earlier == key) {

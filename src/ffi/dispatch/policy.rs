@@ -246,7 +246,7 @@ pub unsafe extern "C" fn dtl_policy_traits(
 /// `opts` is null or points to a struct as long as its struct_size.
 unsafe fn options(opts: *const dtl_policy_opts_t) -> Result<dtl_policy_opts_t> {
     // SAFETY: passed on.
-    let opts = unsafe { args::take_or_zero(opts) }?;
+    let opts = unsafe { args::take_or_zero(opts, "opts") }?;
     check_flags("opts.flags", opts.flags, DTL_POLICY_DEFER, "DTL_POLICY_DEFER")?;
     Ok(opts)
 }

@@ -42,7 +42,7 @@ pub unsafe extern "C" fn dtl_executor_create(
     Entry("dtl_executor_create").call(|inside| {
         let out = Out::new(out, "out")?;
         // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
-        let desc = unsafe { args::take_or_zero(desc) }?;
+        let desc = unsafe { args::take_or_zero(desc, "desc") }?;
         args::check_reserved(desc.reserved, "desc.reserved")?;
         let owner = handles::backend_of(inside, backend)?;
         let executor = Executor::create(owner, desc.kind, desc.threads)?;

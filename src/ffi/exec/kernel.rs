@@ -183,10 +183,10 @@ unsafe fn pack(args: *const *const c_void, sizes: *const u64, count: u64) -> Res
     if count > MOST_ARGS {
         return fail!(DTL_ERROR_LIMIT, "{count} arguments; a launch takes at most {MOST_ARGS}");
     }
-    // SAFETY: not null, `count` elements by the contract.
-    let args = unsafe { std::slice::from_raw_parts(args, count as usize) };
-    // SAFETY: as above.
-    let sizes = unsafe { std::slice::from_raw_parts(sizes, count as usize) };
+    // SAFETY: not null, misaligned or `count` elements by the contract.
+    let args = unsafe { args::slice(args, count as usize, "args") }?;
+    // SAFETY: not null, misaligned or `count` elements by the contract.
+    let sizes = unsafe { args::slice(sizes, count as usize, "sizes") }?;
     let mut few = [Region::EMPTY; FEW_ARGS];
     let mut many = Vec::new();
     let regions = few.get_mut(..args.len()).unwrap_or_else(|| {

@@ -86,15 +86,15 @@ pub unsafe fn take_tables(vtable: *const dtl_backend_vtable_t) -> Result<Tables>
     let main = unsafe { args::take(vtable, "vtable") }?;
     Ok(Tables {
         // SAFETY: the caller's contract, as in the four lines below.
-        device: unsafe { args::take_optional(main.device) }?,
+        device: unsafe { args::take_optional(main.device, "vtable->device") }?,
         // SAFETY: as above.
-        memory: unsafe { args::take_optional(main.memory) }?,
+        memory: unsafe { args::take_optional(main.memory, "vtable->memory") }?,
         // SAFETY: as above.
-        transfer: unsafe { args::take_optional(main.transfer) }?,
+        transfer: unsafe { args::take_optional(main.transfer, "vtable->transfer") }?,
         // SAFETY: as above.
-        exec: unsafe { args::take_optional(main.exec) }?,
+        exec: unsafe { args::take_optional(main.exec, "vtable->exec") }?,
         // SAFETY: as above.
-        comm: unsafe { args::take_optional(main.comm) }?,
+        comm: unsafe { args::take_optional(main.comm, "vtable->comm") }?,
         main,
     })
 }
@@ -235,9 +235,11 @@ pub unsafe extern "C" fn dtl_backend_is_available(
         |inside| Ok((device::pin_backend(inside, backend)?, Out::new(out_yes, "out_yes")?)),
         |(backend, out)| {
             let answer = backend.query_available()?;
-            out.set(i32::from(answer.is_ok()));
+            let is_available = answer.is_ok();
             // SAFETY: the caller's contract: null, or `cap` bytes of room.
-            unsafe { args::put_reason(&answer.err().unwrap_or_default(), why, cap, out_len) }
+            unsafe { args::put_reason(&answer.err().unwrap_or_default(), why, cap, out_len) }?;
+            out.set(i32::from(is_available));
+            Ok(())
         },
     )
 }

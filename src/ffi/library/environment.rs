@@ -233,10 +233,11 @@ pub unsafe extern "C" fn dtl_environment_is_available(
         |(need, out)| {
             let answer = environment::availability(&need);
             environment::info(&need.name)?;
-            out.set(i32::from(answer.is_ok()));
             let reason = answer.as_ref().map_or_else(Error::text, |()| "");
             // SAFETY: the caller's contract: null, or `cap` bytes of room.
-            unsafe { args::put_reason(reason, why, cap, out_len) }
+            unsafe { args::put_reason(reason, why, cap, out_len) }?;
+            out.set(i32::from(answer.is_ok()));
+            Ok(())
         },
     )
 }

@@ -30,7 +30,7 @@ use std::ffi::{c_char, c_void};
 pub unsafe extern "C" fn dtl_init(config: *const dtl_config_t) -> dtl_status_t {
     always(Locks::None, || {
         // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
-        let config = unsafe { args::take_or_zero(config) }?;
+        let config = unsafe { args::take_or_zero(config, "config") }?;
         // SAFETY: the caller's contract: NULL or a NUL-terminated text.
         let backend = unsafe { args::text_or_null(config.backend, "config.backend") }?;
         // SAFETY: as above.

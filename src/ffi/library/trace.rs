@@ -87,7 +87,9 @@ pub unsafe extern "C" fn dtl_trace_set_callbacks(
     UNTRACED.wait(
         |_| {
             // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
-            let Some(table) = unsafe { args::take_optional(callbacks) }? else { return Ok(None) };
+            let Some(table) = unsafe { args::take_optional(callbacks, "callbacks") }? else {
+                return Ok(None);
+            };
             if table.reserved != 0 {
                 return fail!(
                     DTL_ERROR_INVALID_ARGUMENT,

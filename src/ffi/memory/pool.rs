@@ -47,7 +47,7 @@ pub unsafe extern "C" fn dtl_pool_create(
         |inside| {
             let out = Out::new(out, "out")?;
             // SAFETY: the caller's contract: null, or a struct as long as its struct_size.
-            let desc = unsafe { args::take_or_zero(desc) }?;
+            let desc = unsafe { args::take_or_zero(desc, "desc") }?;
             args::check_reserved(desc.reserved, "desc.reserved")?;
             Ok((out, device::pin_backend(inside, backend)?, desc.keep_bytes))
         },

@@ -1,14 +1,14 @@
-//! `dtl-info explain`: the manual page of a function, type or constant, or what a status or an
+//! `dtl-info explain`: the manual page of a function, type, constant or noun, or what a status or an
 //! environment variable means.
 
 use crate::environment;
 use clap::Args;
-use manual::{Api, Page, plain};
+use manual::{Api, Page, noun, plain};
 
 /// Explain a status, a function, a type, a constant or an environment variable
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Its name (dtl_comm_send, DTL_ERROR_TIMEOUT, DTL_COMM), or the number of a status (106)
+    /// Its name (dtl_comm_send, dtl_comm, DTL_ERROR_TIMEOUT, DTL_COMM), or the number of a status (106)
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 }
@@ -24,6 +24,9 @@ fn text(api: &Api, name: &str) -> Result<String, String> {
     if let Some(item) = api.find(name).or_else(|| name.parse().ok().and_then(|n| api.status(n))) {
         return Ok(plain::page(&Page::of(api, item)));
     }
+    if let Some(page) = noun::page(api, name) {
+        return Ok(plain::page(&page));
+    }
     let variables = environment::read().variables;
     if let Some(variable) = variables.iter().find(|one| one.name.eq_ignore_ascii_case(name)) {
         let value = match (&variable.value, variable.origin()) {
@@ -38,5 +41,5 @@ fn text(api: &Api, name: &str) -> Result<String, String> {
         true => "names are those of dtl.h, and of dtl-info --env".to_owned(),
         false => format!("did you mean {}?", similar.join(", ")),
     };
-    Err(format!("explain: no function, type, constant or variable is named {name}: {hint}"))
+    Err(format!("explain: no function, type, noun, constant or variable is named {name}: {hint}"))
 }

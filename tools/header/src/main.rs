@@ -9,13 +9,13 @@
 
 mod api;
 mod calls;
+mod cases;
 mod constants;
 mod doxygen;
 mod emit;
 mod facts;
 mod initial;
 mod layouts;
-mod nulls;
 mod rust;
 mod source;
 #[cfg(test)]
@@ -29,12 +29,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str =
-    "usage: cargo run -p dtl-header [-- --check | --calls FILE | --nulls FILE | --symbols]
+    "usage: cargo run -p dtl-header [-- --check | --calls FILE | --cases FILE | --symbols]
   (nothing)   write the headers and dtl-api.json in include/, src/abi/layouts.rs and
               bindings/rust/dtl-sys/src/items.rs
   --check     fail, and show the difference, if they are not what the sources say
   --calls F   write the table of calls that tests/fuzz draws from to the file F
-  --nulls F   write the wrappers that tests/fuzz/null.c calls to the file F
+  --cases F   write the wrappers that tests/fuzz/facts.c calls to the file F
   --symbols   add the functions that are new to tests/dtl.symbols (never removes one)";
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         [] => write(),
         ["--check"] => check(),
         ["--calls", file] => calls::table(&root()).and_then(|text| Ok(std::fs::write(file, text)?)),
-        ["--nulls", file] => nulls::table(&root()).and_then(|text| Ok(std::fs::write(file, text)?)),
+        ["--cases", file] => cases::table(&root()).and_then(|text| Ok(std::fs::write(file, text)?)),
         ["--symbols"] => symbols(),
         _ => Err(USAGE.into()),
     };

@@ -3,6 +3,7 @@
 //!
 //! In reading order:
 //! - `page`: contents of a page, without a format
+//! - `noun`: the page of a noun, which lists its functions
 //! - `words`: sentences for the facts of parameters and calls
 //! - `roff`: pages in the format of `man`
 //! - `plain`: pages as text
@@ -14,6 +15,7 @@
 #![allow(clippy::indexing_slicing, reason = "a member that a JSON value lacks reads as null")]
 
 mod markdown;
+pub mod noun;
 mod page;
 pub mod plain;
 pub mod programs;

@@ -1,14 +1,15 @@
-//! dtl-manual: writes the manual pages of section 3, one for each function, type and constant, or
+//! dtl-manual: writes the manual pages of section 3, one for each function, type and noun, or
 //! the sources of the documentation site.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks")]
 
-use manual::{Api, Page, roff, site};
+use manual::{Api, Page, noun, roff, site};
 use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: dtl-manual FOLDER
-  writes FOLDER/NAME.3 for each function, handle, struct, callback and integer type of the headers
+  writes FOLDER/NAME.3 for each function, handle, struct, callback and integer type of the headers,
+  and for each noun (dtl_comm)
        dtl-manual --site REPOSITORY FOLDER
   writes a book for mdBook into FOLDER: the documents of the repository, and the reference";
 
@@ -38,9 +39,12 @@ fn write(folder: &Path) -> Result<usize, String> {
     let api = Api::read()?;
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut count = 0;
-    for item in api.items().filter(|item| item.kind() != "constant") {
-        let file = folder.join(format!("{}.3", item.name()));
-        let text = roff::page(&Page::of(&api, item), api.version());
+    let items = api.items().filter(|item| item.kind() != "constant");
+    let nouns = noun::all(&api);
+    let nouns = nouns.iter().filter_map(|name| noun::page(&api, name));
+    for page in items.map(|item| Page::of(&api, item)).chain(nouns) {
+        let file = folder.join(format!("{}.3", page.name));
+        let text = roff::page(&page, api.version());
         std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
         count += 1;
     }

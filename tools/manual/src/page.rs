@@ -235,7 +235,8 @@ pub(crate) fn capital(text: &str) -> String {
     }
 }
 
-fn mentions(ty: &Value, name: &str) -> bool {
+/// Returns true for a type, and for a pointer to it.
+pub(crate) fn mentions(ty: &Value, name: &str) -> bool {
     ty["name"] == name || (ty["kind"] == "pointer" && mentions(&ty["to"], name))
 }
 

@@ -1,7 +1,7 @@
 //! Tests of manual pages: their contents, width and format, and the search for names.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use crate::{Api, Block, Page, plain, reference, roff};
+use crate::{Api, Block, Page, noun, plain, reference, roff};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -38,6 +38,26 @@ fn a_page_says_what_the_facts_say() {
     assert!(text.contains("RETURNED BY") && text.contains("dtl_comm_recv"), "{text}");
     let text = plain::page(&Page::of(&api, api.find("dtl_comm_t").unwrap()));
     assert!(text.contains("FUNCTIONS") && text.contains("dtl_comm_send"), "{text}");
+}
+
+#[test]
+fn a_noun_lists_its_functions_types_and_constants() {
+    let api = Api::read().unwrap();
+    let text = |name: &str| plain::page(&noun::page(&api, name).unwrap());
+    let comm = text("dtl_comm");
+    for part in ["Communicators: open", "dtl_comm_split\n", "dtl_comm_desc_t\n", "DTL_COMM_WORLD"] {
+        assert!(comm.contains(part), "{part} is not in\n{comm}");
+    }
+    assert!(text("dtl_request").contains("dtl_comm_isend"));
+    assert!(text("dtl_mem").contains("DTL_MEMORY_PINNED"));
+    assert!(text("dtl_message").contains("dtl_comm_mrecv"));
+    assert!(noun::page(&api, "dtl_init").is_none() && noun::page(&api, "DTL_COMM").is_none());
+    let all = noun::all(&api);
+    let is_listed = |name: &str| all.iter().any(|noun| text(noun).contains(name));
+    let handles = api.items().filter(|item| item.kind() == "handle");
+    for item in handles {
+        assert!(is_listed(item.name()), "{}", item.name());
+    }
 }
 
 #[test]
@@ -115,8 +135,10 @@ fn the_reference_has_every_item_once() {
 #[test]
 fn groff_has_nothing_to_complain_about() {
     let api = Api::read().unwrap();
-    let pages: String =
-        api.items().map(|item| roff::page(&Page::of(&api, item), api.version())).collect();
+    let nouns = noun::all(&api);
+    let nouns = nouns.iter().filter_map(|name| noun::page(&api, name));
+    let pages = api.items().map(|item| Page::of(&api, item)).chain(nouns);
+    let pages: String = pages.map(|page| roff::page(&page, api.version())).collect();
     let child = Command::new("groff")
         .args(["-man", "-Tutf8", "-ww", "-z"])
         .stdin(Stdio::piped())

@@ -292,7 +292,10 @@ impl Drop for Window {
 
 /// Returns a description of the window memory of `rank`.
 pub fn info(window: &Window, rank: i32) -> Result<dtl_win_info_t> {
-    let part = window.check_target("dtl_win_info", rank)?;
+    let last = window.comm.size - 1;
+    let part = window.part(rank).ok_or_else(|| {
+        failure!(DTL_ERROR_INVALID_RANK, "rank {rank}: the window has ranks 0 to {last}")
+    })?;
     let mut out: dtl_win_info_t = blank();
     (out.rank, out.ranks) = (window.comm.rank, window.comm.size);
     (out.size_bytes, out.disp_unit) = (part.size, part.disp_unit);

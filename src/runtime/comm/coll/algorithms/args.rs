@@ -43,7 +43,7 @@ impl Buffer {
     pub fn block(&self, rank: i32, len: usize) -> Region {
         let rank = rank.unsigned_abs() as usize;
         match self {
-            Buffer::Whole(region) => region.part(rank * len, len),
+            Buffer::Whole(region) => region.part(rank.saturating_mul(len), len),
             Buffer::Blocks(blocks) => blocks.get(rank).copied().unwrap_or(Region::EMPTY),
         }
     }
