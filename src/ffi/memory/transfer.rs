@@ -227,7 +227,7 @@ fn axis_count(ndim: i32) -> Result<usize> {
 /// Converts the counts of elements along the axes, none of which may be negative.
 fn counts(shape: Vec<i64>) -> Result<Vec<u64>> {
     match shape.iter().position(|&count| count < 0) {
-        None => Ok(shape.into_iter().map(i64::cast_unsigned).collect()),
+        None => Ok(shape.into_iter().map(|count| count as u64).collect()),
         Some(axis) => fail!(
             DTL_ERROR_INVALID_ARGUMENT,
             "shape[{axis}] is {}: use 0 or more elements",
