@@ -61,9 +61,9 @@ impl Links {
                     text.push_str(&titled(next));
                     let mut rest = page.blocks[index + 1..].iter();
                     if *next == "ERRORS" && !rest.any(|one| is_own(api, one)) {
-                        text.push_str("\n**Statuses**: those of [any call](statuses.md).\n");
+                        text.push_str("\n**Statuses**: those of [any call](any-call.md).\n");
                     } else if *next == "ERRORS" {
-                        text.push_str("\n**Statuses**: those of [any call](statuses.md), and\n\n");
+                        text.push_str("\n**Statuses**: those of [any call](any-call.md), and\n\n");
                     }
                 }
                 // The page has them all.

@@ -53,7 +53,7 @@ pub(crate) fn files(api: &Api, chapters: &[Chapter<'_>], links: &Links) -> Vec<(
     let lists = [
         ("index", index(api, chapters)),
         ("names", names(api, links)),
-        ("statuses", statuses(api, links)),
+        ("any-call", statuses(api, links)),
         ("variables", variables(links)),
         ("equivalents", equivalents(api, links)),
     ];
@@ -119,7 +119,7 @@ fn index(api: &Api, chapters: &[Chapter<'_>]) -> String {
          up. `man NAME` and `dtl-info explain NAME` show the same texts.\n\n\
          - [All names](names.md), by letter\n\
          - [Names from MPI, CUDA and others](equivalents.md), with those of libdtl\n\
-         - [Statuses of any call](statuses.md)\n\
+         - [Statuses of any call](any-call.md)\n\
          - [Environment variables](variables.md)\n\n",
         api.version()
     );
