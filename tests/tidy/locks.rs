@@ -48,7 +48,6 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "runtime/exec/host/closure_table.rs PIECES",
             "runtime/explain.rs CHOICES",
             "runtime/memory/mod.rs LEDGER",
-            "runtime/memory/foreign_owner.rs REQUESTED",
             "runtime/memory/drivers.rs DRIVERS",
             "runtime/memory/external.rs KNOWN",
             "runtime/memory/device_only.rs WATCHERS",

@@ -1,7 +1,7 @@
 //! Stream-ordered memory: can be used by work that is queued after the allocation, and is freed
 //! once the work that was queued before the free has completed.
 
-use super::{Allocation, allocate, enter, find, foreign_owner, host_alloc, leave, settle, sound};
+use super::{Allocation, allocate, enter, find, host_alloc, leave, settle, sound};
 use crate::abi::status::DTL_ERROR_INVALID_STATE;
 use crate::error::{Result, fail};
 use crate::runtime::component::{Extent, Memory};
@@ -85,14 +85,7 @@ impl Leaving {
         let queue = || {
             let ours = Arc::ptr_eq(stream.backend(), &self.backend) && !self.allocation.imported;
             let (token, memory) = (stream.token().filter(|_| ours)?, self.backend.memory.as_ref()?);
-            // Before the free is queued, because afterwards the address may belong to another
-            // allocation.
-            let requested = foreign_owner::take(self.addr);
-            let queued = memory.free_async(token, self.addr, self.allocation.occupied());
-            if !matches!(queued, Some(Ok(()))) {
-                foreign_owner::put_back(self.addr, requested);
-            }
-            queued
+            memory.free_async(token, self.addr, self.allocation.occupied())
         };
         match queue() {
             None => Err(self),
