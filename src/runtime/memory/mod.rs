@@ -51,7 +51,7 @@ use super::registry::{self, Backend};
 use crate::abi::devices::device::*;
 use crate::abi::handle::dtl_backend_t;
 use crate::abi::word::dtl_enum_word_t;
-use crate::error::{Result, fail};
+use crate::error::{Result, fail, failure};
 use crate::from_c::blank;
 use crate::sys::handles::epoch::{self, Guard};
 use crate::sys::memory::buf::{Addr, Region};
@@ -394,8 +394,8 @@ pub fn dmabuf(inside: &Guard, region: Region) -> Result<(i32, u64)> {
             region.addr()
         );
     };
-    owner.memory()?.dmabuf(region).unwrap_or_else(|| {
-        fail!(
+    owner.memory()?.dmabuf(region)?.ok_or_else(|| {
+        failure!(
             DTL_ERROR_NOT_SUPPORTED,
             "backend {} gives no dma-buf (it has no export_dmabuf): send the data through memory \
              of the host",

@@ -21,9 +21,9 @@ pub(super) fn take(
     stream: &Stream,
     extent: Extent,
 ) -> Result<Addr> {
-    match stream.token().and_then(|token| memory.alloc_async(token, extent)) {
-        Some(taken) => {
-            let addr = sound(backend, memory, taken?, extent)?;
+    match stream.token().map(|token| memory.alloc_async(token, extent)).transpose()?.flatten() {
+        Some(addr) => {
+            let addr = sound(backend, memory, addr, extent)?;
             stream.note_work();
             Ok(addr)
         }
@@ -54,9 +54,9 @@ pub fn free(inside: &Guard, stream: &Stream, addr: Addr) -> Result<()> {
     };
     let backend = registry::pin(inside, allocation.backend)?;
     let leaving = Leaving { allocation: leave(addr, &backend, 0)?, backend, addr, is_gone: false };
-    match leaving.queue(stream) {
-        Ok(queued) => queued,
-        Err(leaving) => behind(stream, move || leaving.give()),
+    match leaving.queue(stream)? {
+        None => Ok(()),
+        Some(leaving) => behind(stream, move || leaving.give()),
     }
 }
 
@@ -80,24 +80,22 @@ struct Leaving {
 
 impl Leaving {
     /// Queues a stream-ordered free if the memory and the stream belong to the same backend and the
-    /// backend supports stream-ordered frees. Returns `Err(self)` otherwise.
-    fn queue(mut self, stream: &Stream) -> std::result::Result<Result<()>, Self> {
-        let queue = || {
-            let ours = Arc::ptr_eq(stream.backend(), &self.backend) && !self.allocation.imported;
-            let (token, memory) = (stream.token().filter(|_| ours)?, self.backend.memory.as_ref()?);
-            memory.free_async(token, self.addr, self.allocation.occupied())
+    /// backend supports stream-ordered frees. Returns `Some(self)` otherwise.
+    fn queue(mut self, stream: &Stream) -> Result<Option<Self>> {
+        let ours = Arc::ptr_eq(stream.backend(), &self.backend) && !self.allocation.imported;
+        let (Some(token), Some(memory)) =
+            (stream.token().filter(|_| ours), self.backend.memory.as_ref())
+        else {
+            return Ok(Some(self));
         };
-        match queue() {
-            None => Err(self),
-            Some(Ok(())) => {
-                let is_home = host_alloc::serves(self.backend.handle());
-                self.backend.memory_use.shrank(self.allocation.size, is_home);
-                self.is_gone = true;
-                stream.note_work();
-                Ok(Ok(()))
-            }
-            Some(error) => Ok(error),
+        if memory.free_async(token, self.addr, self.allocation.occupied())?.is_none() {
+            return Ok(Some(self));
         }
+        let is_home = host_alloc::serves(self.backend.handle());
+        self.backend.memory_use.shrank(self.allocation.size, is_home);
+        self.is_gone = true;
+        stream.note_work();
+        Ok(None)
     }
 
     fn give(mut self) -> Result<()> {
