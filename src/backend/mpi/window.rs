@@ -12,7 +12,7 @@
 use super::comm;
 use super::library::abi::Int;
 use super::library::functions::{Handle, Status};
-use super::library::mpi_library::{Hold, Mpi, OVER_TEXT};
+use super::library::mpi_library::{Hold, Mpi, OVER_TEXT, checked};
 use super::message::{release, typed_count};
 use super::transport::MpiTransport;
 use crate::abi::word::*;
@@ -117,8 +117,7 @@ impl Rma for MpiTransport {
             memory.fill(0);
         }
         // SAFETY: the window has just been created, and no one else locks it.
-        let code = unsafe { (mpi.call.MPI_Win_lock_all)(mpi.abi.int(Int::ModeNocheck), win) };
-        mpi.check("MPI_Win_lock_all", code)?;
+        unsafe { checked!(mpi, MPI_Win_lock_all(mpi.abi.int(Int::ModeNocheck), win)) }?;
         let (ranks, flushes_each) = (part.sizes.len() as c_int, is_flush_all_early(mpi));
         Ok(Box::new(MpiWindow { mpi, win, memory, rank, ranks, flushes_each, _hold: Hold::new() }))
     }
@@ -128,9 +127,8 @@ impl Rma for MpiTransport {
 fn create(mpi: &Mpi, comm: Handle, memory: Region) -> Result<Handle> {
     let (at, len, mut win) = (memory.addr().ptr(), memory.len() as isize, 0);
     // SAFETY: the memory stays valid until the window is closed, per `WindowPart`.
-    let code =
-        unsafe { (mpi.call.MPI_Win_create)(at, len, 1, mpi.k.info_null, comm, &raw mut win) };
-    mpi.check("MPI_Win_create", code).map(|()| win)
+    unsafe { checked!(mpi, MPI_Win_create(at, len, 1, mpi.k.info_null, comm, &raw mut win)) }
+        .map(|()| win)
 }
 
 fn allocate(mpi: &Mpi, comm: Handle, len: usize) -> Result<(Handle, Region)> {
@@ -139,17 +137,14 @@ fn allocate(mpi: &Mpi, comm: Handle, len: usize) -> Result<(Handle, Region)> {
     let (mut at, mut win): (*mut c_void, Handle) = (null_mut(), 0);
     let (room, base) = (room.unwrap_or(isize::MAX), (&raw mut at).cast::<c_void>());
     // SAFETY: MPI writes an address and a handle to writable locals.
-    let code =
-        unsafe { (mpi.call.MPI_Win_allocate)(room, 1, mpi.k.info_null, comm, base, &raw mut win) };
-    mpi.check("MPI_Win_allocate", code)?;
+    unsafe { checked!(mpi, MPI_Win_allocate(room, 1, mpi.k.info_null, comm, base, &raw mut win)) }?;
     let memory = if len == 0 { Region::EMPTY } else { Region::allocated(Addr::new(at), len) };
     Ok((win, memory))
 }
 
 fn free(mpi: &Mpi, mut win: Handle) -> Result<()> {
     // SAFETY: the library created the window, which is freed once.
-    let code = unsafe { (mpi.call.MPI_Win_free)(&raw mut win) };
-    mpi.check("MPI_Win_free", code)
+    unsafe { checked!(mpi, MPI_Win_free(&raw mut win)) }
 }
 
 /// Returns true if the public and private copies of the window are identical (MPI_WIN_UNIFIED).
@@ -157,10 +152,9 @@ fn is_unified(mpi: &Mpi, win: Handle) -> Result<bool> {
     let (mut value, mut is_set) = (null_mut::<c_int>(), 0);
     let at = (&raw mut value).cast();
     // SAFETY: the attribute's value is written to a writable local.
-    let code = unsafe {
-        (mpi.call.MPI_Win_get_attr)(win, mpi.abi.int(Int::WinModel), at, &raw mut is_set)
-    };
-    mpi.check("MPI_Win_get_attr", code)?;
+    unsafe {
+        checked!(mpi, MPI_Win_get_attr(win, mpi.abi.int(Int::WinModel), at, &raw mut is_set))
+    }?;
     // SAFETY: a set attribute is the address of a number that lives as long as the window does.
     Ok(is_set != 0 && !value.is_null() && unsafe { value.read() } == mpi.abi.int(Int::WinUnified))
 }
@@ -206,25 +200,28 @@ impl MpiWindow {
         n: c_int,
         (kind, op): (Handle, Handle),
     ) -> Result<()> {
-        let (target, place, win, call) = (to.target, to.offset as isize, self.win, &self.mpi.call);
+        let (target, place, win) = (to.target, to.offset as isize, self.win);
         let into = result.map_or(null_mut(), |result| result.addr().ptr());
         let at = if from.is_empty() { into } else { from.addr().ptr() };
         if result.is_none() {
             // SAFETY: both buffers have `n` elements and are valid until the flush, per `Window`.
-            let code =
-                unsafe { (call.MPI_Accumulate)(at, n, kind, target, place, n, kind, op, win) };
-            return self.mpi.check("MPI_Accumulate", code);
+            return unsafe {
+                checked!(self.mpi, MPI_Accumulate(at, n, kind, target, place, n, kind, op, win))
+            };
         }
         if n == 1 {
             // SAFETY: all buffers have one element and are valid until the flush, per `Window`.
-            let code = unsafe { (call.MPI_Fetch_and_op)(at, into, kind, target, place, op, win) };
-            return self.mpi.check("MPI_Fetch_and_op", code);
+            return unsafe {
+                checked!(self.mpi, MPI_Fetch_and_op(at, into, kind, target, place, op, win))
+            };
         }
         // SAFETY: all buffers have `n` elements and are valid until the flush, per `Window`.
-        let code = unsafe {
-            (call.MPI_Get_accumulate)(at, n, kind, into, n, kind, target, place, n, kind, op, win)
-        };
-        self.mpi.check("MPI_Get_accumulate", code)
+        unsafe {
+            checked!(
+                self.mpi,
+                MPI_Get_accumulate(at, n, kind, into, n, kind, target, place, n, kind, op, win)
+            )
+        }
     }
 
     /// Executes an operation with MPI_Compare_and_swap and waits until it has completed: reads the
@@ -362,9 +359,8 @@ impl Window for MpiWindow {
         let (mut over, mut status) = (0, Status::new());
         // SAFETY: the library created the request, and no other caller tests it now; the other
         // arguments are writable locals.
-        let code =
-            unsafe { (self.mpi.call.MPI_Test)(&raw mut request, &raw mut over, &raw mut status) };
-        self.mpi.check("MPI_Test", code).map(|()| over != 0)
+        unsafe { checked!(self.mpi, MPI_Test(&raw mut request, &raw mut over, &raw mut status)) }
+            .map(|()| over != 0)
     }
 
     fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>> {
@@ -421,12 +417,12 @@ impl Window for MpiWindow {
             [swap.value, swap.expected, swap.result].map(|one| one.addr().ptr());
         let (place, target, win) = (to.offset as isize, to.target, self.win);
         // SAFETY: all buffers have one element and are valid until the flush, per `Window`.
-        let code = unsafe {
-            (self.mpi.call.MPI_Compare_and_swap)(
-                value, expected, result, datatype, target, place, win,
+        unsafe {
+            checked!(
+                self.mpi,
+                MPI_Compare_and_swap(value, expected, result, datatype, target, place, win)
             )
-        };
-        self.mpi.check("MPI_Compare_and_swap", code)
+        }
     }
 
     /// Closes the window. If the ranks do not close it collectively (`together` is false), the MPI
@@ -459,8 +455,7 @@ impl Mpi {
 
 fn end(mpi: &Mpi, win: Handle) -> Result<()> {
     // SAFETY: `window` created and locked the window.
-    let code = unsafe { (mpi.call.MPI_Win_unlock_all)(win) };
-    mpi.check("MPI_Win_unlock_all", code)?;
+    unsafe { checked!(mpi, MPI_Win_unlock_all(win)) }?;
     free(mpi, win)
 }
 
