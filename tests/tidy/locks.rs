@@ -56,7 +56,6 @@ const STATIC_LOCKS: &[(&str, &[&str])] = &[
             "runtime/policy/mod.rs POLICIES",
             "runtime/memory/mem_pool.rs LABELS",
             "runtime/memory/mem_pool.rs POOLS",
-            "runtime/registry/mod.rs DEFAULT",
             "runtime/registry/mod.rs NAMED",
             "runtime/registry/mod.rs TABLE",
             "runtime/settings/mod.rs CURRENT",
