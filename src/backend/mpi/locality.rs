@@ -12,9 +12,9 @@ use crate::error::{Result, failure};
 use crate::sys::os::process;
 use std::ffi::c_int;
 
-/// Size, in bytes, of the processor mask, which has one bit per processor. On machines with more
-/// than 1024 processors, processors share bits.
-const BYTES: usize = 128;
+/// Number of 64-bit words of the processor mask, which has one bit per processor. On machines with
+/// more than 1024 processors, processors share bits.
+const WORDS: usize = 16;
 
 /// Placement of a communicator's ranks on nodes and processors.
 #[derive(Clone, Copy)]
@@ -49,16 +49,11 @@ fn count(mpi: &Mpi, here: Handle) -> Result<(c_int, u32)> {
     let mut ranks = 0;
     // SAFETY: the communicator has just been created; `ranks` is a writable local.
     unsafe { checked!(mpi, MPI_Comm_size(here, &raw mut ranks)) }?;
-    let mut bits = [0_u8; BYTES];
-    for processor in process::affinity() {
-        if let Some(byte) = bits.get_mut(processor / 8 % BYTES) {
-            *byte |= 1 << (processor % 8);
-        }
-    }
+    let mut mask = process::affinity_mask::<WORDS>();
     let or = mpi.k.op(DTL_OP_BOR);
     let or = or.ok_or_else(|| failure!(DTL_ERROR_INTERNAL, "MPI without MPI_BOR"))?;
-    let (at, in_place, byte) = (bits.as_mut_ptr().cast(), mpi.k.in_place.ptr(), mpi.k.byte);
-    // SAFETY: `bits` is a local of `BYTES` bytes, reduced in place.
-    unsafe { checked!(mpi, MPI_Allreduce(in_place, at, BYTES as c_int, byte, or, here)) }?;
-    Ok((ranks, bits.iter().map(|byte| byte.count_ones()).sum()))
+    let (at, in_place, byte) = (mask.as_mut_ptr().cast(), mpi.k.in_place.ptr(), mpi.k.byte);
+    // SAFETY: `mask` is a local of 8 times `WORDS` bytes, reduced in place.
+    unsafe { checked!(mpi, MPI_Allreduce(in_place, at, 8 * WORDS as c_int, byte, or, here)) }?;
+    Ok((ranks, mask.iter().map(|word| word.count_ones()).sum()))
 }
