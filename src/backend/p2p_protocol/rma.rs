@@ -27,19 +27,10 @@ pub trait WireWindows {
     /// Destroys a window. Once this method returns, no rank accesses the window's memory, and this
     /// rank's operations on the window no longer access their buffers.
     fn destroy(&mut self, window: Addr) -> Result<()>;
-    /// Starts a copy from `from` to a target's memory.
-    fn put(&mut self, window: Addr, from: Region, to: TargetRange) -> Result<OpId>;
-    /// Starts a copy from a target's memory into `into`.
-    fn get(&mut self, window: Addr, into: Region, from: TargetRange) -> Result<OpId>;
-    /// Starts an operation that completes once all earlier operations on the memory of `target` are
-    /// complete at the target.
-    fn flush(&mut self, window: Addr, target: i32) -> Result<OpId>;
-    /// Returns true if `accumulate` and `compare_and_swap` support all operations on `dtype`.
+    /// Returns true if [`Begin::Change`] and [`Begin::Swap`] support all operations on `dtype`.
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool>;
-    /// Starts an accumulate operation.
-    fn accumulate(&mut self, window: Addr, change: Change) -> Result<OpId>;
-    /// Starts a compare-and-swap on the element at `to`.
-    fn compare_and_swap(&mut self, window: Addr, swap: Swap, to: TargetRange) -> Result<OpId>;
+    /// Starts an operation.
+    fn start(&mut self, window: Addr, begin: &Begin) -> Result<OpId>;
 }
 
 /// Arguments of an accumulate operation.
@@ -61,11 +52,17 @@ pub struct Change {
 
 /// One-sided operation to be started.
 #[derive(Clone, Copy)]
-pub(super) enum Begin {
+pub enum Begin {
+    /// Copy from a buffer to a target's memory.
     Put(Region, TargetRange),
+    /// Copy from a target's memory into a buffer.
     Get(Region, TargetRange),
+    /// Accumulate operation.
     Change(Change),
+    /// Compare-and-swap on the element at the range.
     Swap(Swap, TargetRange),
+    /// Operation that completes once all earlier operations on the memory of this target are
+    /// complete at the target.
     Flush(i32),
 }
 
@@ -79,14 +76,7 @@ impl Begin {
     }
 
     fn start(&self, wire: &mut dyn Wire, window: Addr) -> Result<OpId> {
-        let wire = wire.windows().map_err(|_| none())?;
-        match *self {
-            Begin::Put(from, to) => wire.put(window, from, to),
-            Begin::Get(into, from) => wire.get(window, into, from),
-            Begin::Change(change) => wire.accumulate(window, change),
-            Begin::Swap(swap, to) => wire.compare_and_swap(window, swap, to),
-            Begin::Flush(target) => wire.flush(window, target),
-        }
+        wire.windows().map_err(|_| none())?.start(window, self)
     }
 }
 
