@@ -134,7 +134,7 @@ pub(super) struct OpenWindow {
 }
 
 /// Parts of the engine that a window operation may access.
-struct Hand<'a> {
+pub(super) struct Hand<'a> {
     wire: &'a mut dyn Wire,
     /// Ranks that an operation has reported as failed.
     dead: Vec<usize>,
@@ -253,7 +253,7 @@ impl OpenWindow {
         target.map_or_else(|| self.listed.clone(), |target| vec![index_of(target)])
     }
 
-    fn flush(
+    pub(super) fn flush(
         &mut self,
         target: Option<i32>,
         reach: FlushScope,
@@ -356,7 +356,7 @@ impl Engine {
 
     /// Calls `act` on window `number`. Records as failed each rank whose failure an operation in
     /// `act` reports.
-    fn on_window<T>(
+    pub(super) fn on_window<T>(
         &mut self,
         number: u64,
         act: impl FnOnce(&mut OpenWindow, &mut Hand) -> Result<T>,
@@ -398,15 +398,6 @@ impl Engine {
             }
             open.test(began).map(|is_over| (!is_over).then_some(began))
         })
-    }
-
-    pub(super) fn flush_window(
-        &mut self,
-        number: u64,
-        target: Option<i32>,
-        reach: FlushScope,
-    ) -> Result<Option<OpId>> {
-        self.on_window(number, |open, hand| open.flush(target, reach, hand))
     }
 
     pub(super) fn test_window(&mut self, number: u64, op: OpId) -> Result<bool> {

@@ -119,7 +119,9 @@ impl Window for RmaAdapter {
     }
 
     fn flush(&self, target: Option<i32>, reach: FlushScope) -> Result<Option<OpId>> {
-        self.engine.with(|engine| engine.flush_window(self.number, target, reach))
+        self.engine.with(|engine| {
+            engine.on_window(self.number, |open, hand| open.flush(target, reach, hand))
+        })
     }
 
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
