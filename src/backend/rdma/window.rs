@@ -9,7 +9,6 @@
 use super::atomic_op::{AtomicKind, ELEMENT};
 use super::engine::{RdmaEngine, RdmaWindow};
 use super::operation::{OneSided, RdmaOperation, RmaDirection};
-use super::wire::COMPLETED;
 use crate::abi::word::dtl_dtype_t;
 use crate::backend::p2p_protocol::{Begin, WireWindows};
 use crate::backend::rdma::endpoint::qp_state::OnCompletion;
@@ -66,7 +65,7 @@ impl RdmaEngine {
                 RmaDirection::Put => there.copy_from(local),
                 RmaDirection::Get => local.copy_from(there),
             }
-            return Ok(COMPLETED);
+            return Ok(OpId::COMPLETED);
         }
         self.reach(target)?;
         let hold = self.cache.get(local);
@@ -192,7 +191,7 @@ impl WireWindows for RdmaEngine {
             Begin::Swap(Swap { value, expected, result, .. }, to) => {
                 self.begin_atomic(window, to, AtomicKind::Swap(expected), (value, result))
             }
-            Begin::Flush(_) => Ok(COMPLETED),
+            Begin::Flush(_) => Ok(OpId::COMPLETED),
         }
     }
 }
