@@ -17,9 +17,11 @@ use super::message::{release, typed_count};
 use super::transport::MpiTransport;
 use crate::abi::word::*;
 use crate::error::{Result, fail, failure};
-use crate::runtime::component::{FlushScope, OpId, Rma, Swap, TargetRange, Window, WindowPart};
+use crate::runtime::component::{
+    FlushScope, OpId, Rma, RmaOp, Swap, TargetRange, Window, WindowPart,
+};
 use crate::runtime::log;
-use crate::runtime::types::Reduction;
+use crate::runtime::types::{Reduction, reduction};
 use crate::sys::handles::epoch;
 use crate::sys::memory::buf::{Addr, Region, Scratch};
 use crate::sys::sync::lock::Mutex;
@@ -224,6 +226,81 @@ impl MpiWindow {
         }
     }
 
+    /// Starts a put from, or a get into, the buffer `local`.
+    fn copy(
+        &self,
+        spot: TargetRange,
+        local: Region,
+        is_put: bool,
+        wants_op: bool,
+    ) -> Result<Option<OpId>> {
+        let _turn = self.mpi.enter()?;
+        let (n, kind) = typed_count(self.mpi, spot.len)?;
+        let (call, mut request) = (&self.mpi.call, 0);
+        let (at, place, rank, win) =
+            (local.addr().ptr(), spot.offset as isize, spot.target, self.win);
+        let name = if is_put { "MPI_Put" } else { "MPI_Get" };
+        let code = match (is_put, wants_op) {
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
+            (true, true) => unsafe {
+                (call.MPI_Rput)(at, n, kind, rank, place, n, kind, win, &raw mut request)
+            },
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
+            (true, false) => unsafe { (call.MPI_Put)(at, n, kind, rank, place, n, kind, win) },
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
+            (false, true) => unsafe {
+                (call.MPI_Rget)(at, n, kind, rank, place, n, kind, win, &raw mut request)
+            },
+            // SAFETY: both buffers are valid until the operation completes, per `Window`.
+            (false, false) => unsafe { (call.MPI_Get)(at, n, kind, rank, place, n, kind, win) },
+        };
+        release(self.mpi, kind)?;
+        self.mpi.check(name, code).map(|()| wants_op.then_some(OpId(request)))
+    }
+
+    fn accumulate(
+        &self,
+        to: TargetRange,
+        from: Region,
+        result: Option<Region>,
+        by: &Reduction,
+    ) -> Result<()> {
+        let _turn = self.mpi.enter()?;
+        let pair = self.pair(by.dtype, by.op)?;
+        let is_right = self.is_right(by);
+        let most = by.element * if is_right { PIECE } else { SWAPPED_PIECE };
+        for at in (0..to.len).step_by(most) {
+            let len = (to.len - at).min(most);
+            let spot = TargetRange { offset: to.offset + at, len, ..to };
+            let (from, count) = (from.part(at, len), (len / by.element) as c_int);
+            let result = result.map(|result| result.part(at, len));
+            if is_right {
+                self.apply_piece(spot, from, result, count, pair)?;
+            } else {
+                self.by_swaps(spot, from, result, by)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<()> {
+        let _turn = self.mpi.enter()?;
+        let datatype =
+            self.mpi.k.datatype(swap.dtype).ok_or_else(|| {
+                failure!(DTL_ERROR_INTERNAL, "MPI has no datatype {}", swap.dtype)
+            })?;
+        let [value, expected, result] =
+            [swap.value, swap.expected, swap.result].map(|one| one.addr().ptr());
+        let (place, target, win) = (to.offset as isize, to.target, self.win);
+        // SAFETY: all buffers have one element and are valid until the flush, per `Window`.
+        unsafe {
+            checked!(
+                self.mpi,
+                MPI_Compare_and_swap(value, expected, result, datatype, target, place, win)
+            )
+        }
+    }
+
     /// Executes an operation with MPI_Compare_and_swap and waits until it has completed: reads the
     /// elements, replaces those that have not changed since the read, and repeats this for the
     /// others until all are replaced.
@@ -311,45 +388,19 @@ impl Window for MpiWindow {
         true
     }
 
-    fn put(&self, to: TargetRange, from: Region, wants_op: bool) -> Result<Option<OpId>> {
-        if let Some(own) = self.own(to) {
-            own.copy_from(from);
-            return Ok(None);
+    fn start(&self, at: TargetRange, op: &RmaOp, wants_op: bool) -> Result<Option<OpId>> {
+        match (*op, self.own(at)) {
+            (RmaOp::Put(from), Some(own)) => own.copy_from(from),
+            (RmaOp::Get(into), Some(own)) => into.copy_from(own),
+            (RmaOp::Put(from), None) => return self.copy(at, from, true, wants_op),
+            (RmaOp::Get(into), None) => return self.copy(at, into, false, wants_op),
+            (RmaOp::Accumulate { from, result, by }, _) => {
+                let result = (!result.is_empty()).then_some(result);
+                self.accumulate(at, from, result, &reduction(by.dtype, by.op)?)?;
+            }
+            (RmaOp::CompareAndSwap(swap), _) => self.compare_and_swap(at, swap)?,
         }
-        let _turn = self.mpi.enter()?;
-        let (n, kind) = typed_count(self.mpi, to.len)?;
-        let (call, mut request) = (&self.mpi.call, 0);
-        let (at, place, rank, win) = (from.addr().ptr(), to.offset as isize, to.target, self.win);
-        let code = if wants_op {
-            // SAFETY: both buffers are valid until the operation completes, per `Window`.
-            unsafe { (call.MPI_Rput)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
-        } else {
-            // SAFETY: both buffers are valid until the operation completes, per `Window`.
-            unsafe { (call.MPI_Put)(at, n, kind, rank, place, n, kind, win) }
-        };
-        release(self.mpi, kind)?;
-        self.mpi.check("MPI_Put", code).map(|()| wants_op.then_some(OpId(request)))
-    }
-
-    fn get(&self, into: Region, from: TargetRange, wants_op: bool) -> Result<Option<OpId>> {
-        if let Some(own) = self.own(from) {
-            into.copy_from(own);
-            return Ok(None);
-        }
-        let _turn = self.mpi.enter()?;
-        let (n, kind) = typed_count(self.mpi, from.len)?;
-        let (call, mut request) = (&self.mpi.call, 0);
-        let (at, place, rank, win) =
-            (into.addr().ptr(), from.offset as isize, from.target, self.win);
-        let code = if wants_op {
-            // SAFETY: both buffers are valid until the operation completes, per `Window`.
-            unsafe { (call.MPI_Rget)(at, n, kind, rank, place, n, kind, win, &raw mut request) }
-        } else {
-            // SAFETY: both buffers are valid until the operation completes, per `Window`.
-            unsafe { (call.MPI_Get)(at, n, kind, rank, place, n, kind, win) }
-        };
-        release(self.mpi, kind)?;
-        self.mpi.check("MPI_Get", code).map(|()| wants_op.then_some(OpId(request)))
+        Ok(None)
     }
 
     fn test(&self, OpId(mut request): OpId) -> Result<bool> {
@@ -380,49 +431,6 @@ impl Window for MpiWindow {
     /// NaN, and MPI lacks many of the other dtypes.
     fn has_atomics(&self, dtype: dtl_dtype_t) -> bool {
         matches!(dtype, DTL_DTYPE_INT32 | DTL_DTYPE_INT64 | DTL_DTYPE_UINT32 | DTL_DTYPE_UINT64)
-    }
-
-    fn accumulate(
-        &self,
-        to: TargetRange,
-        from: Region,
-        result: Option<Region>,
-        by: &Reduction,
-    ) -> Result<()> {
-        let _turn = self.mpi.enter()?;
-        let pair = self.pair(by.dtype, by.op)?;
-        let is_right = self.is_right(by);
-        let most = by.element * if is_right { PIECE } else { SWAPPED_PIECE };
-        for at in (0..to.len).step_by(most) {
-            let len = (to.len - at).min(most);
-            let spot = TargetRange { offset: to.offset + at, len, ..to };
-            let (from, count) = (from.part(at, len), (len / by.element) as c_int);
-            let result = result.map(|result| result.part(at, len));
-            if is_right {
-                self.apply_piece(spot, from, result, count, pair)?;
-            } else {
-                self.by_swaps(spot, from, result, by)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn compare_and_swap(&self, to: TargetRange, swap: Swap) -> Result<()> {
-        let _turn = self.mpi.enter()?;
-        let datatype =
-            self.mpi.k.datatype(swap.dtype).ok_or_else(|| {
-                failure!(DTL_ERROR_INTERNAL, "MPI has no datatype {}", swap.dtype)
-            })?;
-        let [value, expected, result] =
-            [swap.value, swap.expected, swap.result].map(|one| one.addr().ptr());
-        let (place, target, win) = (to.offset as isize, to.target, self.win);
-        // SAFETY: all buffers have one element and are valid until the flush, per `Window`.
-        unsafe {
-            checked!(
-                self.mpi,
-                MPI_Compare_and_swap(value, expected, result, datatype, target, place, win)
-            )
-        }
     }
 
     /// Closes the window. If the ranks do not close it collectively (`together` is false), the MPI

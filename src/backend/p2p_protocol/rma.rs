@@ -8,10 +8,10 @@
 use super::Wire;
 use super::engine::{Engine, index_of, rank_of};
 use crate::abi::status::*;
-use crate::abi::word::{dtl_dtype_t, dtl_reduce_op_t};
+use crate::abi::word::dtl_dtype_t;
 use crate::backend::peer_map::PeerMap;
 use crate::error::{self, Error, Result, fail};
-use crate::runtime::component::{FlushScope, OpId, Swap, TargetRange};
+use crate::runtime::component::{FlushScope, OpId, RmaOp, TargetRange};
 use crate::sys::memory::buf::{Addr, Region};
 use std::collections::VecDeque;
 
@@ -27,40 +27,17 @@ pub trait WireWindows {
     /// Destroys a window. Once this method returns, no rank accesses the window's memory, and this
     /// rank's operations on the window no longer access their buffers.
     fn destroy(&mut self, window: Addr) -> Result<()>;
-    /// Returns true if [`Begin::Change`] and [`Begin::Swap`] support all operations on `dtype`.
+    /// Returns true if `start` supports all accumulate operations and compare-and-swaps on `dtype`.
     fn has_atomics(&mut self, window: Addr, dtype: dtl_dtype_t) -> Result<bool>;
     /// Starts an operation.
     fn start(&mut self, window: Addr, begin: &Begin) -> Result<OpId>;
 }
 
-/// Arguments of an accumulate operation.
-#[derive(Clone, Copy)]
-pub struct Change {
-    /// Operands; empty if the reduction operation needs none.
-    pub from: Region,
-    /// Buffer for the previous values; empty if the caller does not need them.
-    pub result: Region,
-    /// Built-in datatype of the elements.
-    pub dtype: dtl_dtype_t,
-    /// Built-in reduction operation; it must support the datatype.
-    pub op: dtl_reduce_op_t,
-    /// Number of elements.
-    pub count: usize,
-    /// Location of the elements at the target.
-    pub to: TargetRange,
-}
-
 /// One-sided operation to be started.
 #[derive(Clone, Copy)]
 pub enum Begin {
-    /// Copy from a buffer to a target's memory.
-    Put(Region, TargetRange),
-    /// Copy from a target's memory into a buffer.
-    Get(Region, TargetRange),
-    /// Accumulate operation.
-    Change(Change),
-    /// Compare-and-swap on the element at the range.
-    Swap(Swap, TargetRange),
+    /// Operation on this range of a target.
+    Op(TargetRange, RmaOp),
     /// Operation that completes once all earlier operations on the memory of this target are
     /// complete at the target.
     Flush(i32),
@@ -69,8 +46,7 @@ pub enum Begin {
 impl Begin {
     fn target(&self) -> i32 {
         match self {
-            Begin::Put(_, spot) | Begin::Get(_, spot) | Begin::Swap(_, spot) => spot.target,
-            Begin::Change(change) => change.to.target,
+            Begin::Op(at, _) => at.target,
             Begin::Flush(target) => *target,
         }
     }
@@ -222,7 +198,7 @@ impl OpenWindow {
             }
         }
         // Bytes of a get have arrived when it completes, so a get needs no flush.
-        lane.is_dirty |= !matches!(begin, Begin::Get(..) | Begin::Flush(_));
+        lane.is_dirty |= !matches!(begin, Begin::Op(_, RmaOp::Get(_)) | Begin::Flush(_));
         if wants_op || lane.in_flight.len() > UNASKED {
             // An error means that the wire could not be called. The operation has started
             // nevertheless, so its buffer is in use; the next test or flush reports the error.

@@ -17,7 +17,7 @@ use crate::backend::rdma::protocol::eager_slots::{RAILS, SLOT};
 use crate::backend::rdma::verbs::functions::ATOMIC_NONE;
 use crate::backend::rdma::verbs::qp::{MrRange, Remote, WorkRequest};
 use crate::error::{Result, fail};
-use crate::runtime::component::{OpId, Swap, TargetRange};
+use crate::runtime::component::{OpId, RmaOp, Swap, TargetRange};
 use crate::sys::{
     compute::elements,
     memory::buf::{Addr, Region},
@@ -183,12 +183,12 @@ impl WireWindows for RdmaEngine {
 
     fn start(&mut self, window: Addr, begin: &Begin) -> Result<OpId> {
         match *begin {
-            Begin::Put(from, to) => self.copy(window, from, to, RmaDirection::Put),
-            Begin::Get(into, from) => self.copy(window, into, from, RmaDirection::Get),
-            Begin::Change(of) => {
-                self.begin_atomic(window, of.to, AtomicKind::of(&of)?, (of.from, of.result))
+            Begin::Op(to, RmaOp::Put(from)) => self.copy(window, from, to, RmaDirection::Put),
+            Begin::Op(from, RmaOp::Get(into)) => self.copy(window, into, from, RmaDirection::Get),
+            Begin::Op(to, RmaOp::Accumulate { from, result, by }) => {
+                self.begin_atomic(window, to, AtomicKind::of(by.dtype, by.op)?, (from, result))
             }
-            Begin::Swap(Swap { value, expected, result, .. }, to) => {
+            Begin::Op(to, RmaOp::CompareAndSwap(Swap { value, expected, result, .. })) => {
                 self.begin_atomic(window, to, AtomicKind::Swap(expected), (value, result))
             }
             Begin::Flush(_) => Ok(OpId::COMPLETED),

@@ -6,7 +6,7 @@ use crate::abi::backend::vtable::DTL_WIN_KEY_BYTES;
 use crate::abi::word::dtl_dtype_t;
 use crate::backend::p2p_protocol::{Begin, WireWindows};
 use crate::error::Result;
-use crate::runtime::component::OpId;
+use crate::runtime::component::{OpId, RmaOp};
 use crate::sys::memory::buf::{Addr, Region};
 use std::ffi::c_void;
 
@@ -62,7 +62,7 @@ impl WireWindows for NativeWire {
     fn start(&mut self, window: Addr, begin: &Begin) -> Result<OpId> {
         let (object, window, mut op) = (self.object.ptr(), window.ptr(), 0);
         match *begin {
-            Begin::Put(from, to) => call!(self.comm.win_put(
+            Begin::Op(to, RmaOp::Put(from)) => call!(self.comm.win_put(
                 object,
                 window,
                 from.addr().ptr().cast_const(),
@@ -71,7 +71,7 @@ impl WireWindows for NativeWire {
                 to.offset as u64,
                 &raw mut op
             )),
-            Begin::Get(into, from) => call!(self.comm.win_get(
+            Begin::Op(from, RmaOp::Get(into)) => call!(self.comm.win_get(
                 object,
                 window,
                 into.addr().ptr(),
@@ -80,19 +80,21 @@ impl WireWindows for NativeWire {
                 from.offset as u64,
                 &raw mut op
             )),
-            Begin::Change(change) => call!(self.comm.win_accumulate(
-                object,
-                window,
-                or_null(change.from).cast_const(),
-                or_null(change.result),
-                change.count as u64,
-                change.dtype,
-                change.to.target,
-                change.to.offset as u64,
-                change.op,
-                &raw mut op
-            )),
-            Begin::Swap(swap, to) => call!(self.comm.win_compare_and_swap(
+            Begin::Op(to, RmaOp::Accumulate { from, result, by }) => {
+                call!(self.comm.win_accumulate(
+                    object,
+                    window,
+                    or_null(from).cast_const(),
+                    or_null(result),
+                    (to.len / by.update.size().max(1)) as u64,
+                    by.dtype,
+                    to.target,
+                    to.offset as u64,
+                    by.op,
+                    &raw mut op
+                ))
+            }
+            Begin::Op(to, RmaOp::CompareAndSwap(swap)) => call!(self.comm.win_compare_and_swap(
                 object,
                 window,
                 swap.value.addr().ptr().cast_const(),

@@ -62,7 +62,8 @@ pub use module::{
 };
 pub use transport::{Properties, Transport};
 pub use window::{
-    CopyOutcome, CrossMemory, FlushScope, Remote, Rma, Swap, TargetRange, Window, WindowPart,
+    Change, CopyOutcome, CrossMemory, FlushScope, Remote, Rma, RmaOp, Swap, TargetRange, Window,
+    WindowPart,
 };
 
 /// Availability of a backend on this machine: `Ok`, or the reason why the backend cannot run.
